@@ -1,0 +1,61 @@
+"""Greenroom's engine: everything that works without a screen.
+
+Importing this package is light: torch is imported by `load`, nothing else by the import itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import Cancelled, GreenroomError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from engine.checkpoints.checkpoint import Checkpoint
+    from engine.hardware.report import HardwareReport
+    from engine.placement.plan import OffloadPlan
+    from engine.progress import Progress
+    from engine.runtime.engine import Engine
+
+__all__ = ["Cancelled", "GreenroomError", "load", "open_checkpoint", "plan", "probe"]
+__version__ = "0.1.0"
+
+
+def probe() -> HardwareReport:
+    """What this machine is. Safe on any x86-64 CPU: the risky part runs in a child process."""
+    from engine.hardware.probe import probe as run
+
+    return run()
+
+
+def open_checkpoint(path: str | Path) -> Checkpoint:
+    """A model's headers: a .gguf file, the first shard of a split, or a folder of safetensors.
+
+    Raises GreenroomError when the path is missing, broken or of an unknown kind.
+    """
+    from engine.checkpoints import open_checkpoint as run
+
+    return run(path)
+
+
+def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = None, **wishes: Any) -> OffloadPlan:
+    """Where the model will live here and what speed that should give.
+
+    context: tokens of KV cache; None takes 8192, or the model's own limit if that is lower.
+    wishes:  fields of `engine.placement.plan.Wishes`.
+    """
+    from engine.placement.planner import plan as run
+
+    return run(checkpoint, report, context, **wishes)
+
+
+def load(checkpoint: Checkpoint, plan: OffloadPlan, progress: Callable[[Progress], None] | None = None) -> Engine:
+    """Bring the model into memory as planned. `Engine.close()` gives everything back.
+
+    progress may raise Cancelled to stop; nothing stays allocated then.
+    """
+    from engine.runtime.engine import load as run
+
+    return run(checkpoint, plan, progress)

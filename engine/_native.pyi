@@ -1,0 +1,128 @@
+"""The compiled kernels. All arrays are C-contiguous; every call that works releases the GIL."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+class CpuFeatures:
+    """CPU detection: CPUID and XCR0 (and, for AMX on Linux, the kernel's permission)."""
+
+    vendor: str
+    brand: str
+    family: int
+    model: int
+    #: What CPUID reports / what the operating system lets us use, by short name: "sse2", "avx2", "fma", "f16c",
+    #: "avxvnni", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni", "avx512bf16", "amx_tile", "amx_int8", "amx_bf16".
+    cpu: list[str]
+    usable: list[str]
+
+def cpu_features() -> CpuFeatures: ...
+def tiers() -> list[str]:
+    """Kernel tiers this CPU and OS can run and this build has, best first, e.g. ["avx512bf16", "avx512vnni", "avx2", "portable"].
+
+    GREENROOM_ISA caps the list; an unknown name in it raises ValueError.
+    """
+
+def kernel_tier(code: str, isa: str | None = None) -> str:
+    """The tier the kernel for a weight code ("int4", "int8", "bf16", "f16", "f32") runs on here, at most `isa`."""
+
+class ThreadPool:
+    """Own workers; the calling thread works too, so threads=1 starts none. Idle workers spin about 1 ms, then sleep.
+
+    cpus: cores to pin to, one per thread; None leaves them free.
+    """
+
+    def __init__(self, threads: int, cpus: Sequence[int] | None = None) -> None: ...
+    @property
+    def threads(self) -> int: ...
+    def resize(self, threads: int) -> None: ...
+    def cancel(self) -> None:
+        """Makes the call running now return early (its result is then undefined, `Interrupted` is raised). Any thread may call it."""
+
+    def close(self) -> None: ...
+
+class Interrupted(RuntimeError): ...
+
+class Matrix:
+    """One packed weight matrix [rows, columns]: y = x @ W.T (+ nothing else).
+
+    format: how the given bytes are stored: "F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q6_K".
+    recode: None keeps the stored bits; "int8", "int4" (groups of 32, searched scales) or "float32" re-codes.
+    """
+
+    def __init__(
+        self, rows: int, columns: int, format: str, recode: str | None = None, isa: str | None = None
+    ) -> None: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def code(self) -> str:
+        """ "int4", "int8", "bf16", "f16" or "f32"."""
+
+    def load(self, pool: ThreadPool, data: npt.NDArray[np.uint8], first_row: int = 0) -> None:
+        """Pack stored rows (a whole number of them) starting at first_row. Raises ValueError on any size mismatch."""
+
+    def forward(self, pool: ThreadPool, x: int, tokens: int, y: int) -> None:
+        """x, y: addresses of float32 [tokens, columns] and [tokens, rows]."""
+
+    def dequantise(self) -> npt.NDArray[np.float32]: ...
+
+class Experts:
+    """The routed experts of one MoE layer, packed: down(silu(gate x) * up x), weighted and summed in slot order.
+
+    gate_format, up_format, down_format: as in Matrix. gate and up [intermediate, hidden], down [hidden, intermediate].
+    """
+
+    def __init__(
+        self,
+        experts: int,
+        hidden: int,
+        intermediate: int,
+        gate_format: str,
+        up_format: str,
+        down_format: str,
+        recode: str | None = None,
+        isa: str | None = None,
+    ) -> None: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def codes(self) -> tuple[str, str, str]: ...
+    @property
+    def tier(self) -> str: ...
+    @property
+    def locked(self) -> bool:
+        """True when the arena is locked in RAM (mlock)."""
+
+    def lock(self) -> bool:
+        """Try to lock the arena in RAM; False when the system's limit forbids it."""
+
+    def load(self, pool: ThreadPool, expert: int, part: str, data: npt.NDArray[np.uint8]) -> None:
+        """part: "gate", "up" or "down". Raises ValueError on any size mismatch."""
+
+    def forward(
+        self,
+        pool: ThreadPool,
+        x: int,
+        tokens: int,
+        expert_ids: int,
+        expert_weights: int,
+        top_k: int,
+        y: int,
+        accumulate: bool = False,
+    ) -> None:
+        """Addresses of: x float32 [tokens, hidden]; expert_ids int32 [tokens, top_k]; expert_weights float32 [tokens, top_k];
+        y float32 [tokens, hidden]. An id < 0 is skipped (computed elsewhere). accumulate adds to y instead of overwriting.
+        Raises ValueError for an id >= experts.
+        """
+
+    def dequantise(self, expert: int, part: str) -> npt.NDArray[np.float32]: ...
+
+def packed_nbytes(
+    rows: int, columns: int, format: str, recode: str | None = None, isa: str | None = None
+) -> int:
+    """What a Matrix of this shape will take in RAM, without making it. (Plans use it.)"""
+
+def read_bandwidth(pool: ThreadPool, nbytes: int, repeats: int) -> list[float]:
+    """Bytes per second of a plain read loop over a fresh anonymous buffer, one figure per repeat."""

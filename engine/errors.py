@@ -1,0 +1,25 @@
+"""The one error type a user ever sees."""
+
+from __future__ import annotations
+
+
+class GreenroomError(Exception):
+    """Something the user can understand and act on.
+
+    what:   what happened, e.g. "model.gguf cannot be read"
+    why:    the cause in plain words, e.g. "the file ends after 1.2 GB of 4.7 GB"
+    remedy: what to do next, e.g. "Download it again."
+
+    The window shows the three parts, the command line prints them as one sentence;
+    raw detail belongs in the log.
+    """
+
+    def __init__(self, what: str, why: str, remedy: str) -> None:
+        self.what = what.strip().rstrip(".")
+        self.why = why.strip().rstrip(".")
+        self.remedy = remedy.strip()
+        super().__init__(f"{self.what}: {self.why}. {self.remedy}")
+
+
+class Cancelled(Exception):
+    """Work was stopped because the user asked for it. Not an error."""

@@ -1,0 +1,39 @@
+"""What the runtime asks of whoever computes the model."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Executor(Protocol):
+    """One loaded model with one sequence in its KV cache.
+
+    kernel:     what computes the routed experts, for the status bar: "int4 avx512vnni, 2 threads"
+    length:     tokens in the KV cache
+    context:    tokens the KV cache can hold
+    """
+
+    kernel: str
+    context: int
+
+    @property
+    def length(self) -> int: ...
+
+    def forward(self, token_ids: npt.NDArray[np.int64], logits: str = "last") -> npt.NDArray[np.float32]:
+        """Append token_ids [T] to the sequence, 1 <= T <= context - length; the caller chunks.
+
+        logits: "last" -> float32 [1, vocab]; "all" -> float32 [T, vocab].
+        Raises Cancelled when `cancel` was called meanwhile; the sequence is then as before the call.
+        """
+
+    def truncate(self, length: int) -> None:
+        """Forget every token from `length` on."""
+
+    def cancel(self) -> None:
+        """Stop a running forward as soon as possible. Any thread may call it."""
+
+    def close(self) -> None:
+        """Give all memory back. The object is unusable afterwards."""

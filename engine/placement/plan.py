@@ -1,0 +1,106 @@
+"""Where a model will live and what that will give, as plain records."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+#: Modes, in order of preference, with the label the user reads.
+LABELS = {
+    "all_gpu": "All on the GPU",
+    "hybrid": "Experts in RAM, the rest on the GPU",
+    "cpu": "On the CPU",
+    "tight": "Tight",  # completed with what is missing: "Tight: needs 3.1 GB more free RAM"
+    "too_large": "Too large for this PC",
+}
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user asks of a plan. None or "auto" leaves the choice to Greenroom.
+
+    device:  auto | cpu | cuda | sim
+    dtype:   auto | float32 | bfloat16 (float32 = exact checks: no activation quantisation anywhere)
+    kv_type: auto | f32 | bf16 | f16
+    experts: stored | int8 | int4 (a lossy re-coding of float weights at load, asked for by name)
+    ram_free, vram_free: what-if overrides in bytes; max_vram: an upper limit in bytes
+    isa:     cap on the kernel tier, e.g. "avx2"
+    unload_bytes: RAM that is given back before loading (the model loaded now)
+    """
+
+    device: str = "auto"
+    dtype: str = "auto"
+    kv_type: str = "auto"
+    experts: str = "stored"
+    threads: int | None = None
+    ram_free: int | None = None
+    vram_free: int | None = None
+    max_vram: int | None = None
+    isa: str | None = None
+    unload_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Range:
+    """A predicted figure with its uncertainty."""
+
+    low: float
+    likely: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """tokens per second, with the sentence that explains the bottleneck."""
+
+    decode_tps: Range
+    prefill_tps: Range
+    bottleneck: str
+
+
+@dataclass(frozen=True)
+class PlanBytes:
+    """Bytes per role. Roles: experts, shared_experts, attention, router_and_norms, embeddings, lm_head, kv_cache, buffers, reserve.
+
+    *_total leave the reserve out; the reserve is what is kept back for the system.
+    """
+
+    ram: dict[str, int]
+    vram: dict[str, int]
+    ram_total: int
+    vram_total: int
+
+
+@dataclass(frozen=True)
+class OffloadPlan:
+    """Everything `engine.load` needs to know, and everything the user is told beforehand."""
+
+    mode: str
+    label: str
+    #: What runs the dense part: "cpu", "cuda:0", "sim".
+    device: str
+    context: int
+    threads: int
+    #: "float32" (exact) or "bfloat16": the dense device's arithmetic. On the CPU "quantised" keeps stored codes.
+    dense_dtype: str
+    #: "f32", "bf16" or "f16".
+    kv_type: str
+    #: "stored", "int8", "int4" or "float32".
+    experts: str
+    isa: str | None
+    bytes: PlanBytes
+    prediction: Prediction
+    explanation: list[str]
+    alternatives: list[str] = field(default_factory=list)
+
+    @property
+    def runnable(self) -> bool:
+        """False when loading would exceed free memory ("tight", "too_large"); `load` still obeys if told to."""
+        return self.mode in ("all_gpu", "hybrid", "cpu")
+
+    def explain(self) -> str:
+        """The arithmetic in words, one sentence a line."""
+        return "\n".join(self.explanation)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)

@@ -1,0 +1,72 @@
+"""What goes into an answer and what comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+#: Why an answer ended, with the words the user reads.
+STOP_REASONS = {
+    "end": "end of text",
+    "stop_string": "stop string",
+    "length": "token limit",
+    "context": "context full",
+    "cancelled": "stopped by you",
+    "error": "error",
+}
+
+
+@dataclass(frozen=True)
+class Message:
+    """role: "system", "user" or "assistant"."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """temperature 0 is greedy: exact argmax. top_k 0, top_p 1, min_p 0 and penalties at their neutral value are off.
+
+    repetition_penalty divides positive and multiplies negative logits of tokens seen (CTRL, Keskar et al. 2019);
+    presence and frequency penalties are subtracted (OpenAI's definition, generated tokens only).
+    max_tokens None: until the context is full. seed None: a fresh random one.
+    """
+
+    max_tokens: int | None = None
+    temperature: float = 0.7
+    top_k: int = 0
+    top_p: float = 0.95
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GenerationStats:
+    """Seconds and tokens per second. decode_tps = tokens after the first / (last - first token time); 0.0 while unknown."""
+
+    prompt_tokens: int = 0
+    reused_tokens: int = 0
+    completion_tokens: int = 0
+    first_token_s: float = 0.0
+    prefill_s: float = 0.0
+    prefill_tps: float = 0.0
+    decode_tps: float = 0.0
+
+
+@dataclass(frozen=True)
+class GenerationEvent:
+    """One step of an answer. The last event carries a stop_reason (a key of STOP_REASONS) and may have no text.
+
+    text: what became readable with this step; never half a character, never part of a stop string.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    stats: GenerationStats
+    stop_reason: str | None = None
