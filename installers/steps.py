@@ -64,7 +64,7 @@ def step(title: str) -> Iterator[Callable[[str], None]]:
         print(("\r" if sys.stdout.isatty() else "") + line(""), flush=True)
 
 
-def run_logged(command: list[str], log: Path, what: str, timeout: float | None = None) -> None:
+def run_logged(command: list[str], log: Path, what: str) -> None:
     """Run a command with its output in the log. Raises SetupError naming the likeliest cause."""
     log.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -72,9 +72,7 @@ def run_logged(command: list[str], log: Path, what: str, timeout: float | None =
             file.write(f"\n$ {' '.join(command)}\n")
             file.flush()
             start = file.tell()
-            code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, timeout=timeout).returncode
-    except subprocess.TimeoutExpired:
-        raise SetupError(f"{what}: nothing came for {timeout:.0f} s. Check the network and start this again.") from None
+            code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT).returncode
     except OSError as error:
         raise SetupError(f"{what}: {error.strerror or error}. Check the disk and the folder's rights.") from None
     if code == 0:
