@@ -1,0 +1,1 @@
+"""The desktop program. Only this package may import PySide6."""

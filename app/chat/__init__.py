@@ -1,0 +1,1 @@
+"""The conversation: its storage, its controller and its widgets."""

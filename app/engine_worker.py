@@ -1,0 +1,258 @@
+"""The thread that owns the engine. Knows nothing of Qt: it takes requests and posts what happened.
+
+All engine objects are created, used and closed on this one thread, in the order the requests came.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from app.tasks import as_greenroom_error
+from engine.errors import Cancelled, GreenroomError
+from engine.placement.plan import OffloadPlan
+from engine.progress import Progress
+from engine.runtime.events import GenerationStats, Message, SamplingParams
+
+log = logging.getLogger(__name__)
+
+#: Shortest time between two progress reports that are passed on, in seconds.
+PROGRESS_INTERVAL = 0.05
+#: What `load` takes for the built-in demonstration model.
+DEMO = "demo"
+
+
+@dataclass(frozen=True)
+class HostState:
+    """What the engine is doing, as the window shows it.
+
+    kind:     "empty" | "planning" | "loading" | "ready" | "generating" | "failed"
+    path:     what was asked for: a path, or "demo"
+    plan:     from "loading" on, and with "failed" when the plan itself is the reason
+    progress: while planning or loading
+    error:    with "failed"
+    kernel:   what computes, e.g. "int4 avx512vnni, 8 threads"; from "ready" on
+    """
+
+    kind: str = "empty"
+    model_name: str = ""
+    path: str | None = None
+    plan: OffloadPlan | None = None
+    progress: Progress | None = None
+    error: GreenroomError | None = None
+    kernel: str = ""
+
+    @property
+    def busy(self) -> bool:
+        """True while a model is on its way."""
+        return self.kind in ("planning", "loading")
+
+
+@dataclass(frozen=True)
+class AnswerDelta:
+    """Text that became readable since the last one, and the figures so far."""
+
+    text: str
+    stats: GenerationStats
+
+
+@dataclass(frozen=True)
+class AnswerResult:
+    """A whole answer. stop_reason: a key of `engine.runtime.events.STOP_REASONS`; error with "error" only."""
+
+    text: str
+    stats: GenerationStats
+    stop_reason: str
+    error: GreenroomError | None = None
+
+
+@dataclass(frozen=True)
+class LoadRequest:
+    path: str
+    force: bool
+    context: int | None
+    wishes: dict[str, Any]
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True)
+class AnswerRequest:
+    messages: Sequence[Message]
+    params: SamplingParams
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True)
+class StatePosted:
+    """A request's news. loaded: the ready state of the model in memory now, None when there is none."""
+
+    request: LoadRequest | None
+    state: HostState
+    loaded: HostState | None
+
+
+class AnswerBuffer:
+    """Text between the worker that adds it and the window that takes it, merged in between."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._text: list[str] = []
+        self._stats: GenerationStats | None = None
+
+    def add(self, text: str, stats: GenerationStats) -> None:
+        with self._lock:
+            self._text.append(text)
+            self._stats = stats
+
+    def take(self) -> AnswerDelta | None:
+        """Everything since the last call, or None when nothing came."""
+        with self._lock:
+            if self._stats is None:
+                return None
+            delta = AnswerDelta("".join(self._text), self._stats)
+            self._text, self._stats = [], None
+            return delta
+
+
+class EngineWorker:
+    """api:   the `engine` package, or something with its probe, open_checkpoint, plan and load
+    demo:  makes the demonstration model if it is missing and returns its path, like `engine.hub.demo.prepare_demo`
+    post:  called on the worker's thread with StatePosted and AnswerResult
+    """
+
+    def __init__(
+        self, api: Any, demo: Callable[..., str | Path], buffer: AnswerBuffer, post: Callable[[object], None]
+    ) -> None:
+        self._api, self._demo, self._buffer, self._post = api, demo, buffer, post
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._engine: Any = None
+        self._checkpoint: Any = None
+        self._loaded: HostState | None = None
+        self._thread = threading.Thread(target=self._run, name="greenroom-engine", daemon=True)
+        self._thread.start()
+
+    def load(self, request: LoadRequest) -> None:
+        self._jobs.put(lambda: self._load(request))
+
+    def unload(self) -> None:
+        self._jobs.put(self._unload)
+
+    def generate(self, request: AnswerRequest) -> None:
+        self._jobs.put(lambda: self._generate(request))
+
+    def interrupt(self, request: AnswerRequest) -> None:
+        """Ends that answer within one token, also in the middle of a long prompt. From any thread."""
+        request.cancelled.set()
+        engine = self._engine
+        if engine is not None:
+            engine.cancel()
+
+    def close(self, timeout: float) -> bool:
+        """Ends the thread after what is queued (cancel that first). False when it is still busy after `timeout` s."""
+        self._jobs.put(None)
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+        self._release()
+
+    def _load(self, request: LoadRequest) -> None:
+        name = "Demo model" if request.path == DEMO else Path(request.path).name
+        state = HostState("planning", name, request.path)
+        checkpoint = None
+        try:
+            report = self._progress_to(request, state)
+            report(Progress(0, 0, "Reading the model's header"))
+            path = self._demo(progress=report) if request.path == DEMO else request.path
+            checkpoint = self._api.open_checkpoint(path)
+            state = replace(state, model_name=checkpoint.name)
+            report = self._progress_to(request, state)
+            report(Progress(0, 0, "Looking at this PC"))
+            hardware = self._api.probe()
+            report(Progress(0, 0, "Working out where everything goes"))
+            wishes = dict(request.wishes)
+            if self._loaded and self._loaded.plan:
+                wishes["unload_bytes"] = self._loaded.plan.bytes.ram_total
+            plan = self._api.plan(checkpoint, hardware, request.context, **wishes)
+            state = replace(state, plan=plan)
+            if not plan.runnable and not request.force:
+                raise GreenroomError(
+                    f"{checkpoint.name} was not loaded",
+                    plan.label,
+                    "Close other programs, choose a smaller file, or load it anyway.",
+                )
+            state = replace(state, kind="loading")
+            report = self._progress_to(request, state)
+            report(Progress(0, 0, "Making room"))
+            self._release()
+            engine = self._api.load(checkpoint, plan, progress=report)
+            self._engine, self._checkpoint, checkpoint = engine, checkpoint, None
+            if request.cancelled.is_set():
+                raise Cancelled
+        except Cancelled:
+            if self._loaded is None:
+                self._release()
+            self._post(StatePosted(request, self._loaded or HostState(), self._loaded))
+        except Exception as error:
+            failure = as_greenroom_error(error, f"{state.model_name} could not be loaded")
+            self._post(StatePosted(request, replace(state, kind="failed", error=failure), self._loaded))
+        else:
+            self._loaded = replace(state, kind="ready", kernel=engine.kernel)
+            self._post(StatePosted(request, self._loaded, self._loaded))
+        finally:
+            if checkpoint is not None:
+                checkpoint.close()
+
+    def _progress_to(self, request: LoadRequest, state: HostState) -> Callable[[Progress], None]:
+        """A progress callback that shows up in the state and raises Cancelled when asked to."""
+        last = 0.0
+
+        def report(progress: Progress) -> None:
+            nonlocal last
+            if request.cancelled.is_set():
+                raise Cancelled
+            now = time.monotonic()
+            if now - last >= PROGRESS_INTERVAL:
+                last = now
+                self._post(StatePosted(request, replace(state, progress=progress), self._loaded))
+
+        return report
+
+    def _unload(self) -> None:
+        self._release()
+        self._post(StatePosted(None, HostState(), None))
+
+    def _release(self) -> None:
+        engine, checkpoint = self._engine, self._checkpoint
+        self._engine = self._checkpoint = self._loaded = None
+        for part in (engine, checkpoint):
+            if part is None:
+                continue
+            try:
+                part.close()
+            except Exception:
+                log.exception("closing %s", type(part).__name__)
+
+    def _generate(self, request: AnswerRequest) -> None:
+        text: list[str] = []
+        stats, reason, failure = GenerationStats(), "cancelled", None
+        try:
+            if self._engine is None:
+                raise GreenroomError("There is no answer", "no model is loaded", "Load a model first.")
+            if not request.cancelled.is_set():
+                for event in self._engine.generate(request.messages, request.params, request.cancelled):
+                    stats = event.stats
+                    text.append(event.text)
+                    self._buffer.add(event.text, stats)
+                    reason = event.stop_reason or reason
+        except Exception as error:
+            reason, failure = "error", as_greenroom_error(error, "The answer broke off")
+        self._post(AnswerResult("".join(text), stats, reason, failure))

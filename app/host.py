@@ -1,0 +1,183 @@
+"""The engine as the window sees it: one state, a few verbs, everything on the UI thread.
+
+The engine itself lives on the worker's thread; see `app.engine_worker`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
+
+from app.engine_worker import (
+    DEMO,
+    AnswerBuffer,
+    AnswerDelta,
+    AnswerRequest,
+    AnswerResult,
+    EngineWorker,
+    HostState,
+    LoadRequest,
+    StatePosted,
+)
+from engine.runtime.events import GenerationStats, Message, SamplingParams
+
+__all__ = ["DEMO", "AnswerDelta", "AnswerResult", "EngineHost", "HostState"]
+
+log = logging.getLogger(__name__)
+
+#: Time between two deliveries of answer text, in milliseconds.
+ANSWER_INTERVAL_MS = 33
+
+
+class EngineHost(QObject):
+    """The only owner of an engine.
+
+    Everything here is called and every signal is emitted on the UI thread; nothing waits, except `shutdown`.
+    """
+
+    #: HostState
+    stateChanged = Signal(object)
+    #: AnswerDelta, at most one every ANSWER_INTERVAL_MS while an answer is written, and what is left before its end
+    answerEvent = Signal(object)
+    #: AnswerResult, once for every `generate`
+    answerFinished = Signal(object)
+    _posted = Signal(object)
+
+    def __init__(
+        self, api: Any = None, demo: Callable[..., str | Path] | None = None, parent: QObject | None = None
+    ) -> None:
+        """api: stands in for the `engine` package; demo: for `engine.hub.demo.prepare_demo`. Both for tests."""
+        super().__init__(parent)
+        if api is None:
+            import engine as api
+        self.api = api
+        self._state = HostState()
+        self._loaded: HostState | None = None
+        self._load: LoadRequest | None = None
+        self._answer: AnswerRequest | None = None
+        self._closed = False
+        self._buffer = AnswerBuffer()
+        self._timer = QTimer(self)
+        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
+        self._timer.setInterval(ANSWER_INTERVAL_MS)
+        self._timer.timeout.connect(self._deliver_text)
+        self._posted.connect(self._receive, Qt.ConnectionType.QueuedConnection)
+        self._worker = EngineWorker(api, demo or _prepare_demo, self._buffer, self._posted.emit)
+
+    @property
+    def state(self) -> HostState:
+        return self._state
+
+    @property
+    def loaded(self) -> HostState | None:
+        """The "ready" state of the model in memory, also while another one is planned or has failed."""
+        return self._loaded
+
+    def load(self, path: str | Path, force: bool = False, context: int | None = None, **wishes: Any) -> None:
+        """Plans and loads a model (a path, or "demo"). Replaces what is loaded, only once the plan is good.
+
+        force:   load although the plan says that memory will not do
+        context: tokens; None leaves it to the planner
+        wishes:  fields of `engine.placement.plan.Wishes`
+        """
+        if self._closed:
+            return
+        self.stop()
+        self._cancel_request()
+        self._load = LoadRequest(str(path), force, context, wishes)
+        self._set(HostState("planning", "Demo model" if str(path) == DEMO else Path(path).name, str(path)))
+        self._worker.load(self._load)
+
+    def cancel_load(self) -> None:
+        """The state returns to what it was before (or "empty") as soon as the engine has let go."""
+        if self._load is not None:
+            self._load.cancelled.set()
+
+    def dismiss_failure(self) -> None:
+        """Leaves "failed": back to the model that is still in memory, or to "empty"."""
+        if self._state.kind == "failed":
+            self._set(self._loaded or HostState())
+
+    def unload(self) -> None:
+        if self._closed:
+            return
+        self.stop()
+        self._cancel_request()
+        self._load = None
+        self._worker.unload()
+
+    def generate(self, messages: list[Message], params: SamplingParams) -> None:
+        """Starts an answer. Without a ready model it ends at once with an error; never while another is written."""
+        if self._answer is not None:
+            raise RuntimeError("an answer is being written already")
+        self._answer = AnswerRequest(tuple(messages), params)
+        if self._state.kind == "ready":
+            self._set(replace(self._state, kind="generating"))
+        self._timer.start()
+        self._worker.generate(self._answer)
+
+    def stop(self) -> None:
+        """Ends the answer within one token; `answerFinished` follows with "cancelled"."""
+        if self._answer is not None:
+            self._worker.interrupt(self._answer)
+
+    def shutdown(self, timeout: float = 20.0) -> bool:
+        """Stops everything and frees the engine, waiting up to `timeout` seconds. False when it would not end."""
+        if self._closed:
+            return True
+        self._closed = True
+        self.stop()
+        self._cancel_request()
+        ended = self._worker.close(timeout)
+        if not ended:
+            log.error("the engine's thread did not end within %.0f s", timeout)
+        self._deliver_text()
+        if self._answer is not None:
+            self._finish(AnswerResult("", GenerationStats(), "cancelled"))
+        return ended
+
+    def _cancel_request(self) -> None:
+        if self._load is not None:
+            self._load.cancelled.set()
+
+    @Slot(object)
+    def _receive(self, news: object) -> None:
+        if isinstance(news, AnswerResult):
+            if self._answer is not None:
+                self._deliver_text()
+                self._finish(news)
+        elif isinstance(news, StatePosted):
+            self._loaded = news.loaded
+            if news.request is not self._load:
+                return  # a newer request has taken its place
+            if not news.state.busy:
+                self._load = None
+            self._set(news.state)
+
+    @Slot()
+    def _deliver_text(self) -> None:
+        delta = self._buffer.take()
+        if delta is not None:
+            self.answerEvent.emit(delta)
+
+    def _finish(self, result: AnswerResult) -> None:
+        self._timer.stop()
+        self._answer = None
+        if self._state.kind == "generating":
+            self._set(replace(self._state, kind="ready"))
+        self.answerFinished.emit(result)
+
+    def _set(self, state: HostState) -> None:
+        self._state = state
+        self.stateChanged.emit(state)
+
+
+def _prepare_demo(progress: Any) -> str | Path:
+    from engine.hub.demo import prepare_demo
+
+    return prepare_demo(progress=progress)

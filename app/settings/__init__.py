@@ -1,0 +1,1 @@
+"""What the user may choose, and where it is kept."""

@@ -1,0 +1,182 @@
+"""The only door from the UI thread to background work.
+
+    task = run(work, argument, done=self._show, failed=self._complain)
+
+`work` runs on a background thread; `done(result)`, `failed(GreenroomError)` and `progress(Progress)` are called
+on the UI thread. Handlers that are methods of a widget that has died meanwhile are not called.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+from PySide6.QtCore import QCoreApplication, QEventLoop, QObject, Qt, Signal, Slot
+from shiboken6 import isValid
+
+from engine.errors import Cancelled, GreenroomError
+from engine.progress import Progress
+
+log = logging.getLogger(__name__)
+
+
+def as_greenroom_error(error: BaseException, what: str) -> GreenroomError:
+    """The error itself if the user can read it; otherwise one that says `what` failed, with the detail in the log."""
+    if isinstance(error, GreenroomError):
+        return error
+    log.error("%s", what, exc_info=error)
+    return GreenroomError(
+        what, f"{type(error).__name__}: {error}", "This is a fault in Greenroom; the log has the details."
+    )
+
+
+class Task(QObject):
+    """One piece of background work. Lives on the UI thread."""
+
+    _progressed = Signal(object)
+    _ended = Signal(object, object)
+
+    def __init__(
+        self,
+        done: Callable[[Any], object] | None,
+        failed: Callable[[GreenroomError], object] | None,
+        progress: Callable[[Progress], object] | None,
+    ) -> None:
+        super().__init__()
+        self._done, self._failed, self._progress = done, failed, progress
+        self._cancelled = threading.Event()
+        self._finished = False
+        self._progressed.connect(self._deliver_progress, Qt.ConnectionType.QueuedConnection)
+        self._ended.connect(self._deliver_end, Qt.ConnectionType.QueuedConnection)
+
+    def cancel(self) -> None:
+        """Nothing more is delivered; work that reports progress stops at its next report."""
+        self._cancelled.set()
+
+    @property
+    def running(self) -> bool:
+        return not self._finished and not self._cancelled.is_set()
+
+    def _work(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        """On the background thread."""
+        if self._cancelled.is_set():
+            self._ended.emit(None, None)
+            return
+        try:
+            result = fn(*args, progress=self._report) if self._progress else fn(*args)
+        except Cancelled:
+            self._cancelled.set()
+            self._ended.emit(None, None)
+        except Exception as error:
+            what = f"{getattr(fn, '__name__', 'Background work').strip('_').replace('_', ' ').capitalize()} failed"
+            self._ended.emit(None, as_greenroom_error(error, what))
+        else:
+            self._ended.emit(result, None)
+
+    def _report(self, progress: Progress) -> None:
+        if self._cancelled.is_set():
+            raise Cancelled
+        self._progressed.emit(progress)
+
+    @Slot(object)
+    def _deliver_progress(self, progress: Progress) -> None:
+        if self.running and self._progress and _alive(self._progress):
+            self._progress(progress)
+
+    @Slot(object, object)
+    def _deliver_end(self, result: Any, error: GreenroomError | None) -> None:
+        wanted = self.running
+        self._finished = True
+        pool = self.parent()
+        if isinstance(pool, _Pool):
+            pool.forget(self)
+        if not wanted:
+            return
+        if error is None:
+            if self._done and _alive(self._done):
+                self._done(result)
+        elif self._failed and _alive(self._failed):
+            self._failed(error)
+        elif self._failed is None:
+            log.error("nobody handled: %s", error)
+
+
+def _alive(handler: Callable[..., object]) -> bool:
+    owner = getattr(handler, "__self__", None)
+    return not isinstance(owner, QObject) or isValid(owner)
+
+
+class _Pool(QObject):
+    """The threads, owned by the application object."""
+
+    def __init__(self, app: QCoreApplication) -> None:
+        super().__init__(app)
+        self._executor = ThreadPoolExecutor(max_workers=4, thread_name_prefix="greenroom-task")
+        self._running: dict[Task, Future[None]] = {}
+
+    def start(self, task: Task, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        task.setParent(self)
+        self._running[task] = self._executor.submit(task._work, fn, args)
+
+    def forget(self, task: Task) -> None:
+        self._running.pop(task, None)
+        task.setParent(None)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._running)
+
+    def shutdown(self, timeout: float) -> bool:
+        for task in self._running:
+            task.cancel()
+        _, late = wait(self._running.values(), timeout)
+        self._executor.shutdown(wait=not late, cancel_futures=True)
+        self._running.clear()
+        self.setParent(None)
+        return not late
+
+
+def _pool() -> _Pool:
+    app = QCoreApplication.instance()
+    if app is None:
+        raise RuntimeError("tasks.run needs a Qt application")
+    found = app.findChild(_Pool, options=Qt.FindChildOption.FindDirectChildrenOnly)
+    return found if found is not None else _Pool(app)
+
+
+def run(
+    fn: Callable[..., Any],
+    *args: Any,
+    done: Callable[[Any], object] | None = None,
+    failed: Callable[[GreenroomError], object] | None = None,
+    progress: Callable[[Progress], object] | None = None,
+) -> Task:
+    """Runs fn(*args) in the background; with a `progress` handler fn gets a `progress=` callback as well.
+
+    That callback raises Cancelled once the task is cancelled. Any other exception than GreenroomError is
+    logged and delivered to `failed` as one.
+    """
+    task = Task(done, failed, progress)
+    _pool().start(task, fn, args)
+    return task
+
+
+def idle() -> bool:
+    """True when no background work is running or waiting to be delivered."""
+    return not _pool().busy
+
+
+def finish() -> None:
+    """Runs the event loop until all background work has been delivered. For tests."""
+    while not idle():
+        QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 20)
+
+
+def shutdown(timeout: float = 5.0) -> bool:
+    """Cancels what runs and waits up to `timeout` seconds; False when something would not stop. A later `run` starts afresh."""
+    app = QCoreApplication.instance()
+    pool = app.findChild(_Pool, options=Qt.FindChildOption.FindDirectChildrenOnly) if app else None
+    return pool.shutdown(timeout) if pool is not None else True

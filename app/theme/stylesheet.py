@@ -1,0 +1,144 @@
+"""One Qt style sheet, built from the tokens.
+
+Widgets say what they are through dynamic properties, never how they look:
+  QLabel       role = title | heading | muted | small | faint | mono | strong
+  QLabel, QPushButton  chip = accent | vram | warn | bad | plain
+  QPushButton  kind = primary | nav | ghost | link | danger (none: the bordered default)
+  QFrame, QWidget      surface = panel | card | side | bar | banner-warn | banner-bad | banner-info
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from string import Template
+
+from app.theme.tokens import Tokens
+
+_SHEET = Template("""
+* { outline: none; }
+QWidget { color: $text; }
+QMainWindow, QDialog { background: $bg; }
+QToolTip { background: $panel; color: $text; border: 1px solid $line; padding: 4px 8px; }
+
+QLabel { background: transparent; border: none; }
+QLabel[role="title"] { font-size: ${px_title}px; font-weight: 600; }
+QLabel[role="heading"] { font-size: ${px_heading}px; font-weight: 600; }
+QLabel[role="strong"] { font-weight: 600; }
+QLabel[role="muted"] { color: $muted; }
+QLabel[role="small"] { color: $muted; font-size: ${px_small}px; }
+QLabel[role="faint"] { color: $faint; font-size: ${px_tiny}px; font-weight: 600; }
+QLabel[role="mono"] { color: $muted; font-family: "$mono"; font-size: ${px_small}px; }
+QLabel[role="bad"] { color: $bad; }
+QLabel[role="warn"] { color: $warn; }
+QLabel[role="accent"] { color: $accent; font-size: ${px_small}px; font-weight: 500; }
+
+QLabel[chip], QPushButton[chip] {
+    font-size: ${px_small}px; font-weight: 500; border: 1px solid transparent; border-radius: 11px;
+    padding: 2px 10px; min-height: 16px; max-height: 16px; background: $soft; color: $accent; }
+QLabel[chip="vram"], QPushButton[chip="vram"] { background: $vram_soft; color: $vram; }
+QLabel[chip="warn"], QPushButton[chip="warn"] { background: $warn_soft; color: $warn; }
+QLabel[chip="bad"], QPushButton[chip="bad"] { background: $bad_soft; color: $bad; }
+QLabel[chip="plain"], QPushButton[chip="plain"] { background: transparent; border-color: $line; color: $muted; }
+QPushButton[chip]:hover { border-color: $accent; }
+QPushButton[chip]:focus { border-color: $accent; }
+
+QPushButton {
+    background: $panel; color: $text; border: 1px solid $line; border-radius: 8px;
+    padding: 7px 12px; font-weight: 500; }
+QPushButton:hover { background: $hover; }
+QPushButton:pressed { background: $line; }
+QPushButton:disabled { color: $faint; background: transparent; }
+QPushButton:focus { border: 2px solid $accent; padding: 6px 11px; }
+QPushButton[kind="primary"] { background: $accent; border-color: $accent; color: $accent_ink; }
+QPushButton[kind="primary"]:hover { background: $accent_hover; border-color: $accent_hover; }
+QPushButton[kind="primary"]:focus { border-color: $text; }
+QPushButton[kind="primary"]:disabled { background: $hover; border-color: $line; color: $faint; }
+QPushButton[kind="danger"] { color: $bad; }
+QPushButton[kind="nav"] {
+    background: transparent; border: 1px solid transparent; color: $muted; text-align: left;
+    padding: 8px 8px; font-weight: 400; }
+QPushButton[kind="nav"]:hover { background: $hover; color: $text; }
+QPushButton[kind="nav"]:checked { background: $panel; border-color: $line; color: $text; font-weight: 500; }
+QPushButton[kind="nav"]:focus { border: 2px solid $accent; padding: 7px 7px; }
+QPushButton[kind="ghost"] { background: transparent; border-color: transparent; padding: 5px 8px; }
+QPushButton[kind="ghost"]:hover { background: $hover; }
+QPushButton[kind="ghost"]:focus { border: 2px solid $accent; padding: 4px 7px; }
+QPushButton[kind="link"] {
+    background: transparent; border: 1px solid transparent; color: $muted; padding: 1px 4px;
+    font-size: ${px_small}px; font-weight: 400; border-radius: 4px; }
+QPushButton[kind="link"]:hover { color: $text; }
+QPushButton[kind="link"]:focus { border-color: $accent; }
+QPushButton::menu-indicator { image: none; width: 0; }
+QPushButton[kind="model"] { background: transparent; border-color: transparent; padding: 5px 8px;
+    font-weight: 600; text-align: left; }
+QPushButton[kind="model"]:hover { background: $hover; }
+QPushButton[kind="model"]:focus { border: 2px solid $accent; padding: 4px 7px; }
+
+QLineEdit, QPlainTextEdit, QTextEdit, QSpinBox, QDoubleSpinBox, QComboBox {
+    background: $panel; color: $text; border: 1px solid $line; border-radius: 8px; padding: 7px 10px;
+    selection-background-color: $accent; selection-color: $accent_ink; }
+QLineEdit:focus, QPlainTextEdit:focus, QTextEdit:focus, QSpinBox:focus, QDoubleSpinBox:focus, QComboBox:focus {
+    border: 2px solid $accent; padding: 6px 9px; }
+QLineEdit:disabled, QSpinBox:disabled, QDoubleSpinBox:disabled, QComboBox:disabled { color: $faint; background: $bg; }
+QSpinBox::up-button, QSpinBox::down-button, QDoubleSpinBox::up-button, QDoubleSpinBox::down-button {
+    border: none; background: transparent; width: 20px; }
+QSpinBox::up-arrow, QDoubleSpinBox::up-arrow { image: url("$icon_up"); width: 12px; height: 12px; }
+QSpinBox::down-arrow, QDoubleSpinBox::down-arrow { image: url("$icon_down"); width: 12px; height: 12px; }
+QComboBox::drop-down { border: none; width: 28px; }
+QComboBox::down-arrow { image: url("$icon_down"); width: 12px; height: 12px; }
+QComboBox QAbstractItemView {
+    background: $panel; color: $text; border: 1px solid $line; padding: 4px;
+    selection-background-color: $hover; selection-color: $text; }
+QCheckBox, QRadioButton { spacing: 8px; padding: 3px; border: 1px solid transparent; border-radius: 6px; }
+QCheckBox:focus, QRadioButton:focus { border-color: $accent; }
+QCheckBox::indicator { width: 16px; height: 16px; border: 1px solid $faint; border-radius: 4px; background: $panel; }
+QCheckBox::indicator:checked { background: $accent; border-color: $accent; image: url("$icon_check"); }
+
+QFrame[surface="card"], QWidget[surface="card"] { background: $panel; border: 1px solid $line; border-radius: 12px; }
+QWidget[surface="panel"] { background: $panel; }
+QWidget[surface="side"] { background: $side; border: none; border-right: 1px solid $line; }
+QWidget[surface="page"] { background: $bg; }
+QWidget[surface="topbar"] { background: $bg; border: none; border-bottom: 1px solid $line; }
+QWidget[surface="statusbar"] { background: $panel; border: none; border-top: 1px solid $line; }
+QFrame[surface="banner-bad"] { background: $bad_soft; border: 1px solid $bad; border-radius: 10px; }
+QFrame[surface="banner-warn"] { background: $warn_soft; border: 1px solid $warn; border-radius: 10px; }
+QFrame[surface="banner-info"] { background: $soft; border: 1px solid $accent; border-radius: 10px; }
+QFrame[surface="row"] { background: transparent; border: none; border-top: 1px solid $line; }
+QFrame[surface="row"][first="true"] { border-top: none; }
+
+QProgressBar { background: $line; border: none; border-radius: 3px; min-height: 6px; max-height: 6px; }
+QProgressBar::chunk { background: $accent; border-radius: 3px; }
+
+QMenu { background: $panel; color: $text; border: 1px solid $line; padding: 6px; }
+QMenu::item { padding: 7px 28px 7px 12px; border-radius: 6px; }
+QMenu::item:selected { background: $hover; }
+QMenu::item:disabled { color: $faint; }
+QMenu::separator { height: 1px; background: $line; margin: 6px 4px; }
+QMenu::icon { padding-left: 8px; }
+
+QScrollArea, QAbstractScrollArea[frameless="true"] { background: transparent; border: none; }
+QScrollArea > QWidget > QWidget[surface="page"] { background: $bg; }
+QScrollBar:vertical { background: transparent; width: 10px; margin: 0; border: none; }
+QScrollBar:horizontal { background: transparent; height: 10px; margin: 0; border: none; }
+QScrollBar::handle { background: $line; border-radius: 4px; margin: 1px; }
+QScrollBar::handle:vertical { min-height: 32px; }
+QScrollBar::handle:horizontal { min-width: 32px; }
+QScrollBar::handle:hover { background: $faint; }
+QScrollBar::add-line, QScrollBar::sub-line { width: 0; height: 0; border: none; }
+QScrollBar::add-page, QScrollBar::sub-page { background: transparent; }
+QSplitter::handle { background: $line; }
+""")
+
+
+def build_stylesheet(tokens: Tokens, body_px: int, mono_family: str, icons: dict[str, str]) -> str:
+    """The whole sheet. body_px: body text in logical pixels; icons: file paths for `icon_up`, `icon_down`, `icon_check`."""
+    values: dict[str, object] = dict(asdict(tokens))
+    values.update(
+        px_title=body_px + 6,
+        px_heading=body_px + 1,
+        px_small=body_px - 2,
+        px_tiny=body_px - 3,
+        mono=mono_family,
+    )
+    values.update(icons)
+    return _SHEET.substitute(values)

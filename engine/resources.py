@@ -1,0 +1,21 @@
+"""Files that travel with the program (icons, the demo model's small parts), wherever it is installed."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from engine.errors import GreenroomError
+
+
+def asset(name: str) -> Path:
+    """The path of `assets/<name>` ("icons/plus.svg", "demo").
+
+    A wheel and a frozen program carry assets inside the engine package; a working copy has them beside it.
+    Raises GreenroomError when the installation lacks it.
+    """
+    package = Path(str(files("engine")))
+    for root in (package / "assets", package.parent / "assets"):
+        if (root / name).exists():
+            return root / name
+    raise GreenroomError(f"Greenroom is not complete: {name} is missing", "the installation lost a file", "Install it again.")
