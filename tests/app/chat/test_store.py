@@ -1,0 +1,330 @@
+"""Chats survive what happens to programs: kill -9, full disks, unwritable folders, newer and damaged files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import app.chat.store as store_module
+from app.chat.store import ChatStore, title_of
+from engine.errors import GreenroomError
+from engine.runtime.events import GenerationStats
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = ChatStore(tmp_path / "data" / "chats.sqlite3")
+    yield store
+    store.close()
+
+
+def ask(store, question, answer, chat_id=None, parent_id=None):
+    """One finished exchange. Returns (chat, question, answer) ids."""
+    chat_id = store.create_chat(question) if chat_id is None else chat_id
+    question_id = store.add_message(chat_id, parent_id, "user", question)
+    answer_id = store.add_message(chat_id, question_id, "assistant", model="demo")
+    store.finish(answer_id, answer, GenerationStats(prompt_tokens=3, completion_tokens=5, decode_tps=12.5), "end")
+    return chat_id, question_id, answer_id
+
+
+def test_a_chat_is_there_again_after_reopening(tmp_path):
+    path = tmp_path / "chats.sqlite3"
+    first = ChatStore(path)
+    chat_id, question_id, answer_id = ask(first, "Why is the sky blue?", "Rayleigh scattering.")
+    failed = first.add_message(chat_id, answer_id, "assistant")
+    first.finish(failed, "half", None, "error", GreenroomError("No answer", "memory is full", "Close something."), 2.5)
+    first.close()
+
+    again = ChatStore(path)
+    assert again.problem is None
+    assert [chat.title for chat in again.chats()] == ["Why is the sky blue?"]
+    question, answer, broken = again.messages(chat_id)
+    assert (question.id, question.role, question.text, question.parent_id) == (
+        question_id,
+        "user",
+        "Why is the sky blue?",
+        None,
+    )
+    assert answer.text == "Rayleigh scattering."
+    assert answer.model == "demo"
+    assert answer.stop_reason == "end"
+    assert answer.stats == GenerationStats(prompt_tokens=3, completion_tokens=5, decode_tps=12.5)
+    assert str(broken.error) == "No answer: memory is full. Close something."
+    assert broken.thought_s == 2.5
+    again.close()
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from app.chat.store import ChatStore
+store = ChatStore(Path(sys.argv[1]))
+chat = store.create_chat("count")
+answer = store.add_message(chat, store.add_message(chat, None, "user", "count"), "assistant")
+text = ""
+for number in range(10**9):
+    text += f"{number} "
+    store.set_text(answer, text)
+    print(number, flush=True)
+"""
+
+
+def test_kill_9_loses_nothing_that_was_set(tmp_path):
+    path = tmp_path / "chats.sqlite3"
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
+    )
+    seen = -1
+    while seen < 50:
+        seen = int(process.stdout.readline())
+    os.kill(process.pid, signal.SIGKILL)
+    seen = max([seen, *(int(line) for line in process.stdout.read().splitlines(keepends=True) if line.endswith("\n"))])
+    process.wait()
+    process.stdout.close()
+
+    store = ChatStore(path)
+    assert store.problem is None
+    question, answer = store.messages(store.chats()[0].id)
+    assert answer.text.startswith("0 1 2 3 ")
+    assert int(answer.text.split()[-1]) >= seen
+    assert answer.stop_reason is None
+    assert [chat.id for chat in store.chats("48 49")] == [question.chat_id], "a cut-off answer is searchable too"
+    store.close()
+
+
+def test_a_regenerated_answer_is_a_version_and_the_old_one_stays(store):
+    chat_id, question_id, first = ask(store, "q", "one")
+    second = store.add_message(chat_id, question_id, "assistant")
+    store.finish(second, "two", None, "end")
+    follow_up = store.add_message(chat_id, second, "user", "more")
+
+    assert [m.text for m in store.messages(chat_id)] == ["q", "two", "more"]
+    shown = store.messages(chat_id)[1]
+    assert (shown.version, shown.versions) == (2, 2)
+
+    store.show_version(second, -1)
+    assert [m.text for m in store.messages(chat_id)] == ["q", "one"]
+    assert store.messages(chat_id)[1].version == 1
+    store.show_version(first, -1)  # there is none before the first
+    assert [m.id for m in store.messages(chat_id)] == [question_id, first]
+    store.show_version(first, +1)
+    assert [m.id for m in store.messages(chat_id)] == [question_id, second, follow_up]
+
+
+def test_an_edited_first_question_is_a_branch_at_the_root(store):
+    chat_id, question_id, _ = ask(store, "q", "one")
+    ask(store, "q, put better", "two", chat_id=chat_id)
+    assert [m.text for m in store.messages(chat_id)] == ["q, put better", "two"]
+    assert store.messages(chat_id)[0].versions == 2
+    store.show_version(store.messages(chat_id)[0].id, -1)
+    assert store.messages(chat_id)[0].id == question_id
+
+
+def test_versions_do_not_mix_with_other_chats(store):
+    ask(store, "a", "1")
+    chat_id, _, _ = ask(store, "b", "2")
+    assert [m.versions for m in store.messages(chat_id)] == [1, 1]
+
+
+def test_delete_can_be_undone_until_the_store_closes(tmp_path):
+    path = tmp_path / "chats.sqlite3"
+    store = ChatStore(path)
+    chat_id, _, _ = ask(store, "secret plan", "of mine")
+    store.delete(chat_id)
+    assert store.chats() == []
+    assert store.chats("secret") == []
+    assert store.title(chat_id) is None
+    store.restore(chat_id)
+    assert [m.text for m in store.messages(chat_id)] == ["secret plan", "of mine"]
+    store.delete(chat_id)
+    store.close()
+    raw = sqlite3.connect(path)
+    assert raw.execute("SELECT COUNT(*) FROM chats").fetchone() == (0,)
+    assert raw.execute("SELECT COUNT(*) FROM messages").fetchone() == (0,)
+    assert raw.execute("SELECT COUNT(*) FROM search WHERE search MATCH 'secret'").fetchone() == (0,)
+    raw.close()
+
+
+def test_two_windows_on_one_file_keep_the_index_right(tmp_path):
+    path = tmp_path / "chats.sqlite3"
+    first = ChatStore(path)
+    chat_id = first.create_chat("q")
+    answer_id = first.add_message(chat_id, first.add_message(chat_id, None, "user", "q"), "assistant")
+    first.set_text(answer_id, "early words")
+    second = ChatStore(path)  # takes the answer for one that was cut off, and indexes it
+    first.finish(answer_id, "late words", None, "end")
+    assert second.chats("late")
+    assert not second.chats("early")
+    second._db.execute("INSERT INTO search(search, rank) VALUES ('integrity-check', 1)")
+    second.close()
+    first.close()
+
+
+def test_rename(store):
+    chat_id, _, _ = ask(store, "q", "a")
+    store.rename(chat_id, "  A better\n name ")
+    assert store.title(chat_id) == "A better name"
+    store.rename(chat_id, "   ")
+    assert store.title(chat_id) == "A better name"
+
+
+@pytest.mark.parametrize("full_text", [True, False])
+def test_search(tmp_path, monkeypatch, full_text):
+    if not full_text:
+        monkeypatch.setattr(ChatStore, "_make_search", staticmethod(lambda db: False))
+    store = ChatStore(tmp_path / "chats.sqlite3")
+    trip, _, _ = ask(store, "부산 여행 일정을 정리해 줘", "첫째 날: 해운대")
+    code, _, _ = ask(store, "Refactor the parser", 'use a 100% "match" statement, snake_case')
+
+    def found(query):
+        return {chat.id for chat in store.chats(query)}
+
+    assert found("") == {trip, code}
+    assert found("여행") == {trip}, "two characters are a word in Korean"
+    assert found("해운대") == {trip}
+    assert found("PARSER") == {code}
+    assert found("parser snake_case") == {code}, "one word in the title, one in an answer"
+    assert found("parser 여행") == set()
+    assert found("snakeXcase") == set(), "_ is no wildcard"
+    assert found("100%") == {code}
+    assert found("0%x") == set(), "% is no wildcard"
+    assert found('"match"') == {code}
+    assert found("' OR 1 --") == set()
+    store.close()
+
+
+def test_listeners_hear_what_the_list_shows(store):
+    heard = []
+    store.subscribe(heard.append)
+    chat_id, _, answer_id = ask(store, "q", "a")
+    assert set(heard) == {chat_id}
+    heard.clear()
+    store.set_text(answer_id, "streaming must not disturb the list")
+    assert heard == []
+    store.rename(chat_id, "x")
+    store.delete(chat_id)
+    store.restore(chat_id)
+    assert heard == [chat_id] * 3
+
+
+def test_a_folder_that_cannot_be_made_leaves_chats_in_memory(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    store = ChatStore(tmp_path / "file" / "chats.sqlite3")
+    assert store.problem is not None
+    assert store.problem.what == "Chats are not saved"
+    assert str(tmp_path / "file") in store.problem.why
+    chat_id, _, _ = ask(store, "does it go on?", "yes")
+    assert [m.text for m in store.messages(chat_id)] == ["does it go on?", "yes"]
+    assert store.chats("yes")
+    store.close()
+
+
+def test_a_damaged_file_is_left_alone(tmp_path):
+    path = tmp_path / "chats.sqlite3"
+    path.write_bytes(b"this is no database at all, but somebody may still want it" * 100)
+    before = path.read_bytes()
+    store = ChatStore(path)
+    assert "damaged" in store.problem.why
+    ask(store, "q", "a")
+    store.close()
+    assert path.read_bytes() == before
+
+
+def test_a_file_of_a_newer_program_is_left_alone(tmp_path):
+    path = tmp_path / "chats.sqlite3"
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA user_version = 999")
+    db.close()
+    store = ChatStore(path)
+    assert "newer Greenroom" in store.problem.why
+    ask(store, "q", "a")
+    store.close()
+    db = sqlite3.connect(path)
+    assert db.execute("PRAGMA user_version").fetchone() == (999,)
+    db.close()
+
+
+def test_a_file_that_becomes_read_only_keeps_its_chats_and_goes_on_in_memory(tmp_path):
+    store = ChatStore(tmp_path / "chats.sqlite3")
+    chat_id, _, answer_id = ask(store, "q", "a")
+    heard = []
+    store.subscribe(heard.append)
+    store._db.execute("PRAGMA query_only = ON")
+    follow_up = store.add_message(chat_id, answer_id, "user", "still there?")
+    assert [m.text for m in store.messages(chat_id)] == ["q", "a", "still there?"]
+    assert store.messages(chat_id)[-1].id == follow_up
+    assert store.problem is not None
+    assert heard
+    store.close()
+
+
+def test_a_full_disk_is_told_as_such(tmp_path):
+    store = ChatStore(tmp_path / "chats.sqlite3")
+    chat_id, _, answer_id = ask(store, "q", "a")
+    pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+    store._db.execute(f"PRAGMA max_page_count = {pages}")
+    store.set_text(answer_id, "x" * 100_000)
+    assert "full" in store.problem.why
+    assert store.messages(chat_id)[-1].text == "x" * 100_000
+    store.close()
+
+
+def test_a_busy_file_is_an_error_and_not_a_reason_to_leave_it(tmp_path, monkeypatch):
+    path = tmp_path / "chats.sqlite3"
+    store = ChatStore(path)
+    chat_id, _, answer_id = ask(store, "q", "a")
+    store._db.execute("PRAGMA busy_timeout = 1")
+    other = sqlite3.connect(path)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(GreenroomError, match="another program"):
+        store.set_text(answer_id, "b")
+    other.rollback()
+    other.close()
+    assert store.problem is None
+    store.set_text(answer_id, "b")
+    assert store.messages(chat_id)[-1].text == "b"
+    store.close()
+
+
+def test_migrations_run_one_after_another(tmp_path, monkeypatch):
+    path = tmp_path / "chats.sqlite3"
+    old = ChatStore(path)
+    chat_id, _, _ = ask(old, "q", "a")
+    old.close()
+    monkeypatch.setattr(
+        store_module, "MIGRATIONS", (*store_module.MIGRATIONS, "ALTER TABLE chats ADD COLUMN pinned INTEGER;")
+    )
+    new = ChatStore(path)
+    assert new._db.execute("PRAGMA user_version").fetchone() == (len(store_module.MIGRATIONS),)
+    assert new._db.execute("SELECT pinned FROM chats").fetchone() == (None,)
+    assert [m.text for m in new.messages(chat_id)] == ["q", "a"]
+    new.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("Hello", "Hello"),
+        ("\n\n## Fix **this**:\ncode", "Fix **this**:"),
+        ("   ", "New chat"),
+        ("word " * 40, "word word word word word word word word word word word word…"),
+        ("가" * 100, "가" * 60 + "…"),
+    ],
+)
+def test_titles(text, title):
+    assert title_of(text) == title
+
+
+@given(st.text())
+def test_titles_are_one_short_line(text):
+    title = title_of(text)
+    assert 0 < len(title) <= store_module.TITLE_LENGTH + 1
+    assert "\n" not in title
