@@ -25,8 +25,13 @@ COMPILER = Package("g++", "gcc-c++")
 HEADERS = Package("python3-dev", "python3-devel")
 VENV_MODULE = Package("python3-venv", "python3")
 FONT = Package("fonts-dejavu-core", "dejavu-sans-fonts")
-XVFB = Package("xvfb", "xorg-x11-server-Xvfb")
-XDOTOOL = Package("xdotool", "xdotool")
+#: What the test of the real window uses: a virtual screen, a hand, a camera and a reader.
+DISPLAY_TOOLS = {
+    "Xvfb": Package("xvfb", "xorg-x11-server-Xvfb"),
+    "xdotool": Package("xdotool", "xdotool"),
+    "import": Package("imagemagick", "ImageMagick"),
+    "tesseract": Package("tesseract-ocr", "tesseract"),
+}
 
 #: Shared libraries PySide6's wheels expect from the system.
 LIBRARIES = {
@@ -98,12 +103,11 @@ def ensure_qt_libraries(venv: Path) -> None:
 
 
 def ensure_display_tools() -> None:
-    """Xvfb and xdotool, with which one test uses the real window."""
+    """What one test needs to use the real window as a person would."""
     if sys.platform.startswith("linux"):
-        tools = {"Xvfb": XVFB, "xdotool": XDOTOOL}
-        missing = [package for program, package in tools.items() if not shutil.which(program)]
+        missing = [package for program, package in DISPLAY_TOOLS.items() if not shutil.which(program)]
         if missing:
-            _require(missing, "The test of the real window needs a virtual screen", fatal=False)
+            _require(missing, "The test of the real window needs a virtual screen and its tools", fatal=False)
 
 
 def missing_qt_packages(venv: Path) -> list[Package]:

@@ -1,0 +1,107 @@
+"""The whole path as a user walks it: the real program on a real X server, typed into, read off the screen."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TOOLS = ("Xvfb", "xdotool", "import", "tesseract")
+MISSING = [name for name in TOOLS if not shutil.which(name)]
+
+pytestmark = [
+    pytest.mark.display,
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs an X server"),
+    pytest.mark.skipif(
+        bool(MISSING) and "CI" not in os.environ,
+        reason=f"{', '.join(MISSING)} missing; bootstrap.py names the packages",
+    ),
+]
+
+
+class Screen:
+    """A virtual screen with eyes and hands."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        read_end, write_end = os.pipe()
+        command = ["Xvfb", "-displayfd", str(write_end), "-screen", "0", "1440x900x24", "-nolisten", "tcp"]
+        self.server = subprocess.Popen(command, pass_fds=[write_end], stderr=subprocess.DEVNULL)
+        os.close(write_end)
+        with os.fdopen(read_end) as pipe:
+            self.display = ":" + pipe.readline().strip()
+        self.environment = {**os.environ, "DISPLAY": self.display, "QT_QPA_PLATFORM": "xcb"}
+
+    def xdotool(self, *arguments: str) -> str:
+        command = ["xdotool", *arguments]
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60).stdout.strip()
+
+    def read(self) -> str:
+        """Every word on the screen. Twice the size, because OCR reads small type badly."""
+        picture = self.folder / "screen.png"
+        command = ["import", "-window", "root", "-resize", "200%", str(picture)]
+        subprocess.run(command, env=self.environment, check=True, timeout=60)
+        reader = ["tesseract", str(picture), "-", "--psm", "11"]
+        return subprocess.run(reader, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    def wait_for(self, pattern: str, seconds: float) -> re.Match[str]:
+        deadline = time.monotonic() + seconds
+        seen = ""
+        while time.monotonic() < deadline:
+            seen = self.read()
+            found = re.search(pattern, seen)
+            if found:
+                return found
+        pytest.fail(f"{pattern!r} did not appear; the screen said:\n{seen}")
+
+    def close(self) -> None:
+        self.server.terminate()
+        self.server.wait(10)
+
+
+@pytest.fixture
+def screen(tmp_path: Path) -> Iterator[Screen]:
+    made = Screen(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def program(screen: Screen, demo_model: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The program with a fresh data folder that already holds the demo model."""
+    data = tmp_path / "data"
+    (data / "models").mkdir(parents=True)
+    (data / "models" / demo_model.parent.name).symlink_to(demo_model.parent)
+    environment = {**screen.environment, "GREENROOM_DATA": str(data)}
+    process = subprocess.Popen([sys.executable, "-m", "app"], env=environment, cwd=tmp_path)
+    yield process
+    if process.poll() is None:
+        process.terminate()
+        process.wait(20)
+
+
+def test_a_typed_question_is_answered_with_its_speed(screen: Screen, program: subprocess.Popen[bytes]) -> None:
+    window = screen.xdotool("search", "--sync", "--onlyvisible", "--name", "Greenroom").splitlines()[0]
+    screen.xdotool("windowfocus", "--sync", window)
+    screen.wait_for(r"(?i)message greenroom", seconds=120)  # the composer invites once the model is loaded
+    screen.xdotool("type", "--delay", "20", "What is the capital of France?")
+    screen.xdotool("key", "Return")
+    screen.wait_for(r"Paris", seconds=60)
+    speed = screen.wait_for(r"(\d+(?:\.\d+)?)\s*tok/s\s*.{0,3}\s*\d+ tokens", seconds=60)
+    assert float(speed.group(1)) > 0
+    assert program.poll() is None
+
+
+def test_closing_the_window_ends_the_program(screen: Screen, program: subprocess.Popen[bytes]) -> None:
+    window = screen.xdotool("search", "--sync", "--onlyvisible", "--name", "Greenroom").splitlines()[0]
+    screen.wait_for(r"(?i)new chat", seconds=60)
+    screen.xdotool("windowquit", window)
+    assert program.wait(30) == 0
