@@ -20,7 +20,7 @@ class Isa:
 
 @dataclass(frozen=True)
 class Kernels:
-    """The kernel tier each weight code runs on here, e.g. int4 = "avx512vnni"."""
+    """The kernel tier each weight code runs on here, e.g. int4 = "avx512vnni"; "none" when the kernels cannot be loaded."""
 
     int4: str
     int8: str
@@ -37,20 +37,27 @@ class CpuReport:
     usable_cores: int
     isa: Isa
     kernels: Kernels
+    #: Physical performance cores among the usable ones: the default number of threads. 0 = not known.
+    performance_cores: int = 0
 
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """Bytes. `available_bytes` respects a cgroup limit. bandwidth_gbs: {threads: GB/s}, None until measured."""
+    """Bytes; total and available respect a cgroup limit, swap never counts as RAM.
+
+    bandwidth_gbs: {threads: GB/s} of a plain read loop, None until measured.
+    """
 
     total_bytes: int
     available_bytes: int
     bandwidth_gbs: dict[str, float] | None = None
+    swap_total_bytes: int = 0
+    swap_free_bytes: int = 0
 
 
 @dataclass(frozen=True)
 class GpuReport:
-    """integrated GPUs share system RAM: their memory never counts as VRAM."""
+    """integrated GPUs share system RAM: their memory never counts as VRAM (total_bytes and free_bytes are 0 then)."""
 
     name: str
     vendor: str
@@ -75,7 +82,7 @@ class HardwareReport:
     #: One entry per NUMA node: {"node": int, "cpus": [int], "total_bytes": int}.
     numa: list[dict[str, Any]]
     disk: DiskReport
-    #: {"system": "Linux", "release": ..., "python": ...}
+    #: {"system": "Linux", "release": ..., "python": ..., "torch": "2.13.0", "torch_cuda": "13.0" or "none"}
     os: dict[str, str]
     #: Parts that could not be read, or that the user should know, one plain sentence each.
     warnings: list[str]

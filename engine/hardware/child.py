@@ -1,0 +1,169 @@
+"""The risky questions, each in a process of its own: native code may crash, a driver may hang.
+
+`python -m engine.hardware.child PART` prints one JSON object. A frozen program has no interpreter to call,
+so it calls itself: `greenroom --probe-child PART`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+#: A reply is a few kilobytes; whatever is longer is not a reply.
+REPLY_LIMIT = 1 << 20
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a child said. failure is "" or why there is no value, in plain words."""
+
+    value: dict[str, Any]
+    failure: str = ""
+
+
+def native_part() -> dict[str, Any]:
+    """CPU features and kernel tiers from the compiled module."""
+    try:
+        from engine import _native
+    except ImportError as error:
+        return {"missing": str(error)}
+    features = _native.cpu_features()
+    return {
+        "vendor": features.vendor,
+        "brand": features.brand.strip(),
+        "cpu": list(features.cpu),
+        "usable": list(features.usable),
+        "kernels": {code: _native.kernel_tier(code) for code in ("int4", "int8", "bf16")},
+    }
+
+
+def nvml_part() -> dict[str, Any]:
+    """NVIDIA GPUs with driver and memory, in bytes. No driver at all is an empty list, not an error."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+        return {"gpus": [], "driver": "", "error": "" if error.value in absent else str(error)}
+    try:
+        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        gpus, errors = [], []
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            try:
+                handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+                name = _text(pynvml.nvmlDeviceGetName(handle))
+            except pynvml.NVMLError as error:
+                errors.append(f"GPU {index}: {error}")
+                continue
+            try:
+                memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+                gpus.append({"name": name, "total": int(memory.total), "free": int(memory.free), "integrated": False})
+            except pynvml.NVMLError as error:
+                # Jetson and GB10 have no memory of their own and answer "not supported".
+                integrated = error.value == pynvml.NVML_ERROR_NOT_SUPPORTED
+                gpus.append({"name": name, "total": 0, "free": 0, "integrated": integrated})
+                if not integrated:
+                    errors.append(f"{name}: {error}")
+        return {"gpus": gpus, "driver": driver, "error": "; ".join(errors)}
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def cpuinfo_part() -> dict[str, Any]:
+    """Name and vendor from py-cpuinfo, for systems where nothing quicker knows them (it takes about a second)."""
+    import cpuinfo
+
+    info = cpuinfo.get_cpu_info()
+    return {"brand": str(info.get("brand_raw", "")), "vendor": str(info.get("vendor_id_raw", ""))}
+
+
+PARTS: dict[str, Callable[[], dict[str, Any]]] = {
+    "native": native_part,
+    "nvml": nvml_part,
+    "cpuinfo": cpuinfo_part,
+}
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def child_main(arguments: Sequence[str]) -> int:
+    """Answer one part as JSON on stdout. Returns the exit code: 0, 1 when the part failed, 2 for an unknown part."""
+    if len(arguments) != 1 or arguments[0] not in PARTS:
+        return 2
+    try:
+        value = PARTS[arguments[0]]()
+    except Exception as error:  # whatever a driver binding raises must reach the parent as a sentence
+        sys.stdout.write(json.dumps({"failure": f"{type(error).__name__}: {error}"}))
+        return 1
+    sys.stdout.write(json.dumps({"value": value}))
+    return 0
+
+
+def command(part: str) -> list[str]:
+    """How to start the child. -P keeps a folder named `engine` in the current directory from being run instead."""
+    if getattr(sys, "frozen", False):
+        return [sys.executable, "--probe-child", part]
+    return [sys.executable, "-P", "-m", "engine.hardware.child", part]
+
+
+def ask(part: str, timeout: float, arguments: Sequence[str] | None = None) -> Reply:
+    """Run one part in a child and wait at most `timeout` seconds. Never raises for what the child does.
+
+    arguments: the command line to run instead of `command(part)`.
+    """
+    environment = dict(os.environ)
+    here = str(Path(__file__).resolve().parents[2])
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [here, environment.get("PYTHONPATH", "")]))
+    # A file, not a pipe: a hung grandchild that holds a pipe open would make us wait for ever.
+    with tempfile.TemporaryFile() as output:
+        try:
+            process = subprocess.Popen(
+                list(arguments or command(part)),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+            )
+        except OSError as error:
+            return Reply({}, f"its helper process could not be started ({error.strerror})")
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            try:
+                process.wait(1)
+            except subprocess.TimeoutExpired:
+                pass  # stuck in the driver: the kernel will reap it when the driver lets go
+            return Reply({}, f"it did not answer within {timeout:g} s")
+        output.seek(0)
+        text = output.read(REPLY_LIMIT)
+    return _parse(text, code)
+
+
+def _parse(text: bytes, code: int) -> Reply:
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        answer = None
+    if isinstance(answer, dict):
+        if isinstance(answer.get("value"), dict) and code == 0:
+            return Reply(answer["value"])
+        if isinstance(answer.get("failure"), str):
+            return Reply({}, answer["failure"])
+    # Negative on POSIX: the signal that ended it. Windows reports exceptions as large codes.
+    return Reply({}, f"it crashed ({f'signal {-code}' if code < 0 else f'exit code {code}'})")
+
+
+if __name__ == "__main__":
+    sys.exit(child_main(sys.argv[1:]))
