@@ -38,7 +38,7 @@ class Checkpoint(ABC):
 
     path:         the .gguf file (first shard of a split) or the folder of safetensors
     form:         "gguf" or "safetensors"
-    architecture: as the file names it: GGUF `general.architecture` ("qwen2moe") or config.json `model_type` ("qwen2_moe")
+    architecture: as the file names it: GGUF `general.architecture` ("qwen2moe"), config.json `model_type` ("qwen2_moe")
     name:         what to call it on screen
     config:       GGUF key-values (without the tokenizer's arrays) or config.json
     tensors:      by the file's own names

@@ -1,0 +1,107 @@
+"""Checkpoints in GGUF form: one file, or a split of several."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.checkpoints.checkpoint import TensorInfo
+from engine.checkpoints.gguf_header import GgufHeader, read_header
+from engine.checkpoints.stored import StoredCheckpoint, absolute, shown
+from engine.errors import GreenroomError
+
+if TYPE_CHECKING:
+    from engine.checkpoints.chat_template import ChatTemplate
+    from engine.checkpoints.tokenizer import Tokenizer
+
+_SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<suffix>\.gguf)", re.IGNORECASE | re.DOTALL)
+
+
+def shard_number(name: str) -> int | None:
+    """Which part of a split a file name says it is, from 1; None for a whole file."""
+    match = _SHARD.fullmatch(name)
+    return int(match["number"]) if match else None
+
+
+def plain_stem(name: str) -> str:
+    """The file name without ".gguf" and without its shard number."""
+    match = _SHARD.fullmatch(name)
+    return match["stem"] if match else name.removesuffix(".gguf")
+
+
+def shard_paths(path: Path) -> list[Path]:
+    """Every part of the split that `path` belongs to, in order; `path` alone when it is whole.
+
+    Raises GreenroomError when a part is missing.
+    """
+    match = _SHARD.fullmatch(path.name)
+    if not match:
+        return [path]
+    count = int(match["count"])
+    paths = [
+        path.with_name(f"{match['stem']}-{number:05d}-of-{match['count']}{match['suffix']}")
+        for number in range(1, count + 1)
+    ]
+    missing = [p.name for p in paths if not p.is_file()]
+    if missing or not count:
+        listed = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+        why = f"of its {count} parts {len(missing)} are missing: {listed}" if count else "its name claims 0 parts"
+        raise GreenroomError(f"{path.name} cannot be opened", why, "Download the missing parts into the same folder.")
+    return paths
+
+
+class GgufCheckpoint(StoredCheckpoint):
+    """Raises GreenroomError when a file is missing, damaged, or holds a format that is not read."""
+
+    def __init__(self, path: Path) -> None:
+        paths = shard_paths(absolute(path))
+        headers = [read_header(part) for part in paths]
+        self._first = first = headers[0]
+        _check_split(headers)
+        architecture = first.config.get("general.architecture")
+        if not isinstance(architecture, str) or not architecture:
+            why = "its header does not name an architecture (general.architecture)"
+            raise GreenroomError(f"{first.path.name} cannot be used", why, "Choose a file that holds a language model.")
+        name = first.config.get("general.name")
+        title = name if isinstance(name, str) and name.strip() else plain_stem(first.path.name)
+        super().__init__(first.path, "gguf", architecture, title, first.config, _join(headers))
+
+    def tokenizer(self) -> Tokenizer:
+        from engine.checkpoints.tokenizer_gguf import tokenizer_from_gguf
+
+        return tokenizer_from_gguf(self._first)
+
+    def chat_template(self) -> ChatTemplate:
+        from engine.checkpoints.tokenizer_gguf import chat_template_from_gguf
+
+        return chat_template_from_gguf(self._first)
+
+
+def _check_split(headers: list[GgufHeader]) -> None:
+    first = headers[0]
+    count = first.config.get("split.count", 1)
+    if count not in (0, 1, len(headers)):
+        why = f"it is the first of {count} parts, but its name does not say so"
+        remedy = "Give the parts their original names, which end in -00001-of- and their number."
+        raise GreenroomError(f"{first.path.name} cannot be opened", why, remedy)
+    for number, header in enumerate(headers):
+        if header.config.get("split.no", number) != number:
+            why = f"{header.path.name} is not part {number + 1} of this split"
+            raise GreenroomError(f"{first.path.name} cannot be opened", why, "Download the parts again.")
+    total = first.config.get("split.tensors.count")
+    held = sum(len(header.tensors) for header in headers)
+    if len(headers) > 1 and total is not None and total != held:
+        why = f"its parts hold {held} of {total} tensors"
+        raise GreenroomError(f"{first.path.name} cannot be opened", why, "Download the parts again.")
+
+
+def _join(headers: list[GgufHeader]) -> dict[str, TensorInfo]:
+    tensors: dict[str, TensorInfo] = {}
+    for header in headers:
+        for name, tensor in header.tensors.items():
+            if name in tensors:
+                why = f"two of its parts hold tensor {shown(name)}"
+                raise GreenroomError(f"{headers[0].path.name} cannot be opened", why, "Download the parts again.")
+            tensors[name] = tensor
+    return tensors

@@ -1,0 +1,46 @@
+"""Small JSON files of a model folder, read with bounds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from engine.checkpoints.stored import DOWNLOAD_AGAIN, file_size, read_bytes, size_text
+from engine.errors import GreenroomError
+
+_LIMIT = 16_000_000
+
+
+def read_object(path: Path, limit: int = _LIMIT) -> dict[str, Any]:
+    """The JSON object in a file of at most `limit` bytes. Raises GreenroomError when there is none."""
+    size = file_size(path)
+    if size > limit:
+        why = f"it is {size_text(size)} long, which no such file should be"
+        raise GreenroomError(f"{path.name} cannot be read", why, DOWNLOAD_AGAIN)
+    return parse_object(read_bytes(path, 0, size).tobytes(), path)
+
+
+def read_optional_object(path: Path) -> dict[str, Any]:
+    """The same, empty when the file does not exist."""
+    return read_object(path) if path.exists() else {}
+
+
+def parse_object(data: bytes, path: Path) -> dict[str, Any]:
+    """path only names the file in errors. A key given twice is refused: readers would disagree on which one counts."""
+    try:
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        why = f"its JSON is damaged ({reason[:120]})"
+        raise GreenroomError(f"{path.name} cannot be read", why, DOWNLOAD_AGAIN) from error
+    if not isinstance(value, dict):
+        raise GreenroomError(f"{path.name} cannot be read", "its JSON is not an object", DOWNLOAD_AGAIN)
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("a key is given twice")
+    return value

@@ -1,0 +1,172 @@
+"""Reading tensor bytes: what both file forms share."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.checkpoints.checkpoint import Checkpoint, TensorInfo
+from engine.checkpoints.formats import FORMATS, Bytes, Floats
+from engine.errors import GreenroomError
+
+DOWNLOAD_AGAIN = "Download the file again."
+
+
+def size_text(nbytes: int) -> str:
+    """ "1.2 GB", "340 bytes": decimal units, as file managers show them."""
+    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if nbytes >= factor:
+            return f"{nbytes / factor:.1f} {unit}"
+    return f"{nbytes} bytes"
+
+
+def file_size(path: Path) -> int:
+    """Bytes of a regular file. Raises GreenroomError when there is none or it may not be read."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+    if not stat.S_ISREG(status.st_mode):
+        raise GreenroomError(f"{path} cannot be opened", "it is not a regular file", "Choose a model file or folder.")
+    return status.st_size
+
+
+def unreadable(path: Path, error: OSError | ValueError) -> GreenroomError:
+    what = f"{path} cannot be opened"
+    if isinstance(error, FileNotFoundError):
+        return GreenroomError(what, "there is no such file", "Check the path.")
+    if isinstance(error, PermissionError):
+        return GreenroomError(what, "you may not read it", "Change its permissions or choose another file.")
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return GreenroomError(what, reason, "Check the path and the disk.")
+
+
+def read_bytes(path: Path, offset: int, nbytes: int) -> Bytes:
+    """Copy uint8 [nbytes] from a file.
+
+    Each call opens the file for itself: no shared position, so any number of threads may read at once,
+    and no handle stays open that would keep Windows from moving or deleting the file.
+    """
+    buffer = np.empty(nbytes, np.uint8)
+    view, done = buffer.data, 0
+    try:
+        with path.open("rb", buffering=0) as file:
+            file.seek(offset)
+            while done < nbytes:
+                count = file.readinto(view[done:])
+                if not count:
+                    break
+                done += count
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if done < nbytes:
+        why = f"it ends {size_text(nbytes - done)} too early, although it was long enough when opened"
+        raise GreenroomError(f"{path.name} cannot be read", why, DOWNLOAD_AGAIN)
+    return buffer
+
+
+def check_overlap(tensors: Mapping[str, TensorInfo]) -> None:
+    """Refuse a file in which two tensors claim the same bytes."""
+    end, previous = 0, ""
+    for tensor in sorted(tensors.values(), key=lambda t: (t.offset, t.nbytes)):
+        if tensor.nbytes and tensor.offset < end:
+            why = f"tensors {shown(previous)} and {shown(tensor.name)} claim the same bytes"
+            raise GreenroomError(f"{tensor.path.name} cannot be read", why, DOWNLOAD_AGAIN)
+        end, previous = max(end, tensor.offset + tensor.nbytes), tensor.name
+
+
+def shown(name: str, limit: int = 80) -> str:
+    """A name out of a file, safe and short enough for a sentence."""
+    text = name if len(name) <= limit else name[: limit - 1] + "…"
+    return ascii(text) if not text.isprintable() else f'"{text}"'
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """What index and rows cut out: `count` runs of `nbytes`, `stride` bytes apart, together of `shape`."""
+
+    offset: int
+    nbytes: int
+    count: int
+    stride: int
+    shape: tuple[int, ...]
+
+
+def _cut(tensor: TensorInfo, index: int | None, rows: tuple[int, int] | None) -> _Piece:
+    """Raises IndexError for a cut the tensor does not have: a fault of the caller, not of the file."""
+    form = FORMATS[tensor.format]
+    shape, offset, nbytes = tensor.shape, tensor.offset, tensor.nbytes
+    if index is not None:
+        if not shape or not 0 <= index < shape[0]:
+            raise IndexError(f"index {index} of tensor {tensor.name} with shape {tensor.shape}")
+        nbytes //= shape[0]
+        offset += index * nbytes
+        shape = shape[1:]
+        if math.prod(shape) % form.block_values:
+            raise IndexError(f"index {index} of tensor {tensor.name} would cut a block of {form.name}")
+    if rows is None:
+        return _Piece(offset, nbytes, 1, nbytes, shape)
+    start, stop = rows
+    if len(shape) < 2 or not 0 <= start <= stop <= shape[-2]:
+        raise IndexError(f"rows {rows} of tensor {tensor.name} with shape {tensor.shape}, index {index}")
+    row_bytes = shape[-1] // form.block_values * form.block_bytes
+    count = math.prod(shape[:-2])
+    shape_left = (*shape[:-2], stop - start, shape[-1])
+    return _Piece(offset + start * row_bytes, (stop - start) * row_bytes, count, shape[-2] * row_bytes, shape_left)
+
+
+class StoredCheckpoint(Checkpoint):
+    """Tensor reading for checkpoints whose headers are parsed. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        path: Path,
+        form: str,
+        architecture: str,
+        name: str,
+        config: Mapping[str, Any],
+        tensors: Mapping[str, TensorInfo],
+    ) -> None:
+        self.path = path
+        self.form = form
+        self.architecture = architecture
+        self.name = name
+        self.config = config
+        self.tensors = tensors
+
+    def read(self, name: str, index: int | None = None, rows: tuple[int, int] | None = None) -> Bytes:
+        tensor = self._tensor(name)
+        return self._read(tensor, _cut(tensor, index, rows))
+
+    def read_float32(self, name: str, index: int | None = None, rows: tuple[int, int] | None = None) -> Floats:
+        tensor = self._tensor(name)
+        piece = _cut(tensor, index, rows)
+        return FORMATS[tensor.format].dequantise(self._read(tensor, piece)).reshape(piece.shape)
+
+    def close(self) -> None:
+        """Nothing stays open between reads."""
+
+    def _tensor(self, name: str) -> TensorInfo:
+        tensor = self.tensors.get(name)
+        if tensor is None:
+            why = f"it holds no tensor {shown(name)}"
+            raise GreenroomError(f"{self.path.name} cannot be used", why, "The file is incomplete; choose another.")
+        return tensor
+
+    def _read(self, tensor: TensorInfo, piece: _Piece) -> Bytes:
+        if piece.count == 1:
+            return read_bytes(tensor.path, piece.offset, piece.nbytes)
+        parts = [read_bytes(tensor.path, piece.offset + i * piece.stride, piece.nbytes) for i in range(piece.count)]
+        return np.concatenate(parts) if parts else np.empty(0, np.uint8)
+
+
+def absolute(path: Path) -> Path:
+    """Absolute without resolving links: a download cache's links carry the file names that matter."""
+    return Path(os.path.abspath(path))
