@@ -52,7 +52,7 @@ def measure(report: HardwareReport, progress: ProgressCallback = ignore_progress
     if nbytes < SMALLEST_BUFFER_BYTES:
         raise GreenroomError(
             "RAM bandwidth cannot be measured",
-            f"only {report.memory.available_bytes / 1e6:.0f} MB of RAM is free, and a small buffer would measure the caches",
+            f"only {report.memory.available_bytes / 1e6:.0f} MB of RAM is free; a small buffer would measure the caches",
             "Close other programs and calibrate again.",
         )
     counts = thread_counts(report)
@@ -102,9 +102,8 @@ def recall(folder: Path, report: HardwareReport) -> dict[str, float] | None:
 
 def store(folder: Path, report: HardwareReport, bandwidth: dict[str, float]) -> list[str]:
     """Remember a measurement. A folder that cannot be written costs only a warning, which is returned."""
-    text = json.dumps(
-        {"fingerprint": fingerprint(report), "cpu": report.cpu.name, "bandwidth_gbs": bandwidth}, indent=1
-    )
+    record = {"fingerprint": fingerprint(report), "cpu": report.cpu.name, "bandwidth_gbs": bandwidth}
+    text = json.dumps(record, indent=1)
     temporary = None
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ so it calls itself: `greenroom --probe-child PART`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -141,10 +142,9 @@ def ask(part: str, timeout: float, arguments: Sequence[str] | None = None) -> Re
             code = process.wait(timeout)
         except subprocess.TimeoutExpired:
             process.kill()
-            try:
+            # Stuck in a driver it cannot die yet; the system reaps it when the driver lets go.
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(1)
-            except subprocess.TimeoutExpired:
-                pass  # stuck in the driver: the kernel will reap it when the driver lets go
             return Reply({}, f"it did not answer within {timeout:g} s")
         output.seek(0)
         text = output.read(REPLY_LIMIT)

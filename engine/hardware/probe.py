@@ -55,7 +55,7 @@ def probe(
     torch = sources.torch_build()
     if torch.get("torch_cuda") == "none" and any(gpu.vendor == "nvidia" and not gpu.integrated for gpu in gpus):
         gpu_warnings.append(
-            "The installed torch is a CPU build, so the NVIDIA GPU is not used; run the set-up again to install the CUDA build."
+            "The installed torch is a CPU build, so the NVIDIA GPU is not used; run the set-up again to get the CUDA build."
         )
     report = HardwareReport(
         cpu=cpu,
@@ -70,9 +70,7 @@ def probe(
         logger.info("probe: %s", warning)
     cache = cache_folder or Path(platformdirs.user_cache_dir("greenroom", appauthor=False))
     if calibrate:
-        bandwidth: dict[str, float] | None = calibration.measure(report, progress)
-        warnings = calibration.store(cache, report, bandwidth)
-        report = replace(report, warnings=report.warnings + warnings)
-    else:
-        bandwidth = calibration.recall(cache, report)
-    return replace(report, memory=replace(report.memory, bandwidth_gbs=bandwidth))
+        measured = calibration.measure(report, progress)
+        report = replace(report, warnings=report.warnings + calibration.store(cache, report, measured))
+        return replace(report, memory=replace(report.memory, bandwidth_gbs=measured))
+    return replace(report, memory=replace(report.memory, bandwidth_gbs=calibration.recall(cache, report)))

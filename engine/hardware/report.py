@@ -20,7 +20,7 @@ class Isa:
 
 @dataclass(frozen=True)
 class Kernels:
-    """The kernel tier each weight code runs on here, e.g. int4 = "avx512vnni"; "none" when the kernels cannot be loaded."""
+    """The kernel tier each weight code runs on here, e.g. int4 = "avx512vnni"; "none" without the compiled kernels."""
 
     int4: str
     int8: str
