@@ -48,10 +48,16 @@ class SamplingParams:
 
 @dataclass(frozen=True)
 class GenerationStats:
-    """Seconds and tokens per second. decode_tps = tokens after the first / (last - first token time); 0.0 while unknown."""
+    """Seconds and tokens per second; 0.0 while unknown.
+
+    decode_tps = tokens after the first / (last - first token time).
+    prompt_tokens = reused_tokens (found in the KV cache) + what has to be computed, of which prefilled_tokens are done.
+    prefill_tps counts the computed ones only.
+    """
 
     prompt_tokens: int = 0
     reused_tokens: int = 0
+    prefilled_tokens: int = 0
     completion_tokens: int = 0
     first_token_s: float = 0.0
     prefill_s: float = 0.0

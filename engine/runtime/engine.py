@@ -1,0 +1,311 @@
+"""A loaded model that answers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.errors import Cancelled, GreenroomError
+from engine.progress import ProgressCallback, ignore_progress
+from engine.runtime.detokenise import Detokeniser
+from engine.runtime.events import GenerationEvent, Message, SamplingParams
+from engine.runtime.sampler import Sampler
+from engine.runtime.stats import StatsMeter
+from engine.runtime.stop_strings import StopStrings
+
+if TYPE_CHECKING:
+    from engine.checkpoints.checkpoint import Checkpoint
+    from engine.checkpoints.tokenizer import Tokenizer
+    from engine.executors.executor import Executor
+    from engine.models.spec import ModelSpec
+    from engine.placement.plan import OffloadPlan
+
+_log = logging.getLogger(__name__)
+
+#: Tokens per forward call while reading a prompt. With 128 experts and top-8 a chunk gives each expert 32 rows, enough
+#: for the kernels to be bound by arithmetic; stopping and progress are granted between chunks.
+PREFILL_CHUNK = 512
+#: Smaller when every position's logits are wanted: 128 x 150,000 float32 are 77 MB.
+_SCORING_CHUNK = 128
+
+
+def load(checkpoint: Checkpoint, plan: OffloadPlan, progress: ProgressCallback | None = None) -> Engine:
+    """Bring the model into memory as planned.
+
+    Raises GreenroomError when the model or its tokenizer is not supported or memory runs out, and lets Cancelled
+    through when `progress` raises it; nothing stays allocated then.
+    """
+    from engine.models import model_spec
+
+    spec = model_spec(checkpoint)
+    tokenizer = checkpoint.tokenizer()
+    # torch is imported here, after everything that can be refused without it.
+    from engine.executors.torch_executor import load as load_executor
+
+    executor = load_executor(checkpoint, spec, plan, progress or ignore_progress)
+    _log.info("loaded %s: %s, %s", checkpoint.path, plan.mode, executor.kernel)
+    return Engine(checkpoint, spec, plan, tokenizer, executor)
+
+
+class Engine:
+    """One model in memory with one sequence in its KV cache; made by `load`, given back by `close`.
+
+    One generation at a time. `cancel` and `close` may be called from any thread, everything else from one thread at
+    a time. The checkpoint stays the caller's: closing the engine does not close it.
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint, spec: ModelSpec, plan: OffloadPlan, tokenizer: Tokenizer, executor: Executor
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.spec = spec
+        self.plan = plan
+        self.tokenizer = tokenizer
+        self._executor: Executor | None = executor
+        self._kernel = executor.kernel
+        self._context = executor.context
+        #: The tokens whose keys and values are in the cache, so that the next prompt can reuse them.
+        self._cached: list[int] = []
+        self._generating = threading.Lock()
+        #: Held while the executor works, so that `close` waits for it.
+        self._stepping = threading.Lock()
+        self._stop = False
+        self._closed = False
+
+    @property
+    def kernel(self) -> str:
+        """What computes the routed experts, e.g. "int4 avx512vnni, 2 threads"."""
+        return self._kernel
+
+    @property
+    def context(self) -> int:
+        """Tokens the KV cache holds: prompt and answer together."""
+        return self._context
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def generate(
+        self,
+        prompt: str | Sequence[Message],
+        params: SamplingParams | None = None,
+        cancel: threading.Event | None = None,
+    ) -> Iterator[GenerationEvent]:
+        """Answer a prompt, one event per prompt chunk (empty text) and per token; the last one has a stop_reason.
+
+        prompt: raw text to continue, or messages for the model's chat template. What the KV cache already holds of
+                it is not computed again.
+        cancel: set it to end the answer (stop_reason "cancelled") before the next token or prompt chunk;
+                `Engine.cancel` also breaks off the chunk being computed.
+
+        The end-of-text token is not part of the answer. Raises GreenroomError for a prompt longer than the context,
+        a setting out of range, or when another generation is running.
+        """
+        if not self._generating.acquire(blocking=False):
+            raise GreenroomError(
+                "A second answer cannot be started",
+                "the model is still busy with another one",
+                "Wait until it is done, or stop it.",
+            )
+        try:
+            self._stop = False
+            yield from self._answer(prompt, params or SamplingParams(), cancel or threading.Event())
+        finally:
+            self._generating.release()
+
+    def cancel(self) -> None:
+        """End the generation running now at once, also in the middle of a prompt chunk. Any thread may call it."""
+        self._stop = True
+        executor = self._executor
+        if executor is not None and self._generating.locked():
+            executor.cancel()
+
+    def logits(self, token_ids: Sequence[int]) -> npt.NDArray[np.float32]:
+        """float32 [T, vocab]: row t is the prediction after token_ids[: t + 1]. Starts the sequence anew."""
+        return np.concatenate(list(self.iter_logits(token_ids)))
+
+    def iter_logits(self, token_ids: Sequence[int]) -> Iterator[npt.NDArray[np.float32]]:
+        """The rows of `logits` in blocks, for texts whose logits would not fit in memory at once."""
+        self._check_length(token_ids)
+        self._rewind(0)
+        for start in range(0, len(token_ids), _SCORING_CHUNK):
+            yield self._forward(token_ids[start : start + _SCORING_CHUNK], "all")
+
+    def append(self, token_ids: Sequence[int]) -> npt.NDArray[np.float32]:
+        """Append tokens to the sequence (see `reset`); float32 [vocab], the prediction after the last one."""
+        self._check_length(token_ids, already=len(self._cached))
+        for start in range(0, len(token_ids), PREFILL_CHUNK):
+            rows = self._forward(token_ids[start : start + PREFILL_CHUNK])
+        return rows[-1]
+
+    def reset(self) -> None:
+        """Start the sequence anew."""
+        self._rewind(0)
+
+    def encode(self, prompt: str | Sequence[Message]) -> list[int]:
+        """The token ids `generate` would use for this prompt."""
+        if isinstance(prompt, str):
+            return self.tokenizer.encode(prompt)
+        text = self.checkpoint.chat_template().render(prompt)
+        return self.tokenizer.encode(text, add_special=False)
+
+    def count_tokens(self, prompt: str | Sequence[Message]) -> int:
+        """How much of the context this prompt takes."""
+        return len(self.encode(prompt))
+
+    def close(self) -> None:
+        """Give all memory back; a running generation ends as cancelled. Safe to call twice, from any thread."""
+        self._closed = True
+        executor = self._executor
+        if executor is None:
+            return
+        executor.cancel()
+        with self._stepping:
+            if self._executor is not None:
+                self._executor = None
+                self._cached = []
+                executor.close()
+
+    def _answer(
+        self, prompt: str | Sequence[Message], params: SamplingParams, cancel: threading.Event
+    ) -> Iterator[GenerationEvent]:
+        meter = StatsMeter()
+        ids = self.encode(prompt)
+        self._check_length(ids)
+        sampler = Sampler(params, self.spec.vocab, ids)
+        # At least the last token is computed: its logits are needed.
+        reused = min(_common_prefix(self._cached, ids), len(ids) - 1)
+        self._rewind(reused)
+        meter.prefill_starts(len(ids), reused)
+        text = _Text(self.tokenizer, params.stop, strip_leading_space=not isinstance(prompt, str))
+        try:
+            for start in range(reused, len(ids), PREFILL_CHUNK):
+                self._raise_if_stopped(cancel)
+                chunk = ids[start : start + PREFILL_CHUNK]
+                logits = self._forward(chunk)
+                meter.prefilled(len(chunk))
+                yield GenerationEvent("", (), meter.snapshot())
+            yield from self._decode(logits[-1], sampler, text, params.max_tokens, cancel, meter)
+        except Cancelled:
+            yield GenerationEvent(text.rest(), (), meter.snapshot(), "cancelled")
+
+    def _decode(
+        self,
+        logits: npt.NDArray[np.float32],
+        sampler: Sampler,
+        text: _Text,
+        max_tokens: int | None,
+        cancel: threading.Event,
+        meter: StatsMeter,
+    ) -> Iterator[GenerationEvent]:
+        produced = 0
+        reason = None
+        while reason is None:
+            self._raise_if_stopped(cancel)
+            token = self._sample(sampler, logits)
+            if token in self.tokenizer.end_ids:
+                yield GenerationEvent(text.rest(), (), meter.snapshot(), "end")
+                return
+            meter.token()
+            produced += 1
+            readable, stopped = text.feed(token)
+            if stopped:
+                reason = "stop_string"
+            elif produced == max_tokens:
+                reason = "length"
+            elif len(self._cached) == self._context:
+                reason = "context"
+            if reason in ("length", "context"):
+                readable += text.rest()
+            yield GenerationEvent(readable, (token,), meter.snapshot(), reason)
+            if reason is None:
+                logits = self._forward([token])[-1]
+
+    def _sample(self, sampler: Sampler, logits: npt.NDArray[np.float32]) -> int:
+        try:
+            return sampler.sample(logits)
+        except GreenroomError:
+            # Whatever spoiled the logits may be in the KV cache too.
+            self._forget()
+            raise
+
+    def _forward(self, token_ids: Sequence[int], logits: str = "last") -> npt.NDArray[np.float32]:
+        with self._stepping:
+            if self._executor is None:
+                raise Cancelled
+            try:
+                rows = self._executor.forward(np.asarray(token_ids, dtype=np.int64), logits)
+            except Cancelled:
+                raise
+            except BaseException:
+                self._forget()
+                raise
+            self._cached.extend(token_ids)
+            return rows
+
+    def _forget(self) -> None:
+        """After a failure: nothing in the KV cache is trusted, and an executor that cannot even drop it goes too."""
+        self._cached = []
+        if self._executor is None:
+            return
+        try:
+            self._executor.truncate(0)
+        except Exception:
+            _log.exception("the executor cannot be reset; closing the model")
+            executor, self._executor = self._executor, None
+            executor.close()
+
+    def _rewind(self, length: int) -> None:
+        with self._stepping:
+            if self._executor is None:
+                raise GreenroomError("The model cannot answer", "it is no longer loaded", "Load it again.")
+            self._executor.truncate(length)
+            del self._cached[length:]
+
+    def _raise_if_stopped(self, cancel: threading.Event) -> None:
+        if cancel.is_set() or self._stop or self._closed:
+            raise Cancelled
+
+    def _check_length(self, token_ids: Sequence[int], already: int = 0) -> None:
+        if not token_ids:
+            raise GreenroomError("There is nothing to answer", "the prompt is empty", "Write something.")
+        if already + len(token_ids) > self._context:
+            limit = self.spec.context_length
+            longer = f"or load the model with a longer context (it allows {limit})" if self._context < limit else ""
+            raise GreenroomError(
+                "The prompt is too long",
+                f"it has {already + len(token_ids)} tokens and the context holds {self._context}",
+                f"Shorten it{' ' + longer if longer else ''}.",
+            )
+
+
+class _Text:
+    """Tokens in, readable text out: detokeniser and stop strings in a row."""
+
+    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str], strip_leading_space: bool) -> None:
+        self._detokeniser = Detokeniser(tokenizer.token_bytes, strip_leading_space and tokenizer.adds_space)
+        self._stops = StopStrings(stop)
+
+    def feed(self, token: int) -> tuple[str, bool]:
+        """(what became readable, whether a stop string ended the answer)."""
+        return self._stops.feed(self._detokeniser.feed(token))
+
+    def rest(self) -> str:
+        """What was held back, at the end of an answer that met no stop string."""
+        text, stopped = self._stops.feed(self._detokeniser.flush())
+        return text if stopped else text + self._stops.flush()
+
+
+def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

@@ -1,0 +1,112 @@
+"""A model small enough to see through: bytes are tokens, and the answer is written beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from engine.errors import Cancelled
+from engine.runtime.engine import Engine
+from engine.runtime.events import Message
+
+END = 256
+VOCAB = 258
+
+
+class ByteTokenizer:
+    """Token ids 0 to 255 are bytes; END ends a text and 257 is a special token without text."""
+
+    end_ids = frozenset({END})
+    adds_space = False
+
+    def encode(self, text: str, add_special: bool = True) -> list[int]:
+        return list(text.encode())
+
+    def token_bytes(self, token: int) -> bytes:
+        return bytes([token]) if token < 256 else b""
+
+
+class BracketTemplate:
+    def render(self, messages: Sequence[Message]) -> str:
+        return "".join(f"<{m.role}>{m.content}</{m.role}>" for m in messages) + "<assistant>"
+
+
+class ScriptedExecutor:
+    """Predicts whatever `script` says follows the tokens so far, with certainty. Remembers what it was asked."""
+
+    kernel = "scripted"
+
+    def __init__(self, script: Callable[[list[int]], int], context: int) -> None:
+        self._script = script
+        self.context = context
+        self.tokens: list[int] = []
+        #: Lengths of the forward calls.
+        self.forwarded: list[int] = []
+        self.closed = 0
+        #: Called at the start of each forward; may raise.
+        self.before: Callable[[], None] = lambda: None
+        self.cancelled = False
+        self.value: float = 1.0
+
+    @property
+    def length(self) -> int:
+        return len(self.tokens)
+
+    def forward(self, token_ids: npt.NDArray[np.int64], logits: str = "last") -> npt.NDArray[np.float32]:
+        assert not self.closed
+        assert 1 <= len(token_ids) <= self.context - self.length
+        assert token_ids.dtype == np.int64
+        self.cancelled = False
+        self.before()
+        if self.cancelled:
+            raise Cancelled
+        self.forwarded.append(len(token_ids))
+        rows = []
+        for token in token_ids:
+            self.tokens.append(int(token))
+            row = np.zeros(VOCAB, dtype=np.float32)
+            row[self._script(self.tokens)] = self.value
+            rows.append(row)
+        return np.stack(rows) if logits == "all" else rows[-1][None]
+
+    def truncate(self, length: int) -> None:
+        assert length <= self.length
+        del self.tokens[length:]
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def scripted_engine(script: Callable[[list[int]], int], context: int = 4096) -> tuple[Engine, ScriptedExecutor]:
+    executor = ScriptedExecutor(script, context)
+    checkpoint = SimpleNamespace(chat_template=BracketTemplate, path="scripted")
+    spec = SimpleNamespace(vocab=VOCAB, context_length=8192)
+    return Engine(checkpoint, spec, SimpleNamespace(), ByteTokenizer(), executor), executor
+
+
+def saying(answer: str, prompt_length: int) -> Callable[[list[int]], int]:
+    """A script that answers `answer` and ends, after a prompt of that many tokens."""
+    tokens = [*answer.encode(), END]
+    return lambda so_far: tokens[min(max(len(so_far) - prompt_length, 0), len(tokens) - 1)]
+
+
+@pytest.fixture
+def make_engine() -> Callable[..., tuple[Engine, ScriptedExecutor]]:
+    return scripted_engine
+
+
+@pytest.fixture
+def say() -> Callable[..., tuple[Engine, ScriptedExecutor]]:
+    """say(answer, prompt, context=...) -> an engine that answers just that to the prompt, and its executor."""
+
+    def make(answer: str, prompt: str, context: int = 4096) -> tuple[Engine, ScriptedExecutor]:
+        return scripted_engine(saying(answer, len(prompt.encode())), context)
+
+    return make
