@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +13,7 @@ CUTS = st.lists(st.integers(0, 60), max_size=30)
 def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
     """`data` cut at these offsets; cuts at the same place give empty pieces (special tokens)."""
     edges = [0, *sorted(min(c, len(data)) for c in cuts), len(data)]
-    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [data[a:b] for a, b in pairwise(edges)]
 
 
 def detokenise(tokens: list[bytes], strip: bool = False) -> tuple[list[str], str]:
