@@ -72,7 +72,7 @@ class GgufCheckpoint(StoredCheckpoint):
 
         return tokenizer_from_gguf(self._first)
 
-    def chat_template(self) -> ChatTemplate:
+    def _load_chat_template(self) -> ChatTemplate:
         from engine.checkpoints.tokenizer_gguf import chat_template_from_gguf
 
         return chat_template_from_gguf(self._first)

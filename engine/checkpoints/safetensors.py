@@ -52,7 +52,7 @@ class SafetensorsCheckpoint(StoredCheckpoint):
 
         return tokenizer_from_folder(self.path)
 
-    def chat_template(self) -> ChatTemplate:
+    def _load_chat_template(self) -> ChatTemplate:
         from engine.checkpoints.tokenizer_files import chat_template_from_folder
 
         return chat_template_from_folder(self.path)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 import os
 import stat
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from engine.checkpoints.checkpoint import Checkpoint, TensorInfo
 from engine.checkpoints.formats import FORMATS, Bytes, Floats
 from engine.errors import GreenroomError
+
+if TYPE_CHECKING:
+    from engine.checkpoints.chat_template import ChatTemplate
 
 DOWNLOAD_AGAIN = "Download the file again."
 
@@ -140,6 +144,7 @@ class StoredCheckpoint(Checkpoint):
         self.name = name
         self.config = config
         self.tensors = tensors
+        self._chat_template: ChatTemplate | None = None
 
     def read(self, name: str, index: int | None = None, rows: tuple[int, int] | None = None) -> Bytes:
         tensor = self._tensor(name)
@@ -149,6 +154,15 @@ class StoredCheckpoint(Checkpoint):
         tensor = self._tensor(name)
         piece = _cut(tensor, index, rows)
         return FORMATS[tensor.format].dequantise(self._read(tensor, piece)).reshape(piece.shape)
+
+    def chat_template(self) -> ChatTemplate:
+        # Asked for with every message, so compiled once.
+        if self._chat_template is None:
+            self._chat_template = self._load_chat_template()
+        return self._chat_template
+
+    @abstractmethod
+    def _load_chat_template(self) -> ChatTemplate: ...
 
     def close(self) -> None:
         """Nothing stays open between reads."""

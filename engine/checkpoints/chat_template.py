@@ -1,0 +1,129 @@
+"""A conversation written out the way a model was trained to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import jinja2
+
+from engine.checkpoints.sandbox import BoundedEnvironment, budget
+from engine.errors import GreenroomError
+
+MAX_SOURCE = 1_000_000  # characters
+
+_CHATML = """\
+{%- for message in messages %}
+{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+
+_TURNS = """\
+{{- bos_token }}
+{%- for message in messages %}
+{%- if message.role == 'system' %}{{ message.content + '\\n\\n' }}
+{%- elif message.role == 'assistant' %}{{ 'Assistant: ' + message.content + eos_token + '\\n' }}
+{%- else %}{{ 'User: ' + message.content + '\\n' }}
+{%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"""
+
+
+class Turn(Protocol):
+    """One message: role "system", "user" or "assistant", and what it says."""
+
+    @property
+    def role(self) -> str: ...
+
+    @property
+    def content(self) -> str: ...
+
+
+class ChatTemplate:
+    """A Jinja template in a sandbox with bounded work and output.
+
+    source:      the template's text; tool_source replaces it when tools are given
+    name:        "own" for the model's, "ChatML" or "User/Assistant" for a plain one, as shown to the user
+    variables:   what the template may use besides messages, tools and the two tokens
+    Raises GreenroomError when the text is no Jinja template.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        bos_token: str = "",
+        eos_token: str = "",
+        *,
+        tool_source: str | None = None,
+        name: str = "own",
+        variables: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.source = source
+        self.name = name
+        self._variables = {**(variables or {}), "bos_token": bos_token, "eos_token": eos_token}
+        environment = BoundedEnvironment()
+        self._template = _compile(environment, source)
+        self._tool_template = self._template if tool_source is None else _compile(environment, tool_source)
+
+    @classmethod
+    def plain(cls, bos_token: str = "", eos_token: str = "", *, chatml: bool) -> ChatTemplate:
+        """For a model that carries none: ChatML if its vocabulary has <|im_start|>, else "User: ... Assistant: ..."."""
+        if chatml:
+            return cls(_CHATML, bos_token, eos_token, name="ChatML")
+        return cls(_TURNS, bos_token, eos_token, name="User/Assistant")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the model carried no template of its own."""
+        return self.name != "own"
+
+    def render(
+        self,
+        messages: Sequence[Turn | Mapping[str, Any]],
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        **extra: Any,
+    ) -> str:
+        """The prompt as text, special tokens written out; encode it with special=False.
+
+        extra: variables that some templates know, e.g. enable_thinking=False.
+        Raises GreenroomError when the template refuses the conversation, fails or does not end.
+        """
+        template = self._tool_template if tools else self._template
+        variables = {
+            **self._variables,
+            **extra,
+            "messages": [_as_dict(message) for message in messages],
+            "tools": tools,
+            "documents": None,
+            "add_generation_prompt": add_generation_prompt,
+        }
+        try:
+            with budget():
+                return template.render(variables)
+        except jinja2.TemplateError as error:
+            why = str(error.message or type(error).__name__)
+        except RecursionError:
+            why = "it calls itself without end"
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError) as error:
+            why = f"it fails with {type(error).__name__} ({error})"
+        remedy = "Change the conversation (some models take no system message) or choose another model."
+        raise GreenroomError("The model's chat template cannot write this conversation", why[:300], remedy)
+
+
+def _as_dict(message: Turn | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(message, Mapping):
+        return dict(message)
+    return {"role": message.role, "content": message.content}
+
+
+def _compile(environment: BoundedEnvironment, source: str) -> jinja2.Template:
+    what, remedy = "The model's chat template cannot be used", "Choose another file of this model."
+    if len(source) > MAX_SOURCE:
+        raise GreenroomError(what, f"it is {len(source):,} characters long", remedy)
+    try:
+        return environment.from_string(source)
+    except jinja2.TemplateError as error:
+        raise GreenroomError(what, f"it is no valid Jinja template ({str(error.message)[:200]})", remedy) from error
+    except (RecursionError, SyntaxError, MemoryError, ValueError) as error:
+        raise GreenroomError(what, "it is nested too deeply", remedy) from error
