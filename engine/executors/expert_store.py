@@ -1,0 +1,247 @@
+"""Routed experts in RAM: read in parallel, packed for our kernels, computed where they lie."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from functools import partial
+
+import torch
+
+from engine import _native
+from engine.errors import Cancelled
+from engine.executors.devices import DenseDevice
+from engine.executors.loading import REPORT_INTERVAL, Loader, check_ram
+from engine.executors.mlp import kernel_name
+from engine.models.spec import MoeSpec
+
+log = logging.getLogger(__name__)
+
+#: Parallel readers: enough to keep an NVMe drive busy while others pack, few enough for a hard disk's head.
+READERS = 4
+
+_PARTS = ("gate", "up", "down")
+
+
+class ExpertStore:
+    """The routed experts of every MoE layer.
+
+    overlaps: hidden states come from an accelerator; a worker thread computes while that goes on
+    locked:   every layer is locked in RAM, safe from being paged out
+    """
+
+    def __init__(self, pool: _native.ThreadPool, device: DenseDevice, layers: Mapping[int, _native.Experts]) -> None:
+        self.overlaps = device.handoff
+        self.locked = all(experts.locked for experts in layers.values())
+        self._pool = pool
+        self._device = device
+        self._layers = dict(layers)
+        self._worker = ThreadPoolExecutor(1, "experts") if device.handoff else None
+        self._running: Future[None] | None = None
+        self._buffers: _HostBuffers | None = None
+
+    @classmethod
+    def load(
+        cls,
+        pool: _native.ThreadPool,
+        device: DenseDevice,
+        loader: Loader,
+        recode: str | None = None,
+        isa: str | None = None,
+    ) -> ExpertStore:
+        """Raises GreenroomError when RAM would not hold them, and whatever the progress callback raises."""
+        moe = {i: layer.ffn for i, layer in enumerate(loader.spec.layers) if isinstance(layer.ffn, MoeSpec)}
+        sizes = {i: _packed_nbytes(loader, i, spec, recode, isa) for i, spec in moe.items()}
+        check_ram(sum(sizes.values()), loader.checkpoint.name, "its experts")
+        layers: dict[int, _native.Experts] = {}
+        readers = ThreadPoolExecutor(READERS, "reader", initializer=_start_reader)
+        try:
+            for i, spec in moe.items():
+                # Others may have taken memory since the first look.
+                check_ram(sizes[i], loader.checkpoint.name, f"the experts of layer {i + 1}")
+                layers[i] = _read_layer(readers, loader, i, spec, recode, isa)
+                if not layers[i].lock():
+                    log.debug("experts of layer %d could not be locked in RAM", i)
+        except BaseException:
+            readers.shutdown(cancel_futures=True)
+            layers.clear()
+            raise
+        readers.shutdown()
+        store = cls(pool, device, layers)
+        if layers and not store.locked:
+            log.info("Experts are not locked in RAM: the system's limit for locked memory is too low (ulimit -l).")
+        return store
+
+    @property
+    def nbytes(self) -> int:
+        return sum(experts.nbytes for experts in self._layers.values())
+
+    @property
+    def kernel(self) -> str:
+        """ "int4 avx512vnni", or "int4/int8 avx2" when the parts differ; empty without experts."""
+        if not self._layers:
+            return ""
+        return kernel_name(next(iter(self._layers.values())))
+
+    def forward(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, out: torch.Tensor) -> None:
+        """out += sum over slots of weight * expert(x), in slot order.
+
+        On the CPU, contiguous: x, out float32 [T, hidden]; ids int32, weights float32 [T, top_k].
+        """
+        self._compute(layer, x, ids, weights, out, accumulate=True)
+
+    def submit(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> None:
+        """Start the same on tensors of the device; one job at a time."""
+        if self._worker is None or self._running is not None:
+            raise RuntimeError("submit needs a device with handoff and no other job")
+        buffers = self._host_buffers(x.shape, ids.shape)
+        for host, tensor in ((buffers.x, x), (buffers.ids, ids), (buffers.weights, weights)):
+            host[: tensor.shape[0]].copy_(tensor, non_blocking=True)
+        copied = self._device.mark()
+        tokens = x.shape[0]
+
+        def run() -> None:
+            if copied is not None:
+                copied.synchronize()
+            self._compute(
+                layer, buffers.x[:tokens], buffers.ids[:tokens], buffers.weights[:tokens], buffers.y, accumulate=False
+            )
+
+        self._running = self._worker.submit(run)
+
+    def wait(self, out: torch.Tensor) -> None:
+        """Add the submitted job's result to out, float32 [T, hidden] on the device. Raises what the job raised."""
+        running, self._running = self._running, None
+        if running is None or self._buffers is None:
+            raise RuntimeError("wait without submit")
+        running.result()
+        # The next job writes y only after its own inputs have been copied, which the device queues behind this.
+        out += self._buffers.y[: out.shape[0]].to(out.device, non_blocking=True)
+
+    def drain(self) -> None:
+        """Wait for a job whose result nobody wants any more."""
+        running, self._running = self._running, None
+        if running is not None:
+            wait([running])
+
+    def close(self) -> None:
+        self.drain()
+        if self._worker is not None:
+            self._worker.shutdown()
+        self._layers.clear()
+        self._buffers = None
+
+    def _compute(
+        self,
+        layer: int,
+        x: torch.Tensor,
+        ids: torch.Tensor,
+        weights: torch.Tensor,
+        out: torch.Tensor,
+        *,
+        accumulate: bool,
+    ) -> None:
+        tokens, top_k = ids.shape
+        self._layers[layer].forward(
+            self._pool,
+            x.data_ptr(),
+            tokens,
+            ids.data_ptr(),
+            weights.data_ptr(),
+            top_k,
+            out.data_ptr(),
+            accumulate,
+        )
+
+    def _host_buffers(self, x: torch.Size, ids: torch.Size) -> _HostBuffers:
+        old = self._buffers
+        if old is None or old.tokens < x[0] or old.ids.shape[1] != ids[1]:
+            self._device.synchronise()
+            self._buffers = _HostBuffers(self._device, x[0], x[1], ids[1])
+        assert self._buffers is not None
+        return self._buffers
+
+
+class _HostBuffers:
+    """What travels to the experts and back."""
+
+    def __init__(self, device: DenseDevice, tokens: int, hidden: int, top_k: int) -> None:
+        self.tokens = tokens
+        self.x = device.host_buffer(tokens, hidden, dtype=torch.float32)
+        self.y = device.host_buffer(tokens, hidden, dtype=torch.float32)
+        self.ids = device.host_buffer(tokens, top_k, dtype=torch.int32)
+        self.weights = device.host_buffer(tokens, top_k, dtype=torch.float32)
+
+
+_reader = threading.local()
+
+
+def _start_reader() -> None:
+    """Each reader packs what it read by itself: a pool of one is the calling thread."""
+    _reader.pool = _native.ThreadPool(1)
+
+
+def _packed_nbytes(loader: Loader, layer: int, spec: MoeSpec, recode: str | None, isa: str | None) -> int:
+    roles = [f"layers.{layer}.moe.experts.0.{part}" for part in _PARTS]
+    try:
+        total = 0
+        for role in roles:
+            rows, columns = loader.shape(role)
+            total += _native.packed_nbytes(rows, columns, loader.format(role), recode, isa)
+        return spec.experts * total
+    except ValueError as error:
+        raise loader.refuse(roles[0], error) from error
+
+
+def _read_layer(
+    readers: ThreadPoolExecutor, loader: Loader, layer: int, spec: MoeSpec, recode: str | None, isa: str | None
+) -> _native.Experts:
+    prefix = f"layers.{layer}.moe.experts"
+    formats = {part: loader.format(f"{prefix}.0.{part}") for part in _PARTS}
+    hidden = loader.spec.hidden
+    stop = threading.Event()
+    try:
+        experts = _native.Experts(
+            spec.experts, hidden, spec.intermediate, formats["gate"], formats["up"], formats["down"], recode, isa
+        )
+    except ValueError as error:
+        raise loader.refuse(f"{prefix}.0.gate", error) from error
+
+    def read(expert: int) -> None:
+        for part, form in formats.items():
+            if stop.is_set():
+                raise Cancelled
+            role = f"{prefix}.{expert}.{part}"
+            try:
+                if loader.format(role) != form:
+                    raise ValueError(f"other experts of this layer are stored as {form}")
+                experts.load(_reader.pool, expert, part, loader.stored(role))
+            except ValueError as error:
+                raise loader.refuse(role, error) from error
+
+    message = f"Reading experts of layer {layer + 1} of {len(loader.spec.layers)}"
+    _run(readers, [partial(read, e) for e in range(spec.experts)], stop, lambda: loader.report(message))
+    return experts
+
+
+def _run(
+    readers: ThreadPoolExecutor, jobs: list[Callable[[], None]], stop: threading.Event, report: Callable[[], None]
+) -> None:
+    """Run jobs to the end while reporting; the first error stops the rest."""
+    futures = [readers.submit(job) for job in jobs]
+    try:
+        while True:
+            report()
+            done, pending = wait(futures, REPORT_INTERVAL, FIRST_EXCEPTION)
+            for future in done:
+                future.result()
+            if not pending:
+                return
+    except BaseException:
+        stop.set()
+        for future in futures:
+            future.cancel()
+        wait(futures)
+        raise

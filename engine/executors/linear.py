@@ -1,0 +1,125 @@
+"""Linear layers y = x W^T (+ bias): on stored codes in our kernels, or as a float tensor on a torch device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from engine import _native
+from engine.executors.loading import Loader
+
+#: Which stored row becomes which row of the loaded layer; None keeps the order.
+RowOrder = npt.NDArray[np.int64] | None
+
+
+class Linear(Protocol):
+    """x float32 [T, columns] -> float32 [T, rows]."""
+
+    rows: int
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor: ...
+
+
+class NativeLinear:
+    """Packed matrices of our kernels, stacked in rows; neighbours of one format share one matrix and one call."""
+
+    def __init__(
+        self,
+        pool: _native.ThreadPool,
+        loader: Loader,
+        roles: Sequence[str],
+        orders: Sequence[RowOrder] | None = None,
+        recode: str | None = None,
+        isa: str | None = None,
+    ) -> None:
+        self._pool = pool
+        orders = orders or [None] * len(roles)
+        self._parts: list[_native.Matrix] = []
+        self._rows: list[int] = []
+        at = 0
+        while at < len(roles):
+            end = at + 1
+            while end < len(roles) and loader.format(roles[end]) == loader.format(roles[at]):
+                end += 1
+            self._add_part(loader, roles[at:end], orders[at:end], recode, isa)
+            at = end
+        self.rows = sum(self._rows)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self._parts)
+
+    @property
+    def code(self) -> str:
+        return self._parts[0].code
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        tokens = x.shape[0]
+        y = torch.empty((tokens, self.rows))
+        if len(self._parts) == 1:
+            self._parts[0].forward(self._pool, x.data_ptr(), tokens, y.data_ptr())
+            return y
+        # One token's results lie side by side already; several tokens' must be brought together.
+        pieces = list(torch.split(y, self._rows, 1)) if tokens == 1 else [torch.empty((tokens, n)) for n in self._rows]
+        for part, piece in zip(self._parts, pieces, strict=True):
+            part.forward(self._pool, x.data_ptr(), tokens, piece.data_ptr())
+        return y if tokens == 1 else torch.cat(pieces, 1)
+
+    def _add_part(
+        self,
+        loader: Loader,
+        roles: Sequence[str],
+        orders: Sequence[RowOrder],
+        recode: str | None,
+        isa: str | None,
+    ) -> None:
+        rows = [loader.shape(role)[0] for role in roles]
+        columns = loader.shape(roles[0])[1]
+        try:
+            matrix = _native.Matrix(sum(rows), columns, loader.format(roles[0]), recode, isa)
+            first = 0
+            for role, count, order in zip(roles, rows, orders, strict=True):
+                data = loader.stored(role)
+                if order is not None:
+                    data = np.ascontiguousarray(data.reshape(count, -1)[order]).reshape(-1)
+                matrix.load(self._pool, data, first)
+                first += count
+        except ValueError as error:
+            raise loader.refuse(roles[0], error) from error
+        self._parts.append(matrix)
+        self._rows.append(sum(rows))
+
+
+class TorchLinear:
+    """A float matrix [rows, columns] on a torch device; arithmetic in the matrix's dtype."""
+
+    def __init__(
+        self,
+        device: torch.device,
+        dtype: torch.dtype,
+        loader: Loader,
+        roles: Sequence[str],
+        orders: Sequence[RowOrder] | None = None,
+    ) -> None:
+        rows = [loader.shape(role)[0] for role in roles]
+        self.rows = sum(rows)
+        self._weight = torch.empty((self.rows, loader.shape(roles[0])[1]), dtype=dtype, device=device)
+        first = 0
+        for role, count, order in zip(roles, rows, orders or [None] * len(roles), strict=True):
+            values = loader.float32(role)
+            self._weight[first : first + count].copy_(torch.from_numpy(values if order is None else values[order]))
+            first += count
+
+    @property
+    def nbytes(self) -> int:
+        return self._weight.nbytes
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.linear(x.to(self._weight.dtype), self._weight).float()

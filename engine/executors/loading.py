@@ -1,0 +1,120 @@
+"""Bringing stored tensors into memory: reading by role, progress, cancellation, room in RAM."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import psutil
+
+from engine.checkpoints.checkpoint import Checkpoint
+from engine.checkpoints.formats import FORMATS
+from engine.errors import GreenroomError
+from engine.models.spec import ModelSpec
+from engine.progress import Progress, ProgressCallback
+
+#: Seconds between two reports: often enough for a smooth bar, rare enough to cost nothing.
+REPORT_INTERVAL = 0.05
+
+#: Kept free while loading, so that the rest of the system is not pushed to swap.
+RAM_RESERVE = 256 << 20
+
+
+class Loader:
+    """Reads a model's tensors by role and tells how far it is.
+
+    Reading is safe from several threads; `report` belongs to the thread that loads.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, spec: ModelSpec, progress: ProgressCallback) -> None:
+        self.checkpoint = checkpoint
+        self.spec = spec
+        self._progress = progress
+        self._total = sum(self.nbytes(role) for role in spec.weights)
+        if "lm_head" not in spec.weights:
+            self._total += self.nbytes("embed")  # read again as the output head
+        self._done = 0
+        self._lock = threading.Lock()
+        self._started = time.monotonic()
+        self._reported = 0.0
+
+    def has(self, role: str) -> bool:
+        return role in self.spec.weights
+
+    def format(self, role: str) -> str:
+        """Key of FORMATS."""
+        return self.checkpoint.tensors[self.spec.weights[role].name].format
+
+    def shape(self, role: str) -> tuple[int, ...]:
+        """Shape of the role, after its index and rows are cut out of the tensor."""
+        ref = self.spec.weights[role]
+        shape = self.checkpoint.tensors[ref.name].shape
+        if ref.index is not None:
+            shape = shape[1:]
+        if ref.rows is not None:
+            shape = (*shape[:-2], ref.rows[1] - ref.rows[0], shape[-1])
+        return shape
+
+    def nbytes(self, role: str) -> int:
+        """Stored bytes of the role."""
+        form = FORMATS[self.format(role)]
+        return int(np.prod(self.shape(role))) // form.block_values * form.block_bytes
+
+    def stored(self, role: str) -> npt.NDArray[np.uint8]:
+        """Stored bytes, uint8 [nbytes]."""
+        ref = self.spec.weights[role]
+        data = self.checkpoint.read(ref.name, ref.index, ref.rows)
+        self._add(data.nbytes)
+        return data
+
+    def float32(self, role: str) -> npt.NDArray[np.float32]:
+        """Dequantised, in the role's shape."""
+        ref = self.spec.weights[role]
+        data = self.checkpoint.read_float32(ref.name, ref.index, ref.rows)
+        self._add(self.nbytes(role))
+        return data
+
+    def report(self, message: str, *, always: bool = False) -> None:
+        """Tell the callback, unless it was told a moment ago. Raises what the callback raises (Cancelled)."""
+        now = time.monotonic()
+        if not always and now - self._reported < REPORT_INTERVAL:
+            return
+        self._reported = now
+        with self._lock:
+            done = self._done
+        seconds = now - self._started
+        if 0 < done < self._total and seconds > 0.5:
+            rate = done / seconds
+            message += f", {rate / 1e9:.1f} GB/s, {(self._total - done) / rate:.0f} s left"
+        self._progress(Progress(done, self._total, message))
+
+    def refuse(self, role: str, error: ValueError) -> GreenroomError:
+        """The user's words for a tensor the kernels would not take."""
+        return GreenroomError(
+            f"{self.checkpoint.name} cannot be loaded",
+            f'its tensor "{self.spec.weights[role].name}" ({self.format(role)}) is not accepted: {error}',
+            "Choose a file of this model in another format.",
+        )
+
+    def _add(self, nbytes: int) -> None:
+        with self._lock:
+            self._done += nbytes
+
+
+def check_ram(needed: int, name: str, part: str) -> None:
+    """Raises GreenroomError when `needed` bytes more would not fit in free RAM with the reserve."""
+    free = available_ram()
+    if needed + RAM_RESERVE > free:
+        raise GreenroomError(
+            f"{name} does not fit in memory",
+            f"{part} need {needed / 1e9:.1f} GB of RAM and {max(0, free - RAM_RESERVE) / 1e9:.1f} GB is free",
+            "Close other programs, or choose a smaller file of this model.",
+        )
+
+
+def available_ram() -> int:
+    memory: Any = psutil.virtual_memory()
+    return int(memory.available)

@@ -1,0 +1,183 @@
+"""The executor for every family: small blocks on a torch device, our kernels wherever the CPU does the work."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.nn.functional import rms_norm
+
+from engine import _native
+from engine.checkpoints.checkpoint import Checkpoint
+from engine.errors import Cancelled
+from engine.executors.attention import Attention, causal_mask
+from engine.executors.building import Builder
+from engine.executors.device_experts import DeviceExperts
+from engine.executors.devices import KV_TYPES, DenseDevice
+from engine.executors.embedding import Embedding
+from engine.executors.expert_store import ExpertStore
+from engine.executors.kv_cache import KvCache
+from engine.executors.loading import Loader
+from engine.executors.mlp import Mlp, NativeMlp
+from engine.executors.moe import Moe
+from engine.executors.rope import Rope
+from engine.models.spec import ModelSpec, RopeSpec
+from engine.placement.plan import OffloadPlan
+from engine.progress import ProgressCallback, ignore_progress
+
+
+def load(
+    checkpoint: Checkpoint, spec: ModelSpec, plan: OffloadPlan, progress: ProgressCallback = ignore_progress
+) -> TorchExecutor:
+    """Bring the model into memory as planned.
+
+    Raises GreenroomError for a tensor that cannot be read or used, a device that is not there, or too little RAM;
+    Cancelled when progress raises it. Nothing stays allocated then.
+    """
+    return TorchExecutor(checkpoint, spec, plan, progress)
+
+
+class _Layer:
+    def __init__(self, attention_norm: torch.Tensor, attention: Attention, ffn_norm: torch.Tensor, ffn: Mlp | Moe):
+        self.attention_norm, self.attention = attention_norm, attention
+        self.ffn_norm, self.ffn = ffn_norm, ffn
+
+
+class TorchExecutor:
+    """Implements `engine.executors.executor.Executor`.
+
+    Reproducible: with dense_dtype "quantised" the logits do not depend on the number of threads. Splitting a prompt
+    differently, or decoding it token by token, may change the last bits of float32 sums: the kernels for one and for
+    many tokens add in another order.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, spec: ModelSpec, plan: OffloadPlan, progress: ProgressCallback) -> None:
+        self.context = plan.context
+        self._spec = spec
+        self._threads = plan.threads
+        self._cancelled = threading.Event()
+        self._device = DenseDevice.of_plan(plan)
+        self._pool = _native.ThreadPool(plan.threads)
+        self._layers: list[_Layer] = []
+        self._experts: ExpertStore | DeviceExperts | None = None
+        self._closed = False
+        try:
+            with torch.inference_mode():
+                self._load(Loader(checkpoint, spec, progress), plan)
+        except BaseException as error:
+            self.close()
+            # The traceback's frames would keep half-read tensors alive for as long as the error is.
+            traceback.clear_frames(error.__traceback__)
+            raise
+
+    @property
+    def length(self) -> int:
+        return self._cache.length
+
+    def forward(self, token_ids: npt.NDArray[np.int64], logits: str = "last") -> npt.NDArray[np.float32]:
+        tokens = len(token_ids)
+        if not 1 <= tokens <= self.context - self.length:
+            raise ValueError(f"{tokens} tokens where {self.context - self.length} have room")
+        if token_ids.min() < 0 or token_ids.max() >= self._spec.vocab:
+            raise ValueError(f"a token id outside 0..{self._spec.vocab - 1}")
+        if logits not in ("last", "all"):
+            raise ValueError(f"logits {logits!r}")
+        # OpenMP keeps its thread count per calling thread.
+        if torch.get_num_threads() != self._threads:
+            torch.set_num_threads(self._threads)
+        self._cancelled.clear()
+        try:
+            with torch.inference_mode():
+                return self._forward(token_ids, logits == "last")
+        except _native.Interrupted as error:
+            raise Cancelled from error
+        finally:
+            if self._experts is not None:
+                self._experts.drain()
+
+    def truncate(self, length: int) -> None:
+        self._cache.truncate(length)
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+        self._pool.cancel()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._experts is not None:
+            self._experts.close()
+        self._pool.close()
+        for part in ("_layers", "_experts", "_embedding", "_head", "_norm", "_cache", "_ropes"):
+            self.__dict__.pop(part, None)
+
+    def _load(self, loader: Loader, plan: OffloadPlan) -> None:
+        spec, device = self._spec, self._device
+        build = Builder(loader, device, self._pool, plan.isa)
+        loader.report("Reading embeddings", always=True)
+        self._embedding = Embedding(loader)
+        self._cache = KvCache(spec.layers, plan.context, KV_TYPES[plan.kv_type], device.device)
+        self._experts = self._load_experts(loader, plan)
+        for i, layer in enumerate(spec.layers):
+            loader.report(f"Reading attention of layer {i + 1} of {len(spec.layers)}")
+            prefix = f"layers.{i}"
+            self._layers.append(
+                _Layer(
+                    build.vector(f"{prefix}.attention.norm"),
+                    build.attention(i),
+                    build.vector(f"{prefix}.ffn.norm"),
+                    build.ffn(i, layer, self._experts),
+                )
+            )
+        loader.report("Reading the output head")
+        self._norm = build.vector("norm")
+        self._head = build.linear(["lm_head" if loader.has("lm_head") else "embed"])
+        self._ropes: dict[RopeSpec, Rope] = {
+            rope: Rope(rope, device.device) for rope in {layer.attention.rope for layer in spec.layers}
+        }
+        self.kernel = self._kernel(plan)
+        loader.report("Ready", always=True)
+
+    def _load_experts(self, loader: Loader, plan: OffloadPlan) -> ExpertStore | DeviceExperts:
+        if plan.mode == "all_gpu":
+            return DeviceExperts.load(self._device, loader)
+        recode = None if plan.experts == "stored" else plan.experts
+        if plan.dense_dtype == "float32":
+            recode = "float32"
+        return ExpertStore.load(self._pool, self._device, loader, recode, plan.isa)
+
+    def _kernel(self, plan: OffloadPlan) -> str:
+        """What computes most of the weights, for the status bar."""
+        if isinstance(self._experts, DeviceExperts):
+            return self._experts.kernel
+        threads = f"{plan.threads} thread{'s' if plan.threads > 1 else ''}"
+        ffn = self._layers[0].ffn
+        name = self._experts.kernel if self._experts is not None else ""
+        if not name and isinstance(ffn, NativeMlp):
+            name = ffn.kernel
+        if not name:
+            return f"{str(self._device.dtype).removeprefix('torch.')} on {self._device.device}, {threads}"
+        return f"{name}, {threads}"
+
+    def _forward(self, token_ids: npt.NDArray[np.int64], last_only: bool) -> npt.NDArray[np.float32]:
+        spec, cache, device = self._spec, self._cache, self._device.device
+        start, tokens = cache.length, len(token_ids)
+        size = (spec.hidden,)
+        x = self._embedding(token_ids).to(device)
+        turns = {rope: table.turns(start, tokens) for rope, table in self._ropes.items()}
+        mask = causal_mask(start, tokens, cache.arithmetic, device)
+        for layer, layer_spec in zip(self._layers, spec.layers, strict=True):
+            if self._cancelled.is_set():
+                raise Cancelled
+            normed = rms_norm(x, size, layer.attention_norm, spec.norm_eps)
+            x += layer.attention(normed, turns[layer_spec.attention.rope], cache, mask)
+            layer.ffn.add(rms_norm(x, size, layer.ffn_norm, spec.norm_eps), x)
+        logits = self._head(rms_norm(x[-1:] if last_only else x, size, self._norm, spec.norm_eps))
+        # Only now do the tokens count: an interrupted call leaves the sequence as it was.
+        cache.advance(tokens)
+        result: npt.NDArray[np.float32] = logits.cpu().numpy()
+        return result

@@ -1,0 +1,44 @@
+"""Llama and Mistral: dense decoders, grouped-query attention, SwiGLU.
+
+GGUF's converter reorders the rows of q and k, so that its files rotate neighbouring pairs where config.json models
+rotate halves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.checkpoints.checkpoint import Checkpoint
+from engine.models.header import Header
+from engine.models.spec import LayerSpec, MlpSpec, ModelSpec
+from engine.models.trunk import attention_spec, build_spec, read_trunk
+from engine.models.weights import ATTENTION_NAMES, MLP_NAMES, WeightMap, merge_names
+
+FAMILY = "llama"
+ARCHITECTURES = {"safetensors": ("llama", "mistral"), "gguf": ("llama",)}
+
+KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "safetensors": {"attention_bias": ("attention_bias",), "mlp_bias": ("mlp_bias",)}
+}
+
+NAMES = merge_names(ATTENTION_NAMES, MLP_NAMES)
+
+
+def model_spec(checkpoint: Checkpoint) -> ModelSpec:
+    header = Header(checkpoint, KEYS)
+    weights = WeightMap(header, NAMES)
+    if header.get("experts") or header.flag("mlp_bias", False):
+        part = "routed experts" if header.get("experts") else "biases in its MLP"
+        raise header.fail(
+            f"it is a Llama variant with {part}, which Greenroom does not compute yet", "Choose another model."
+        )
+    trunk = read_trunk(header, weights, windowed=True)
+    attention = attention_spec(
+        header,
+        trunk,
+        interleaved=checkpoint.form == "gguf",
+        qkv_bias=header.flag("attention_bias", weights.has("attention.q_bias")),
+        output_bias=header.flag("attention_bias", weights.has("attention.o_bias")),
+    )
+    layer = LayerSpec(attention, MlpSpec(header.integer("intermediate")))
+    return build_spec(FAMILY, header, weights, trunk, lambda _: layer)
