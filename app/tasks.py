@@ -176,7 +176,10 @@ def finish() -> None:
 
 
 def shutdown(timeout: float = 5.0) -> bool:
-    """Cancels what runs and waits up to `timeout` seconds; False when something would not stop. A later `run` starts afresh."""
+    """Cancels what runs and waits up to `timeout` seconds; False when something would not stop.
+
+    A later `run` starts afresh.
+    """
     app = QCoreApplication.instance()
     pool = app.findChild(_Pool, options=Qt.FindChildOption.FindDirectChildrenOnly) if app else None
     return pool.shutdown(timeout) if pool is not None else True

@@ -18,4 +18,4 @@ def asset(name: str) -> Path:
     for root in (package / "assets", package.parent / "assets"):
         if (root / name).exists():
             return root / name
-    raise GreenroomError(f"Greenroom is not complete: {name} is missing", "the installation lost a file", "Install it again.")
+    raise GreenroomError(f"Greenroom's file {name} is missing", "the installation is not complete", "Install it again.")

@@ -1,10 +1,10 @@
 """One Qt style sheet, built from the tokens.
 
 Widgets say what they are through dynamic properties, never how they look:
-  QLabel       role = title | heading | muted | small | faint | mono | strong
+  QLabel       role = title | heading | strong | muted | small | faint | figure | mono | bad | warn | accent
   QLabel, QPushButton  chip = accent | vram | warn | bad | plain
-  QPushButton  kind = primary | nav | ghost | link | danger (none: the bordered default)
-  QFrame, QWidget      surface = panel | card | side | bar | banner-warn | banner-bad | banner-info
+  QPushButton  kind = primary | nav | ghost | link | model | danger (none: the bordered default)
+  QWidget      surface = page | panel | card | row | side | topbar | statusbar | banner-warn | banner-bad | banner-info
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ QLabel[role="strong"] { font-weight: 600; }
 QLabel[role="muted"] { color: $muted; }
 QLabel[role="small"] { color: $muted; font-size: ${px_small}px; }
 QLabel[role="faint"] { color: $faint; font-size: ${px_tiny}px; font-weight: 600; }
+QLabel[role="figure"] { font-size: ${px_small}px; font-weight: 600; }
 QLabel[role="mono"] { color: $muted; font-family: "$mono"; font-size: ${px_small}px; }
 QLabel[role="bad"] { color: $bad; }
 QLabel[role="warn"] { color: $warn; }
@@ -109,6 +110,9 @@ QFrame[surface="row"][first="true"] { border-top: none; }
 QProgressBar { background: $line; border: none; border-radius: 3px; min-height: 6px; max-height: 6px; }
 QProgressBar::chunk { background: $accent; border-radius: 3px; }
 
+QProgressBar[thin="true"] { background: transparent; border-radius: 0; min-height: 3px; max-height: 3px; }
+QProgressBar[thin="true"]::chunk { border-radius: 0; }
+
 QMenu { background: $panel; color: $text; border: 1px solid $line; padding: 6px; }
 QMenu::item { padding: 7px 28px 7px 12px; border-radius: 6px; }
 QMenu::item:selected { background: $hover; }
@@ -131,7 +135,11 @@ QSplitter::handle { background: $line; }
 
 
 def build_stylesheet(tokens: Tokens, body_px: int, mono_family: str, icons: dict[str, str]) -> str:
-    """The whole sheet. body_px: body text in logical pixels; icons: file paths for `icon_up`, `icon_down`, `icon_check`."""
+    """The whole sheet.
+
+    body_px: body text in logical pixels
+    icons:   file paths for `icon_up`, `icon_down`, `icon_check`
+    """
     values: dict[str, object] = dict(asdict(tokens))
     values.update(
         px_title=body_px + 6,

@@ -1,0 +1,101 @@
+"""`greenroom`: with a verb the command line, without one the window."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+NO_DISPLAY = (
+    'Greenroom cannot open its window: {why}. Use `greenroom generate demo --prompt "..."` here, '
+    "or start it in a desktop session."
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code: 0 done, 1 a fault of ours, 2 it cannot be done here, 130 interrupted."""
+    multiprocessing.freeze_support()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["--probe-child"]:
+        from engine.hardware.child import main as probe_child
+
+        return probe_child(arguments[1:])
+    if arguments and not _is_model(arguments):
+        from engine.cli import main as command_line
+
+        return command_line(arguments)
+    return open_window(arguments[0] if arguments else None)
+
+
+def _is_model(arguments: Sequence[str]) -> bool:
+    """`greenroom FILE`, as a file manager calls it."""
+    from engine.cli import VERBS
+
+    first = arguments[0]
+    return len(arguments) == 1 and not first.startswith("-") and first not in VERBS and Path(first).exists()
+
+
+def open_window(model: str | None = None) -> int:
+    """Runs the desktop program until its window closes. model: load this instead of the last one."""
+    from app.display import missing_display
+
+    why = missing_display()
+    if why is not None:
+        sys.stderr.write(NO_DISPLAY.format(why=why) + "\n")
+        return 2
+
+    from PySide6.QtCore import QTimer
+    from PySide6.QtWidgets import QApplication
+
+    from engine.log import start_logging
+
+    start_logging()
+    QApplication.setApplicationName("greenroom")
+    QApplication.setApplicationDisplayName("Greenroom")
+    QApplication.setDesktopFileName("greenroom")
+    application = QApplication(sys.argv[:1])
+
+    from app.host import EngineHost
+    from app.main_window import MainWindow
+    from app.settings.store import SettingsStore
+
+    host = EngineHost()
+    window = MainWindow(host, SettingsStore())
+    sys.excepthook = _FaultReporter(window)
+    signal.signal(signal.SIGINT, lambda *_: window.close())
+    # Python sees a signal only when it runs; without this it would wait for the next event.
+    heartbeat = QTimer(window)
+    heartbeat.start(500)
+    heartbeat.timeout.connect(lambda: None)
+    window.show()
+    if model is not None:
+        window.load_model(str(Path(model).resolve()))
+    return application.exec()
+
+
+class _FaultReporter:
+    """Takes exceptions nobody caught: the detail to the log, one sentence to the window."""
+
+    def __init__(self, window: object) -> None:
+        self._window = window
+
+    def __call__(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        from engine.errors import GreenroomError
+
+        logging.getLogger("app").critical("uncaught", exc_info=(kind, error, trace))
+        if isinstance(error, Exception):
+            self._window.show_fault(
+                GreenroomError(
+                    "Something in Greenroom went wrong",
+                    f"{kind.__name__}: {error}",
+                    "You can go on; the log has the details.",
+                )
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""Where the program keeps what belongs to the user. GREENROOM_DATA puts all of it into one folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+from engine.errors import GreenroomError
+
+_NAME = "greenroom"
+
+
+def config_folder() -> Path:
+    """Settings."""
+    data = os.environ.get("GREENROOM_DATA")
+    return Path(data) if data else Path(platformdirs.user_config_dir(_NAME, appauthor=False))
+
+
+def data_folder() -> Path:
+    """Chats."""
+    data = os.environ.get("GREENROOM_DATA")
+    return Path(data) if data else Path(platformdirs.user_data_dir(_NAME, appauthor=False))
+
+
+def make_writable(folder: Path) -> Path:
+    """The folder, made if it is missing. Raises GreenroomError when nothing can be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".write-test-{os.getpid()}"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise GreenroomError(
+            f"Nothing can be saved in {folder}",
+            (error.strerror or str(error)).lower(),
+            "Free some space or correct the folder's permissions; until then this session is kept in memory only.",
+        ) from error
+    return folder

@@ -1,0 +1,328 @@
+"""The window: sidebar, bars and pages put together, and the host's state carried to each of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QSize, Qt, QTimer, Slot
+from PySide6.QtGui import QCloseEvent, QIcon, QShowEvent
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
+
+from app import tasks
+from app.actions import make_actions
+from app.host import DEMO, EngineHost, HostState
+from app.settings.store import SettingsStore
+from app.sidebar import Sidebar
+from app.statusbar import StatusBar
+from app.theme import theme
+from app.topbar import TopBar
+from app.widgets.banner import BannerArea
+from engine.errors import GreenroomError
+from engine.resources import asset
+
+log = logging.getLogger(__name__)
+
+#: Makes the chat page and the list of chats for the sidebar.
+ChatMaker = Callable[[EngineHost, QWidget], tuple[QWidget, QWidget]]
+
+MODEL_FILES = "Models (*.gguf *.safetensors *.json);;All files (*)"
+
+
+class MainWindow(QMainWindow):
+    """make_chat: stands in for the chat part; for tests.
+
+    The window paints before it makes its pages: they are made when they are first shown, the chat right after
+    the first paint.
+    """
+
+    def __init__(self, host: EngineHost, settings: SettingsStore, make_chat: ChatMaker | None = None) -> None:
+        super().__init__()
+        self._host, self._settings = host, settings
+        self._make_chat = make_chat or self._make_real_chat
+        self._started = False
+        self._autoload = True
+        self._chat_page: QWidget | None = None
+        self._chat_list: QWidget | None = None
+        self._pages: dict[str, QWidget] = {}
+        self.setWindowTitle("Greenroom")
+        self.setWindowIcon(QIcon(str(asset("icons/logo.svg"))))
+        self.setMinimumSize(QSize(820, 520))
+        self.resize(1200, 780)
+        theme().set_mode(settings.values.theme)
+
+        self.actions_by_key = make_actions(
+            self,
+            {
+                "new_chat": self.new_chat,
+                "open_file": self.choose_file,
+                "open_folder": self.choose_folder,
+                "search": self._search,
+                "show_chat": lambda: self.show_page("chat"),
+                "show_models": lambda: self.show_page("models"),
+                "show_hardware": lambda: self.show_page("hardware"),
+                "show_settings": lambda: self.show_page("settings"),
+                "toggle_theme": self._toggle_theme,
+                "stop": self._stop,
+                "quit": self.close,
+            },
+        )
+        self._build()
+        self._connect()
+        self._show_state(host.state)
+
+    # Construction
+
+    def _build(self) -> None:
+        self.sidebar = Sidebar()
+        self.topbar = TopBar(self._settings, self.actions_by_key)
+        self.banners = BannerArea()
+        self.stack = QStackedWidget()
+        self.stack.setAccessibleName("Page")
+        self.statusbar = StatusBar()
+        blank = QWidget()
+        self.stack.addWidget(blank)
+        self._pages["chat"] = blank
+
+        right = QVBoxLayout()
+        right.setContentsMargins(0, 0, 0, 0)
+        right.setSpacing(0)
+        right.addWidget(self.topbar)
+        right.addWidget(self.banners)
+        right.addWidget(self.stack, 1)
+        upper = QHBoxLayout()
+        upper.setContentsMargins(0, 0, 0, 0)
+        upper.setSpacing(0)
+        upper.addWidget(self.sidebar)
+        upper.addLayout(right, 1)
+        centre = QWidget()
+        centre.setProperty("surface", "page")
+        centre.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        box = QVBoxLayout(centre)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addLayout(upper, 1)
+        box.addWidget(self.statusbar)
+        self.setCentralWidget(centre)
+
+    def _connect(self) -> None:
+        host, bar, side = self._host, self.topbar, self.sidebar
+        host.stateChanged.connect(self._show_state)
+        host.answerEvent.connect(self.statusbar.show_delta)
+        host.answerFinished.connect(self.statusbar.show_result)
+        bar.modelChosen.connect(self.load_model)
+        bar.loadAnyway.connect(self._load_anyway)
+        bar.loadCancelled.connect(host.cancel_load)
+        bar.ejected.connect(host.unload)
+        bar.modelsWanted.connect(lambda: self.show_page("models"))
+        side.newChat.connect(self.new_chat)
+        side.searched.connect(self._filter_chats)
+        side.pageChosen.connect(self.show_page)
+        self._settings.changed.connect(self._apply_settings)
+        self._settings.problemFound.connect(self._show_settings_problem)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if not self._started:
+            self._started = True
+            # After the events that paint the window for the first time.
+            QTimer.singleShot(0, self, lambda: QTimer.singleShot(0, self, self._start))
+
+    @Slot()
+    def _start(self) -> None:
+        self._chat_page, self._chat_list = self._make_chat(self._host, self)
+        blank = self._pages["chat"]
+        self.stack.insertWidget(0, self._chat_page)
+        self._pages["chat"] = self._chat_page
+        was_current = self.stack.currentWidget() is blank
+        self.stack.removeWidget(blank)
+        blank.deleteLater()
+        if was_current:
+            self.show_page("chat")
+        self.sidebar.set_chat_list(self._chat_list)
+        self._chat_list.chatChosen.connect(self._open_chat)
+        self.statusbar.start()
+        if self._settings.problem is not None:
+            self._show_settings_problem(self._settings.problem)
+        if self._autoload:
+            self._load_first_model()
+
+    def _make_real_chat(self, host: EngineHost, window: QWidget) -> tuple[QWidget, QWidget]:
+        from app.chat.page import ChatPage
+        from app.chat.sidebar import ChatList
+        from app.chat.store import ChatStore
+        from app.folders import data_folder
+
+        self._store = ChatStore(data_folder() / "chats.sqlite")
+        self._store.subscribe(lambda _: self._show_store_problem())
+        self._show_store_problem()
+        return ChatPage(host, self._store), ChatList(self._store)
+
+    def _load_first_model(self) -> None:
+        values = self._settings.values
+        if values.start == "nothing" or self._host.state.kind != "empty":
+            return
+        path = DEMO
+        if (
+            values.start == "last"
+            and values.last_model
+            and (values.last_model == DEMO or Path(values.last_model).exists())
+        ):
+            path = values.last_model
+        self.load_model(path)
+
+    # Pages
+
+    @Slot(str)
+    def show_page(self, key: str) -> None:
+        """key: chat | models | hardware | settings."""
+        page = self._pages.get(key)
+        if page is None:
+            page = self._pages[key] = self._make_page(key)
+            self.stack.addWidget(page)
+        self.stack.setCurrentWidget(page)
+        self.topbar.setVisible(key == "chat")
+        self.sidebar.mark(key)
+        if key == "chat" and self._chat_page is not None:
+            self._chat_page.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    @property
+    def page(self) -> str:
+        """The key of the page that is shown."""
+        current = self.stack.currentWidget()
+        return next(key for key, page in self._pages.items() if page is current)
+
+    def _make_page(self, key: str) -> QWidget:
+        if key == "models":
+            from app.models.page import ModelsPage
+
+            models = ModelsPage(self._host, self._settings)
+            models.loadWanted.connect(self.load_model)
+            models.fileWanted.connect(self.choose_file)
+            models.folderWanted.connect(self.choose_folder)
+            return models
+        if key == "hardware":
+            from app.hardware.page import HardwarePage
+
+            return HardwarePage(self._host.api)
+        from app.settings.page import SettingsPage
+
+        return SettingsPage(self._settings)
+
+    # Chats
+
+    @Slot()
+    def new_chat(self) -> None:
+        self.show_page("chat")
+        if self._chat_page is not None:
+            self._chat_page.new_chat()
+
+    @Slot(int)
+    def _open_chat(self, chat: int) -> None:
+        self.show_page("chat")
+        if self._chat_page is not None:
+            self._chat_page.open_chat(chat)
+
+    @Slot(str)
+    def _filter_chats(self, text: str) -> None:
+        if self._chat_list is not None:
+            self._chat_list.filter(text)
+
+    def _search(self) -> None:
+        self.sidebar.focus_search()
+
+    def _stop(self) -> None:
+        if self._host.state.kind == "generating":
+            self._host.stop()
+        else:
+            self._host.cancel_load()
+
+    # Models
+
+    @Slot(str)
+    def load_model(self, path: str, force: bool = False) -> None:
+        """A path or "demo", with the context and threads of the settings."""
+        self._autoload = False
+        values = self._settings.values
+        wishes = {} if values.threads is None else {"threads": values.threads}
+        self._host.load(path, force=force, context=values.context, **wishes)
+
+    @Slot()
+    def _load_anyway(self) -> None:
+        if self._host.state.path is not None:
+            self.load_model(self._host.state.path, force=True)
+
+    @Slot()
+    def choose_file(self) -> None:
+        self._choose(QFileDialog.FileMode.ExistingFile, "Open a model file")
+
+    @Slot()
+    def choose_folder(self) -> None:
+        self._choose(QFileDialog.FileMode.Directory, "Open a folder of safetensors")
+
+    def _choose(self, mode: QFileDialog.FileMode, title: str) -> None:
+        dialog = QFileDialog(self, title, self._settings.values.models_folder or str(Path.home()))
+        dialog.setFileMode(mode)
+        if mode == QFileDialog.FileMode.ExistingFile:
+            dialog.setNameFilter(MODEL_FILES)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(self.load_model)
+        dialog.open()
+
+    # What changes from outside
+
+    @Slot(object)
+    def _show_state(self, state: HostState) -> None:
+        self.topbar.show_state(state)
+        self.statusbar.show_state(state)
+        self.actions_by_key["stop"].setEnabled(state.busy or state.kind == "generating")
+        if state.kind == "failed" and state.error is not None:
+            self._show_load_failure(state, state.error)
+        else:
+            self.banners.dismiss("load")
+        if state.kind == "ready" and state.path is not None:
+            self._settings.remember_model(state.path)
+
+    def _show_load_failure(self, state: HostState, error: GreenroomError) -> None:
+        refused = state.plan is not None and not state.plan.runnable
+        path = state.path or DEMO
+        actions = []
+        if refused:
+            actions.append(("Load anyway", lambda: self.load_model(path, force=True)))
+        if path != DEMO and self._host.loaded is None:
+            actions.append(("Use the demo model", lambda: self.load_model(DEMO)))
+        if path == DEMO and not refused:
+            actions.append(("Try again", lambda: self.load_model(DEMO)))
+        tone = "warn" if refused else "bad"
+        self.banners.show_error(error, tone, "load", actions, closed=self._host.dismiss_failure)
+
+    @Slot(object)
+    def _apply_settings(self, names: set[str]) -> None:
+        if "theme" in names:
+            theme().set_mode(self._settings.values.theme)
+
+    @Slot(object)
+    def _show_settings_problem(self, error: GreenroomError) -> None:
+        self.banners.show_error(error, "warn", "settings")
+
+    def _show_store_problem(self) -> None:
+        if self._store.problem is not None:
+            self.banners.show_error(self._store.problem, "warn", "store")
+
+    def show_fault(self, error: GreenroomError) -> None:
+        """A fault of the program itself: said once, the program goes on."""
+        self.banners.show_error(error, "bad", "fault")
+
+    def _toggle_theme(self) -> None:
+        self._settings.change(theme="light" if theme().dark else "dark")
+
+    # The end
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        self.hide()
+        self._host.shutdown()
+        if self._chat_page is not None and hasattr(self._chat_page, "shutdown"):
+            self._chat_page.shutdown()
+        tasks.shutdown()
+        super().closeEvent(event)

@@ -1,0 +1,142 @@
+"""The user's settings: a small JSON file, written whole, kept in memory when it cannot be written."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QObject, Signal
+
+from app.folders import config_folder, make_writable
+from engine.errors import GreenroomError
+
+log = logging.getLogger(__name__)
+
+RECENT_LIMIT = 8
+CONTEXT_RANGE = (256, 1_048_576)
+THREADS_RANGE = (1, 1024)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """theme:   "system" | "light" | "dark"
+    context: tokens of KV cache, None lets the plan choose
+    threads: None lets the plan choose
+    models_folder: where the user keeps models, None for the program's own folder
+    start:   what to load at start: "last" (the model used last, else the demo), "demo" or "nothing"
+    last_model: the model loaded last: a path or "demo"
+    recent:  paths, newest first
+    """
+
+    theme: str = "system"
+    context: int | None = None
+    threads: int | None = None
+    models_folder: str | None = None
+    start: str = "last"
+    last_model: str | None = None
+    recent: tuple[str, ...] = field(default_factory=tuple)
+
+
+def _checked(raw: Any) -> Settings:
+    """Settings from what the file holds; anything that makes no sense falls back to its default."""
+    defaults = Settings()
+    if not isinstance(raw, dict):
+        return defaults
+
+    def choice(key: str, allowed: tuple[str, ...]) -> str:
+        return raw[key] if raw.get(key) in allowed else str(getattr(defaults, key))
+
+    def number(key: str, low: int, high: int) -> int | None:
+        value = raw.get(key)
+        return value if type(value) is int and low <= value <= high else None
+
+    def text(key: str) -> str | None:
+        value = raw.get(key)
+        return value if isinstance(value, str) and value else None
+
+    recent = raw.get("recent")
+    paths = [p for p in recent if isinstance(p, str) and p] if isinstance(recent, list) else []
+    return Settings(
+        theme=choice("theme", ("system", "light", "dark")),
+        context=number("context", *CONTEXT_RANGE),
+        threads=number("threads", *THREADS_RANGE),
+        models_folder=text("models_folder"),
+        start=choice("start", ("last", "demo", "nothing")),
+        last_model=text("last_model"),
+        recent=tuple(paths[:RECENT_LIMIT]),
+    )
+
+
+class SettingsStore(QObject):
+    """`changed(names)` follows every change, with the set of field names that differ.
+
+    problem: why settings cannot be saved, None while they can.
+    """
+
+    changed = Signal(object)
+    problemFound = Signal(object)
+
+    def __init__(self, folder: Path | None = None, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._path = (folder or config_folder()) / "settings.json"
+        self.problem: GreenroomError | None = None
+        self._values = self._read()
+
+    @property
+    def values(self) -> Settings:
+        return self._values
+
+    def change(self, **new: Any) -> None:
+        """Sets fields and saves. What cannot be saved still holds for this session."""
+        updated = _checked({**_plain(self._values), **{k: list(v) if k == "recent" else v for k, v in new.items()}})
+        different = {f.name for f in fields(Settings) if getattr(updated, f.name) != getattr(self._values, f.name)}
+        if not different:
+            return
+        self._values = updated
+        self._write()
+        self.changed.emit(different)
+
+    def remember_model(self, path: str) -> None:
+        """After a model was loaded: it is the last one, and the first of the recent ones unless it is the demo."""
+        recent = self._values.recent
+        if path != "demo":
+            recent = (path, *(p for p in recent if p != path))[:RECENT_LIMIT]
+        self.change(last_model=path, recent=recent)
+
+    def forget_recent(self, path: str) -> None:
+        self.change(recent=tuple(p for p in self._values.recent if p != path))
+
+    def _read(self) -> Settings:
+        try:
+            return _checked(json.loads(self._path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return Settings()
+        except (OSError, ValueError) as error:
+            log.warning("settings could not be read, defaults are used: %s", error)
+            return Settings()
+
+    def _write(self) -> None:
+        before = self.problem
+        try:
+            make_writable(self._path.parent)
+            temporary = self._path.with_suffix(".json.new")
+            temporary.write_text(json.dumps(_plain(self._values), indent=2, ensure_ascii=False), encoding="utf-8")
+            os.replace(temporary, self._path)
+            self.problem = None
+        except GreenroomError as error:
+            self.problem = error
+        except OSError as error:
+            self.problem = GreenroomError(
+                "The settings could not be saved", (error.strerror or str(error)).lower(), "Free some disk space."
+            )
+        if self.problem is not None and before is None:
+            log.warning("%s", self.problem)
+            self.problemFound.emit(self.problem)
+
+
+def _plain(values: Settings) -> dict[str, Any]:
+    return asdict(replace(values, recent=())) | {"recent": list(values.recent)}

@@ -1,0 +1,172 @@
+"""The bar over the chat: which model, where it lives, how fast it should be, and how far loading is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QProgressBar, QPushButton, QVBoxLayout, QWidget
+
+from app.host import DEMO, HostState
+from app.settings.store import SettingsStore
+from app.theme import theme
+from app.theme.icons import make_pixmap
+from app.widgets.buttons import button
+from app.widgets.chip import ChipButton
+from app.widgets.labels import ElideLabel, label
+from app.widgets.plan_popover import PlanPopover
+from app.words import rate_range
+
+HEIGHT = 46
+
+
+class ModelButton(QPushButton):
+    """The model's name with a small arrow; the name is shortened where it does not fit."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("kind", "model")
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self._name = ElideLabel("", "strong", Qt.TextElideMode.ElideMiddle)
+        self._arrow = QLabel()
+        for part in (self._name, self._arrow):
+            part.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(8, 0, 6, 0)
+        row.setSpacing(6)
+        row.addWidget(self._name)
+        row.addWidget(self._arrow)
+        theme().changed.connect(self._draw_arrow)
+        self._draw_arrow()
+        self.set_model("")
+
+    def set_model(self, name: str) -> None:
+        self._name.setText(name or "Choose a model")
+        self.setAccessibleName(f"Model: {name}. Choose another" if name else "Choose a model")
+        self.updateGeometry()
+
+    @property
+    def shown_name(self) -> str:
+        return self._name.text()
+
+    def sizeHint(self) -> QSize:
+        return QSize(self.layout().sizeHint().width() + 2, 32)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(self.layout().minimumSize().width() + 2, 32)
+
+    def _draw_arrow(self) -> None:
+        self._arrow.setPixmap(make_pixmap("chevron-down", theme().tokens.muted, 12, self.devicePixelRatioF()))
+
+
+class TopBar(QWidget):
+    """Shows a HostState; asks for a model through its signals."""
+
+    #: A path, or "demo".
+    modelChosen = Signal(str)
+    loadAnyway = Signal()
+    loadCancelled = Signal()
+    ejected = Signal()
+    modelsWanted = Signal()
+
+    def __init__(self, settings: SettingsStore, actions: Mapping[str, QAction], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._settings, self._actions = settings, actions
+        self._state = HostState()
+        self.setProperty("surface", "topbar")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+
+        self.model = ModelButton()
+        self.model.clicked.connect(self._open_menu)
+        self.chip = ChipButton()
+        self.chip.clicked.connect(self._open_plan)
+        self.speed = label("", "small")
+        self.message = ElideLabel("", "small")
+        self.message.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self.cancel = button("Cancel", kind="link", tip="Stop loading (Esc)")
+        self.cancel.clicked.connect(self.loadCancelled)
+
+        row = QHBoxLayout()
+        row.setContentsMargins(16, 0, 24, 0)
+        row.setSpacing(10)
+        row.addWidget(self.model, 0)
+        row.addWidget(self.chip, 0)
+        row.addWidget(self.message, 1)
+        row.addStretch(0)
+        row.addWidget(self.cancel, 0)
+        row.addWidget(self.speed, 0)
+
+        self.progress = QProgressBar()
+        self.progress.setTextVisible(False)
+        self.progress.setFixedHeight(3)
+        self.progress.setProperty("thin", True)
+        self.progress.setAccessibleName("Loading the model")
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 1)
+        box.setSpacing(0)
+        box.addLayout(row, 1)
+        box.addWidget(self.progress)
+        self.setFixedHeight(HEIGHT)
+        self.show_state(self._state)
+
+    def show_state(self, state: HostState) -> None:
+        self._state = state
+        self.model.set_model(state.model_name)
+        self.chip.setVisible(state.plan is not None)
+        self.speed.setVisible(state.plan is not None and not state.busy)
+        if state.plan is not None:
+            self.chip.show_plan(state.plan)
+            self.chip.setToolTip("Show the sum behind this")
+            self.speed.setText(f"predicted {rate_range(state.plan.prediction.decode_tps)} tok/s")
+        self.cancel.setVisible(state.busy)
+        self.progress.setVisible(state.busy)
+        self.message.setText(state.progress.message if state.busy and state.progress else "")
+        if state.busy:
+            known = state.progress is not None and state.progress.total > 0
+            self.progress.setRange(0, 1000 if known else 0)
+            if known:
+                self.progress.setValue(round(1000 * state.progress.fraction))
+
+    def _open_menu(self) -> None:
+        menu = self.build_menu()
+        menu.aboutToHide.connect(menu.deleteLater)
+        menu.popup(self.model.mapToGlobal(self.model.rect().bottomLeft()))
+
+    def build_menu(self) -> QMenu:
+        """The picker: the demo, recent models, and the ways to another one."""
+        menu = QMenu(self)
+        menu.setToolTipsVisible(True)
+        current = self._state.path
+        self._add_model(menu, "Demo model (small, for trying things out)", DEMO, current)
+        recent = self._settings.values.recent
+        if recent:
+            menu.addSeparator()
+        for path in recent:
+            self._add_model(
+                menu, self.fontMetrics().elidedText(Path(path).name, Qt.TextElideMode.ElideMiddle, 380), path, current
+            )
+        menu.addSeparator()
+        menu.addAction(self._actions["open_file"])
+        menu.addAction(self._actions["open_folder"])
+        menu.addAction("All models on this PC").triggered.connect(lambda: self.modelsWanted.emit())
+        if self._state.kind in ("ready", "generating"):
+            menu.addSeparator()
+            menu.addAction("Eject (free its memory)").triggered.connect(lambda: self.ejected.emit())
+        return menu
+
+    def _add_model(self, menu: QMenu, text: str, path: str, current: str | None) -> None:
+        action = menu.addAction(text.replace("&", "&&"))
+        action.setToolTip(path if path != DEMO else text)
+        action.setCheckable(True)
+        action.setChecked(path == current)
+        action.triggered.connect(lambda checked=False: self.modelChosen.emit(path))
+
+    def _open_plan(self) -> None:
+        if self._state.plan is None:
+            return
+        refused = self._state.kind == "failed" and not self._state.plan.runnable
+        anyway = self.loadAnyway.emit if refused else None
+        PlanPopover(self._state.model_name, self._state.plan, anyway, self).open_below(self.chip)

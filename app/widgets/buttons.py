@@ -1,0 +1,37 @@
+"""Buttons with an icon that follows the theme."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtWidgets import QPushButton, QWidget
+
+from app.theme import theme
+
+
+def button(
+    text: str,
+    icon: str = "",
+    kind: str = "",
+    role: str = "text",
+    name: str = "",
+    tip: str = "",
+    parent: QWidget | None = None,
+) -> QPushButton:
+    """A push button.
+
+    kind: primary | nav | ghost | link | danger, or "" for the bordered default
+    role: the token the icon is coloured with
+    name: what a screen reader says; needed when there is no text
+    """
+    made = QPushButton(text, parent)
+    if kind:
+        made.setProperty("kind", kind)
+    if icon:
+        theme().bind_icon(made, icon, role)
+        made.setIconSize(QSize(16, 16))
+    # A click leaves no focus ring behind; the keyboard still reaches every button.
+    made.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+    made.setAccessibleName(name or text)
+    if tip:
+        made.setToolTip(tip)
+    return made

@@ -1,0 +1,56 @@
+"""Labels that say what they are, and one that shortens its text instead of growing."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QLabel, QWidget
+
+from app.theme.theme import restyle
+
+
+def label(text: str = "", role: str = "", wrap: bool = False, parent: QWidget | None = None) -> QLabel:
+    """A plain-text label in one of the style sheet's roles."""
+    made = QLabel(text, parent)
+    made.setTextFormat(Qt.TextFormat.PlainText)
+    made.setWordWrap(wrap)
+    if role:
+        made.setProperty("role", role)
+    return made
+
+
+class ElideLabel(QLabel):
+    """One line of plain text, ending in an ellipsis where it does not fit; the whole text is its tool tip then."""
+
+    def __init__(
+        self,
+        text: str = "",
+        role: str = "",
+        mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(text, parent)
+        self._mode = mode
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        if role:
+            self.setProperty("role", role)
+
+    def set_role(self, role: str) -> None:
+        if self.property("role") != role:
+            self.setProperty("role", role)
+            restyle(self)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(
+            min(super().sizeHint().width(), self.fontMetrics().horizontalAdvance("MMM…")), super().sizeHint().height()
+        )
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        area = self.contentsRect()
+        shown = self.fontMetrics().elidedText(self.text(), self._mode, area.width())
+        tip = self.text() if shown != self.text() else ""
+        if tip != self.toolTip():
+            self.setToolTip(tip)
+        painter = QPainter(self)
+        painter.setPen(self.palette().color(self.foregroundRole()))
+        painter.drawText(area, int(self.alignment() | Qt.TextFlag.TextSingleLine), shown)

@@ -1,0 +1,26 @@
+"""Figures as the user reads them."""
+
+from __future__ import annotations
+
+from engine.placement.plan import Range
+
+
+def gigabytes(count: int) -> str:
+    """Bytes in the unit that reads best, with powers of ten: "17.9 GB", "840 MB"."""
+    if count >= 100e9:
+        return f"{count / 1e9:.0f} GB"
+    if count >= 0.9995e9:
+        return f"{count / 1e9:.1f} GB"
+    return f"{count / 1e6:.0f} MB"
+
+
+def rate(tokens_per_second: float) -> str:
+    """One figure with three digits at most: "58.3", "312"."""
+    return f"{tokens_per_second:.0f}" if tokens_per_second >= 99.95 else f"{tokens_per_second:.1f}"
+
+
+def rate_range(speed: Range, joint: str = " to ") -> str:
+    """ "49 to 66"; one figure when both ends read the same."""
+    digits = 0 if speed.high >= 10 else 1
+    low, high = f"{speed.low:.{digits}f}", f"{speed.high:.{digits}f}"
+    return low if low == high else f"{low}{joint}{high}"

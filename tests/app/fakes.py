@@ -1,0 +1,178 @@
+"""An engine without a model: every step waits for the test to let it go."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from engine.errors import GreenroomError
+from engine.hardware.report import (
+    CpuReport,
+    DiskReport,
+    GpuReport,
+    HardwareReport,
+    Isa,
+    Kernels,
+    MemoryReport,
+)
+from engine.placement.plan import LABELS, OffloadPlan, PlanBytes, Prediction, Range
+from engine.progress import Progress, ProgressCallback
+from engine.runtime.events import GenerationEvent, GenerationStats, Message, SamplingParams
+
+#: Longest a fake waits for its test, in seconds.
+PATIENCE = 20.0
+
+
+def make_report(**changes: Any) -> HardwareReport:
+    cpu = CpuReport(
+        "AMD Ryzen 7 9700X 8-Core Processor",
+        "AuthenticAMD",
+        8,
+        16,
+        16,
+        Isa(["avx2", "avx512f", "avx512vnni"], ["avx2", "avx512f", "avx512vnni"]),
+        Kernels("avx512vnni", "avx512vnni", "avx512"),
+    )
+    values: dict[str, Any] = {
+        "cpu": cpu,
+        "memory": MemoryReport(64_000_000_000, 51_200_000_000),
+        "gpus": [GpuReport("NVIDIA GeForce RTX 4070", "NVIDIA", 12_000_000_000, 11_300_000_000, False, "570.1")],
+        "numa": [],
+        "disk": DiskReport("/home", 412_000_000_000, 1_000_000_000_000),
+        "os": {"system": "Linux", "release": "6.8", "python": "3.11.7"},
+        "warnings": [],
+    }
+    return HardwareReport(**(values | changes))
+
+
+def make_plan(mode: str = "hybrid", label: str | None = None, context: int = 8192, threads: int = 8) -> OffloadPlan:
+    vram = 4_100_000_000 if mode in ("hybrid", "all_gpu") else 0
+    return OffloadPlan(
+        mode=mode,
+        label=label or LABELS[mode],
+        device="cuda:0" if vram else "cpu",
+        context=context,
+        threads=threads,
+        dense_dtype="bfloat16",
+        kv_type="bf16",
+        experts="stored",
+        isa=None,
+        bytes=PlanBytes(
+            {"experts": 17_200_000_000, "buffers": 300_000_000},
+            {"attention": 3_000_000_000, "kv_cache": 1_100_000_000} if vram else {},
+            17_500_000_000,
+            vram,
+        ),
+        prediction=Prediction(
+            Range(49, 57, 66), Range(400, 500, 640), "Limited by RAM bandwidth: 1.02 GB of experts per token at 52 GB/s."
+        ),
+        explanation=[
+            "Experts take 17.2 GB in RAM; attention, shared experts, the KV cache for 8192 tokens and buffers "
+            "take 4.1 GB on the GPU.",
+            "22.3 GB of RAM is free, 2 GB is kept back for the system.",
+        ],
+    )
+
+
+class FakeCheckpoint:
+    form = "gguf"
+    architecture = "qwen3moe"
+    nbytes = 18_600_000_000
+
+    def __init__(self, path: str | Path, name: str | None = None) -> None:
+        self.path = Path(path)
+        self.name = name or self.path.stem
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeEngine:
+    """Writes `words` one a step; with `gate` each step waits for one `release()`."""
+
+    kernel = "int4 avx512vnni, 8 threads"
+
+    def __init__(self, words: Sequence[str], gate: threading.Semaphore | None, fail_after: int | None) -> None:
+        self.words, self.gate, self.fail_after = list(words), gate, fail_after
+        self.closed = False
+        self.steps = 0
+        self.asked: list[tuple[list[Message], SamplingParams]] = []
+
+    def generate(
+        self, messages: Sequence[Message], params: SamplingParams, cancel: threading.Event
+    ) -> Iterator[GenerationEvent]:
+        self.asked.append((list(messages), params))
+        for number, word in enumerate(self.words, 1):
+            if self.gate is not None:
+                while not cancel.is_set() and not self.gate.acquire(timeout=0.01):
+                    pass
+            stats = GenerationStats(12, 0, number, 0.2, 0.2, 60.0, 42.0 if number > 1 else 0.0)
+            if cancel.is_set():
+                yield GenerationEvent("", (), stats, "cancelled")
+                return
+            if self.fail_after is not None and number > self.fail_after:
+                raise GreenroomError("The answer broke off", "memory ran out", "Use a shorter context.")
+            self.steps += 1
+            last = number == len(self.words)
+            yield GenerationEvent(word, (number,), stats, "end" if last else None)
+
+    def cancel(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeApi:
+    """Stands in for the `engine` package. Attributes set before a call decide what it does."""
+
+    def __init__(self) -> None:
+        self.report = make_report()
+        self.mode = "hybrid"
+        self.label: str | None = None
+        self.words = ["Hello", ", ", "world", "."]
+        self.gate: threading.Semaphore | None = None
+        self.fail_after: int | None = None
+        self.open_error: Exception | None = None
+        self.load_error: Exception | None = None
+        #: When set, loading reports progress until the event is set or it is cancelled.
+        self.hold_load: threading.Event | None = None
+        self.loading = threading.Event()
+        self.checkpoints: list[FakeCheckpoint] = []
+        self.engines: list[FakeEngine] = []
+        self.plans: list[tuple[int | None, dict[str, Any]]] = []
+        self.threads: set[str] = set()
+        self.names: dict[str, str] = {}
+
+    def probe(self) -> HardwareReport:
+        return self.report
+
+    def open_checkpoint(self, path: str | Path) -> FakeCheckpoint:
+        self.threads.add(threading.current_thread().name)
+        if self.open_error is not None:
+            raise self.open_error
+        checkpoint = FakeCheckpoint(path, self.names.get(str(path)))
+        self.checkpoints.append(checkpoint)
+        return checkpoint
+
+    def plan(
+        self, checkpoint: FakeCheckpoint, report: HardwareReport, context: int | None = None, **wishes: Any
+    ) -> OffloadPlan:
+        self.plans.append((context, wishes))
+        return make_plan(self.mode, self.label, context or 8192)
+
+    def load(self, checkpoint: FakeCheckpoint, plan: OffloadPlan, progress: ProgressCallback) -> FakeEngine:
+        self.loading.set()
+        if self.hold_load is not None:
+            for _ in range(int(PATIENCE / 0.01)):
+                progress(Progress(31, 48, "Reading experts of layer 31 of 48, 1.9 GB/s, 9 s left"))
+                if self.hold_load.wait(0.01):
+                    break
+        if self.load_error is not None:
+            raise self.load_error
+        engine = FakeEngine(self.words, self.gate, self.fail_after)
+        self.engines.append(engine)
+        return engine
