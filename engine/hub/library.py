@@ -1,0 +1,164 @@
+"""Which models are on disk, and what a model's name means."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from engine.checkpoints import open_checkpoint
+from engine.checkpoints.gguf import plain_stem, shard_number
+from engine.errors import GreenroomError
+
+log = logging.getLogger(__name__)
+
+#: Deep enough for owner/repository/quantisation and for a download cache's snapshots; shallow enough for a home folder.
+_MAX_DEPTH = 4
+
+
+@dataclass(frozen=True)
+class InstalledModel:
+    """name:   what `resolve` accepts: the path inside the models folder, without ".gguf" and shard number
+    path:   what `open_checkpoint` accepts
+    form:   "gguf" or "safetensors"
+    architecture: as the file names it; "" when it cannot be read
+    nbytes: of its tensors as stored; 0 when it cannot be read
+    error:  why it cannot be used, one sentence; None when its headers are sound
+    """
+
+    name: str
+    path: Path
+    form: str
+    architecture: str
+    nbytes: int
+    error: str | None
+
+
+def models_folder() -> Path:
+    """Where models are kept unless the user chose another folder: "models" in the program's data folder."""
+    data = os.environ.get("GREENROOM_DATA")
+    return (Path(data) if data else Path(platformdirs.user_data_dir("greenroom", appauthor=False))) / "models"
+
+
+def installed(folder: Path | None = None) -> list[InstalledModel]:
+    """Every model below a folder, by name; headers are read, nothing else. Broken ones are listed with their error.
+
+    folder: None takes `models_folder`. A folder that does not exist holds no models.
+    """
+    return [_inspect(found) for found in sorted(_search(folder), key=lambda found: found.name.casefold())]
+
+
+def resolve(model: str, folder: Path | None = None) -> Path:
+    """What the user means by `model`: "demo", a path, or an installed model's name (its last part, if that is unique).
+
+    Raises GreenroomError when there is no such model, or the demo model was not prepared.
+    """
+    if model == "demo":
+        return _demo()
+    path = Path(model).expanduser()
+    if model and _exists(path):
+        return path
+    found = list(_search(folder))
+    wanted = model.casefold().removesuffix(".gguf")
+    for names in (
+        [f for f in found if f.name.casefold() == wanted],
+        [f for f in found if f.name.casefold().rsplit("/", 1)[-1] == wanted],
+    ):
+        if len(names) == 1:
+            return names[0].path
+        if names:
+            why = f"{len(names)} installed models are called so: {', '.join(sorted(f.name for f in names)[:5])}"
+            raise GreenroomError(f'"{model}" is not clear', why, "Give the longer name.")
+    listed = ", ".join(sorted(f.name for f in found)[:8])
+    why = "it is neither a file or folder nor the name of an installed model"
+    remedy = f"Installed: demo{', ' + listed if listed else ''}."
+    raise GreenroomError(f'There is no model "{model}"', why, remedy)
+
+
+@dataclass(frozen=True)
+class _Found:
+    name: str
+    path: Path
+    form: str
+
+
+def _search(folder: Path | None) -> Iterator[_Found]:
+    root = models_folder() if folder is None else folder
+    yield from _search_folder(root, root, 0)
+
+
+def _search_folder(folder: Path, root: Path, depth: int) -> Iterator[_Found]:
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        if depth or not isinstance(error, FileNotFoundError):
+            log.warning("%s cannot be searched: %s", folder, error.strerror)
+        return
+    files = [entry for entry in entries if not entry.name.startswith(".") and _is_file(entry)]
+    names = {file.name for file in files}
+    if depth and "config.json" in names and any(name.endswith(".safetensors") for name in names):
+        yield _Found(folder.relative_to(root).as_posix(), folder, "safetensors")
+    parts: set[Path] = set()
+    for file in files:
+        if file.suffix.lower() != ".gguf":
+            continue
+        whole = file.with_name(plain_stem(file.name))
+        # One entry for a split, by its lowest part; opening it says which parts are missing.
+        if shard_number(file.name) is None or whole not in parts:
+            parts.add(whole)
+            yield _Found(whole.relative_to(root).as_posix(), file, "gguf")
+    if depth < _MAX_DEPTH:
+        for entry in entries:
+            if entry.name not in names and not entry.name.startswith(".") and _is_folder(entry):
+                yield from _search_folder(entry, root, depth + 1)
+
+
+def _inspect(found: _Found) -> InstalledModel:
+    try:
+        checkpoint = open_checkpoint(found.path)
+    except GreenroomError as error:
+        return InstalledModel(found.name, found.path, found.form, "", 0, str(error))
+    try:
+        return InstalledModel(
+            found.name, found.path, found.form, checkpoint.architecture, checkpoint.nbytes, error=None
+        )
+    finally:
+        checkpoint.close()
+
+
+def _demo() -> Path:
+    from engine.hub.demo import demo_path
+
+    path: Path = demo_path()
+    if not path.exists():
+        raise GreenroomError(
+            "The demo model is not ready",
+            "it is put together once from a download of 93 MB",
+            "Run `python3 installers/bootstrap.py setup`, or open the window and let it prepare the model.",
+        )
+    return path
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
