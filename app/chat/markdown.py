@@ -1,0 +1,353 @@
+"""Markdown as flat leaves that a widget can draw one below the other, from whole texts and from growing ones.
+
+HTML stays visible as text, images become links, formulas are kept as they were written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+from mdit_py_plugins.tasklists import tasklists_plugin
+from mdit_py_plugins.texmath import texmath_plugin
+
+LINE_BREAK = "\u2028"
+#: Characters after which a paragraph that is being written is cut: parsing and laying it out again must stay quick.
+LONGEST_PARAGRAPH = 6000
+_WORD_START = re.compile(r"(?<=\s)[^\W\d_]")
+BULLETS = ("•", "◦", "▪")
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of text in one style. link: the address it leads to, "" for none."""
+
+    text: str
+    bold: bool = False
+    italic: bool = False
+    code: bool = False
+    strike: bool = False
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph, heading or list item.
+
+    heading: 1..6, 0 for none        indent: list depth        quote: block quote depth
+    marker:  what stands before it: "•", "3.", "☑"
+    close:   it follows the line above without a paragraph's distance
+    """
+
+    spans: tuple[Span, ...]
+    heading: int = 0
+    marker: str = ""
+    indent: int = 0
+    quote: int = 0
+    close: bool = False
+
+
+@dataclass(frozen=True)
+class Code:
+    """A code block without its last newline. closed: False while its closing fence has not come."""
+
+    text: str
+    language: str = ""
+    closed: bool = True
+    indent: int = 0
+    quote: int = 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells, the first row being the head; every row has as many cells as `aligns`: "left", "center", "right"."""
+
+    rows: tuple[tuple[tuple[Span, ...], ...], ...]
+    aligns: tuple[str, ...]
+    indent: int = 0
+    quote: int = 0
+
+
+@dataclass(frozen=True)
+class Rule:
+    indent: int = 0
+    quote: int = 0
+
+
+Leaf = Text | Code | Table | Rule
+
+
+def _make_parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser.use(tasklists_plugin)
+    # "$5 and $10" is money: a formula's dollar touches no space inside and no digit outside.
+    parser.use(dollarmath_plugin, allow_space=False, allow_digits=False)
+    parser.use(texmath_plugin, delimiters="brackets")
+    return parser
+
+
+_PARSER = _make_parser()
+
+
+def parse(text: str) -> list[Leaf]:
+    """The leaves of a whole text."""
+    return _Walker().walk(_PARSER.parse(text, {}))
+
+
+class StreamParser:
+    """Parses a text that only grows, at the cost of its last block.
+
+    A block is settled as soon as another one begins behind it; only what lies behind the last settled block is
+    parsed again. Within a list the same holds for its items, within a code block for its lines.
+    """
+
+    def __init__(self) -> None:
+        self._settled = 0
+        self._start = 0
+        self._env: dict[str, Any] = {}
+        self._item: _Item | None = None
+        self._fence: _OpenFence | None = None
+
+    def update(self, text: str) -> tuple[int, list[Leaf]]:
+        """The text so far -> (n, leaves): the first n leaves stand, the others are replaced by these."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        if self._fence is not None and (code := self._fence.grow(text)) is not None:
+            return self._settled, [code]
+        settled = self._settled
+        tail = text[self._start :]
+        tokens = _PARSER.parse(tail, self._env)
+        walker = _Walker(self._item)
+        leaves = walker.walk(tokens)
+        line, first_leaf, self._item = walker.last_mark(tail.count("\n"))
+        self._start += _line_offset(tail, line)
+        self._settled += first_leaf
+        self._fence = _OpenFence.find(tokens, leaves[first_leaf:], text, self._start)
+        if len(text) - self._start > LONGEST_PARAGRAPH and tokens and tokens[-1].type == "paragraph_close":
+            leaves[first_leaf:] = self._cut_paragraph(text)
+        return settled, leaves
+
+    def _cut_paragraph(self, text: str) -> list[Leaf]:
+        """Settle most of an endless paragraph, as a model caught in a loop writes it, and start a new line there."""
+        tail = text[self._start :]
+        cut = max((match.start() for match in _WORD_START.finditer(tail, len(tail) // 2, len(tail) - 100)), default=0)
+        if tail.startswith((" ", "\t")) or not cut or self._item is not None:
+            return _Walker(self._item).walk(_PARSER.parse(tail, self._env))
+        head = parse(tail[:cut])
+        rest = _Walker().walk(_PARSER.parse(tail[cut:], self._env))
+        self._start += cut
+        self._settled += len(head)
+        return head + rest
+
+    @property
+    def needs_second_pass(self) -> bool:
+        """Whether links refer to definitions, which may have come after the link was settled."""
+        return bool(self._env.get("references"))
+
+
+@dataclass
+class _OpenFence:
+    """A code block at the end of the text that may still grow, read without the parser."""
+
+    content: int
+    closing: re.Pattern[str]
+    language: str
+    #: Start of the first line that has not been searched for the closing fence.
+    searched: int
+
+    @classmethod
+    def find(cls, tokens: Sequence[Token], tail: Sequence[Leaf], text: str, start: int) -> _OpenFence | None:
+        if len(tail) != 1 or not isinstance(tail[0], Code) or tail[0].closed or tokens[-1].type != "fence":
+            return None
+        markup = tokens[-1].markup
+        content = text.find("\n", start) + 1
+        if content == 0 or tokens[-1].level > 0 or not text.startswith(markup, start):
+            return None
+        closing = re.compile(rf"^ {{0,3}}{re.escape(markup[0])}{{{len(markup)},}}[ \t]*$", re.MULTILINE)
+        return cls(content, closing, tail[0].language, content)
+
+    def grow(self, text: str) -> Code | None:
+        """The block as it is now; None when its closing fence has come."""
+        if self.closing.search(text, self.searched):
+            return None
+        self.searched = max(self.content, text.rfind("\n") + 1)
+        return Code(_without_half_fence(text[self.content :]), self.language, closed=False)
+
+
+@dataclass(frozen=True)
+class _Item:
+    """A list item that is not its list's first, when parsing starts at it. number: None in a bullet list."""
+
+    number: int | None
+
+
+class _Walker:
+    """Turns a token stream into leaves. first: what is known of the list item that the stream begins with."""
+
+    def __init__(self, first: _Item | None = None) -> None:
+        self._leaves: list[Leaf] = []
+        self._first = first
+        #: (line, number of leaves before it, its place in its list) of every top-level block and list item.
+        self._marks: list[tuple[int, int, _Item | None]] = [(0, 0, first)]
+
+    def last_mark(self, whole_lines: int) -> tuple[int, int, _Item | None]:
+        """Where the last block begins. What an unfinished line will be is not known yet: "9" may become "9) nine"."""
+        return next(mark for mark in reversed(self._marks) if mark[0] < whole_lines or mark is self._marks[0])
+
+    def walk(self, tokens: Sequence[Token]) -> list[Leaf]:
+        indent = quote = 0
+        marker = ""
+        heading = 0
+        lists: list[int | None] = []
+        close = False
+        index = 0
+        while index < len(tokens):
+            token = tokens[index]
+            kind = token.type
+            # Formulas in brackets do not know their lines; they are settled together with the block before them.
+            if token.level == 0 and token.nesting >= 0 and token.map:
+                self._marks.append((token.map[0], len(self._leaves), self._first if index == 0 else None))
+            if kind in ("bullet_list_open", "ordered_list_open"):
+                start = int(token.attrGet("start") or 1) if kind == "ordered_list_open" else None
+                close = indent > 0
+                if index == 0 and self._first is not None:
+                    close = True
+                    start = start if start is None else self._first.number
+                lists.append(start)
+                indent += 1
+            elif kind in ("bullet_list_close", "ordered_list_close"):
+                lists.pop()
+                indent -= 1
+                close = False
+            elif kind == "list_item_open":
+                number = lists[-1]
+                marker = BULLETS[min(len(lists), len(BULLETS)) - 1] if number is None else f"{number}."
+                if token.level == 1:
+                    assert token.map is not None
+                    item = None if tokens[index - 1].type.endswith("list_open") else _Item(number)
+                    self._marks.append((token.map[0], len(self._leaves), item or self._first_of(index)))
+                if number is not None:
+                    lists[-1] = number + 1
+                checked = _checkbox(tokens, index)
+                if checked is not None:
+                    marker = "☑" if checked else "☐"
+            elif kind == "list_item_close":
+                if marker:
+                    self._leaves.append(Text((), marker=marker, indent=indent, quote=quote, close=close))
+                    marker = ""
+                close = True
+            elif kind == "blockquote_open":
+                quote += 1
+                close = False
+            elif kind == "blockquote_close":
+                quote -= 1
+                close = False
+            elif kind == "heading_open":
+                heading = int(token.tag[1])
+            elif kind == "heading_close":
+                heading = 0
+            elif kind == "inline":
+                spans = tuple(_spans(token.children or []))
+                self._leaves.append(Text(spans, heading, marker, indent, quote, close))
+                marker, close = "", False
+            elif kind in ("fence", "code_block", "math_block", "math_block_label", "amsmath", "hr", "table_open"):
+                if marker:
+                    self._leaves.append(Text((), marker=marker, indent=indent, quote=quote, close=close))
+                    marker = ""
+                close = False
+                if kind == "hr":
+                    self._leaves.append(Rule(indent, quote))
+                elif kind == "table_open":
+                    index = self._table(tokens, index, indent, quote)
+                else:
+                    self._leaves.append(_code(token, indent, quote))
+            index += 1
+        return self._leaves
+
+    def _first_of(self, index: int) -> _Item | None:
+        return self._first if index == 1 else None
+
+    def _table(self, tokens: Sequence[Token], index: int, indent: int, quote: int) -> int:
+        rows: list[list[tuple[Span, ...]]] = []
+        aligns: list[str] = []
+        while tokens[index].type != "table_close":
+            token = tokens[index]
+            if token.type == "tr_open":
+                rows.append([])
+            elif token.type == "th_open":
+                aligns.append(str(token.attrGet("style") or "text-align:left").partition(":")[2])
+            elif token.type == "inline":
+                rows[-1].append(tuple(_spans(token.children or [])))
+            index += 1
+        self._leaves.append(Table(tuple(map(tuple, rows)), tuple(aligns), indent, quote))
+        return index
+
+
+def _code(token: Token, indent: int, quote: int) -> Code:
+    text = token.content.removesuffix("\n")
+    if token.type != "fence":
+        return Code(text.strip("\n"), "latex" if "math" in token.type else "", True, indent, quote)
+    assert token.map is not None
+    lines = token.content.count("\n") + (token.content[-1:] not in ("", "\n"))
+    closed = token.map[1] - token.map[0] - 1 > lines
+    if not closed:
+        text = _without_half_fence(text)
+    language = token.info.split()[0] if token.info.split() else ""
+    return Code(text, language.strip("{}."), closed, indent, quote)
+
+
+def _without_half_fence(text: str) -> str:
+    """Drop a last line that is on its way to become the closing fence, and the newline that ends the last line."""
+    head, newline, last = text.rpartition("\n")
+    half = last.strip() in ("`", "``", "~", "~~")
+    return head if half or (newline and not last) else text
+
+
+def _checkbox(tokens: Sequence[Token], index: int) -> bool | None:
+    """Whether the list item at `index` is ticked; None when it has no box. Removes the box from its text."""
+    if "task-list-item" not in str(tokens[index].attrGet("class") or ""):
+        return None
+    inline = next(token for token in tokens[index:] if token.type == "inline")
+    assert inline.children is not None
+    box = inline.children.pop(0)
+    if inline.children and inline.children[0].type == "text":
+        inline.children[0].content = inline.children[0].content.lstrip()
+    return "checked=" in box.content
+
+
+def _spans(tokens: Sequence[Token]) -> Iterator[Span]:
+    style = Span("")
+    depth = {"strong": 0, "em": 0, "s": 0}
+    for token in tokens:
+        name = token.type.rpartition("_")[0]
+        if name in depth and token.nesting:
+            depth[name] += token.nesting
+            style = replace(style, bold=depth["strong"] > 0, italic=depth["em"] > 0, strike=depth["s"] > 0)
+        elif token.type == "link_open":
+            style = replace(style, link=str(token.attrGet("href") or ""))
+        elif token.type == "link_close":
+            style = replace(style, link="")
+        elif token.type in ("softbreak", "hardbreak"):
+            # Models end lines where they mean to: verses, addresses, "key: value" lines.
+            yield replace(style, text=LINE_BREAK)
+        elif token.type == "code_inline":
+            yield replace(style, text=token.content, code=True)
+        elif token.type.startswith("math_inline"):
+            yield replace(style, text=token.content, code=True, italic=True)
+        elif token.type == "image":
+            address = str(token.attrGet("src") or "")
+            yield replace(style, text=token.content or address, link=style.link or address)
+        elif token.content:
+            yield replace(style, text=token.content)
+
+
+def _line_offset(text: str, line: int) -> int:
+    """Where line number `line` starts."""
+    offset = 0
+    for _ in range(line):
+        offset = text.index("\n", offset) + 1
+    return offset

@@ -1,0 +1,188 @@
+"""Markdown leaves: what is kept visible, and that a growing text ends as the same text parsed whole."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.chat.markdown import LINE_BREAK, LONGEST_PARAGRAPH, Code, Rule, Span, StreamParser, Table, Text, parse
+
+
+def words(leaf):
+    return "".join(span.text for span in leaf.spans)
+
+
+def stream(text, step):
+    """The leaves after feeding `text` in pieces of `step` characters."""
+    parser, leaves = StreamParser(), []
+    for end in [*range(1, len(text), step), len(text)]:
+        keep, new = parser.update(text[:end])
+        assert keep <= len(leaves)
+        leaves = leaves[:keep] + new
+    return leaves
+
+
+def test_tags_stay_visible():
+    text = "Use <b>bold</b>, <script>alert(1)</script> and\n\n<div>\nhello\n</div>"
+    assert [words(leaf) for leaf in parse(text)] == [
+        "Use <b>bold</b>, <script>alert(1)</script> and",
+        LINE_BREAK.join(["<div>", "hello", "</div>"]),
+    ]
+
+
+def test_inline_styles():
+    (leaf,) = parse("a **b _c_** ~~d~~ `e*` [f](http://g)")
+    assert leaf.spans == (
+        Span("a "),
+        Span("b ", bold=True),
+        Span("c", bold=True, italic=True),
+        Span(" "),
+        Span("d", strike=True),
+        Span(" "),
+        Span("e*", code=True),
+        Span(" "),
+        Span("f", link="http://g"),
+    )
+
+
+def test_an_image_is_only_a_link():
+    (leaf,) = parse("![a cat](http://example.org/cat.png)")
+    assert leaf.spans == (Span("a cat", link="http://example.org/cat.png"),)
+
+
+def test_script_links_are_no_links():
+    (leaf,) = parse("[click](javascript:alert(1))")
+    assert all(not span.link for span in leaf.spans)
+
+
+def test_lists_carry_markers_depth_and_numbers():
+    leaves = parse("3. three\n4. four\n   - inner\n\n- [x] done\n- [ ] open\n-\n")
+    assert [(leaf.marker, words(leaf), leaf.indent) for leaf in leaves] == [
+        ("3.", "three", 1),
+        ("4.", "four", 1),
+        ("◦", "inner", 2),
+        ("☑", "done", 1),
+        ("☐", "open", 1),
+        ("•", "", 1),
+    ]
+
+
+def test_code_inside_a_list_is_a_code_block():
+    leaves = parse("1. run\n   ```sh\n   make\n   ```\n2. done")
+    assert leaves[1] == Code("make", "sh", indent=1)
+    assert (leaves[2].marker, words(leaves[2])) == ("2.", "done")
+
+
+def test_quotes_and_rules():
+    leaves = parse("> a\n> > b\n\n---")
+    assert [(words(leaf), leaf.quote) for leaf in leaves[:2]] == [("a", 1), ("b", 2)]
+    assert leaves[2] == Rule()
+
+
+def test_tables_have_full_rows():
+    (table,) = parse("| a | b |\n|--:|:-:|\n| 1 |\n| 2 | **3** | 4 |")
+    assert isinstance(table, Table)
+    assert table.aligns == ("right", "center")
+    assert table.rows == (
+        ((Span("a"),), (Span("b"),)),
+        ((Span("1"),), ()),
+        ((Span("2"),), (Span("3", bold=True),)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "formula"),
+    [("so $a_1 + b_1$ is", "a_1 + b_1"), (r"so \(a_1 + b_1\) is", "a_1 + b_1")],
+)
+def test_formulas_are_kept_as_written(text, formula):
+    (leaf,) = parse(text)
+    assert Span(formula, code=True, italic=True) in leaf.spans
+
+
+def test_display_formulas_are_blocks():
+    assert parse("\\[\na_1\n\\]") == [Code("a_1", "latex")]
+    assert parse("$$\nx_2\n$$") == [Code("x_2", "latex")]
+
+
+def test_money_is_no_formula():
+    (leaf,) = parse("It costs $5, not $10.")
+    assert leaf.spans == (Span("It costs $5, not $10."),)
+
+
+@pytest.mark.parametrize(
+    "text", ["안녕하세요 **세계**", "שלום **עולם**", "👩‍👩‍👧‍👦 **🇰🇷**", "\ud800".encode("utf-8", "replace").decode()]
+)
+def test_any_script(text):
+    (leaf,) = parse(text)
+    assert words(leaf) == text.replace("**", "")
+
+
+def test_an_open_fence_is_code_already():
+    assert parse("```python\nx = 1\n``") == [Code("x = 1", "python", closed=False)]
+    assert parse("```python\nx = 1\n```") == [Code("x = 1", "python")]
+    assert stream("```python\nx = 1\n\ny", 1) == [Code("x = 1\n\ny", "python", closed=False)]
+    assert stream("````\n```\n````\nafter", 1) == [Code("```"), *parse("after")]
+
+
+BLOCKS = st.sampled_from(
+    [
+        "A paragraph with **bold**, `code` and <tags>.\nSecond line.",
+        "# Heading",
+        "Setext\n===",
+        "- one\n- two\n  - inner\n\n  more of two\n- three",
+        "* star\n\n* loose",
+        "1. a\n1. b\n1. c",
+        "7) seven\n8) eight\n   ```c\n   int x;\n   ```\n9) nine",
+        "- [ ] open\n- [x] done",
+        "> quoted\n> - in a list\n\n> again",
+        "```python\ndef f():\n\n    return '```'\n```",
+        "~~~\ntildes\n~~~",
+        "    indented code\n\n    goes on",
+        "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 |",
+        "---",
+        "\\[\nx_1\n\\]",
+        "한국어 문단입니다. 👍🏽",
+        "\r\nwindows\r\nlines",
+    ]
+)
+
+
+@settings(deadline=None)
+@given(st.lists(BLOCKS, max_size=6), st.integers(1, 40), st.booleans())
+def test_a_growing_text_ends_as_the_whole(blocks, step, spaced):
+    text = ("\n\n" if spaced else "\n").join(blocks)
+    assert stream(text, step) == parse(text)
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="ab *_`~[]()<>#-1.\n|>$\\", max_size=80), st.integers(1, 9))
+def test_a_growing_text_never_fails(text, step):
+    stream(text, step)
+    parse(text)
+
+
+def test_only_the_last_block_is_parsed_again():
+    parser = StreamParser()
+    text = "one\n\n- a\n- b\n- c\nstill c"
+    parser.update(text)
+    keep, new = parser.update(text + "!")
+    assert keep == 3
+    assert [words(leaf) for leaf in new] == [f"c{LINE_BREAK}still c!"]
+
+
+def test_an_endless_paragraph_is_cut_and_nothing_is_lost():
+    text = "word " * 5000
+    leaves = stream(text, 500)
+    assert " ".join(words(leaf).strip() for leaf in leaves) == text.strip()
+    assert all(len(words(leaf)) <= LONGEST_PARAGRAPH + 500 for leaf in leaves)
+    assert all(isinstance(leaf, Text) for leaf in leaves)
+
+
+def test_late_link_definitions_ask_for_a_second_pass():
+    parser = StreamParser()
+    text = "see [1]\n\nmore\n\n[1]: http://example.org"
+    for end in range(len(text) + 1):
+        parser.update(text[:end])
+    assert parser.needs_second_pass
+    assert parse(text)[0].spans[-1].link == "http://example.org"

@@ -1,0 +1,27 @@
+"""Thinking sections are told apart from text about them."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.chat.thinking import SplitAnswer, split_thought
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Hello", SplitAnswer(None, "Hello")),
+        ("", SplitAnswer(None, "")),
+        ("<thi", SplitAnswer(None, "")),
+        ("<b", SplitAnswer(None, "<b")),
+        ("<think>\nhm", SplitAnswer("hm", "", thinking=True)),
+        ("<think>\nhm\n</think>\n\nParis.", SplitAnswer("hm", "Paris.")),
+        ("\n<think></think>Paris.", SplitAnswer("", "Paris.")),
+        ("hm, well\n</think>\n\nParis.", SplitAnswer("hm, well", "Paris.")),
+        ("The tag </think> ends thinking.", SplitAnswer(None, "The tag </think> ends thinking.")),
+        ("Use <think> first.", SplitAnswer(None, "Use <think> first.")),
+        ("```\n</think>\n```", SplitAnswer(None, "```\n</think>\n```")),
+    ],
+)
+def test_split(text, expected):
+    assert split_thought(text) == expected
