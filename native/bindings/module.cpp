@@ -1,0 +1,186 @@
+// engine._native: the core behind Python's calling conventions, and nothing else.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "bandwidth.h"
+#include "cpu.h"
+#include "dispatch.h"
+#include "experts.h"
+#include "matrix.h"
+#include "thread_pool.h"
+
+namespace py = pybind11;
+using namespace greenroom;
+
+namespace {
+
+using Name = std::optional<std::string>;
+using Bytes = py::array_t<uint8_t, py::array::c_style>;
+using Unlocked = py::call_guard<py::gil_scoped_release>;
+
+size_t count(long long n, const char* what) {
+  if (n < 0 || n > (1LL << 32))
+    throw std::invalid_argument(std::string(what) + " must be 0 to 2^32, not " + std::to_string(n));
+  return static_cast<size_t>(n);
+}
+
+template <class T> T* address(uintptr_t where, size_t elements, const char* what) {
+  if (elements && !where)
+    throw std::invalid_argument(std::string(what) + " is a null address");
+  if (where % alignof(T))
+    throw std::invalid_argument(std::string(what) + " is not aligned to its element size");
+  return reinterpret_cast<T*>(where);
+}
+
+Part part_named(const std::string& name) {
+  if (name == "gate")
+    return Part::gate;
+  if (name == "up")
+    return Part::up;
+  if (name == "down")
+    return Part::down;
+  throw std::invalid_argument("unknown part \"" + name + "\"; known are gate, up, down");
+}
+
+py::array_t<float> matrix_array(const Layout& layout) {
+  return py::array_t<float>({static_cast<py::ssize_t>(layout.rows), static_cast<py::ssize_t>(layout.columns)});
+}
+
+void bind_cpu(py::module_& m) {
+  py::class_<CpuFeatures>(m, "CpuFeatures")
+      .def_readonly("vendor", &CpuFeatures::vendor)
+      .def_readonly("brand", &CpuFeatures::brand)
+      .def_readonly("family", &CpuFeatures::family)
+      .def_readonly("model", &CpuFeatures::model)
+      .def_readonly("cpu", &CpuFeatures::cpu)
+      .def_readonly("usable", &CpuFeatures::usable);
+  m.def("cpu_features", &detect_cpu);
+  m.def("tiers", &tiers);
+  m.def(
+      "kernel_tier", [](const std::string& code, const Name& isa) { return kernels_for(kind_of_code(code), isa).name; },
+      py::arg("code"), py::arg("isa") = py::none());
+}
+
+void bind_pool(py::module_& m) {
+  py::register_exception<Interrupted>(m, "Interrupted", PyExc_RuntimeError);
+  py::class_<ThreadPool>(m, "ThreadPool")
+      .def(py::init([](int threads, const std::optional<std::vector<int>>& cpus) {
+             return std::make_unique<ThreadPool>(threads, cpus.value_or(std::vector<int>{}));
+           }),
+           py::arg("threads"), py::arg("cpus") = py::none())
+      .def_property_readonly("threads", &ThreadPool::threads)
+      .def("resize", &ThreadPool::resize, py::arg("threads"), Unlocked())
+      .def("cancel", &ThreadPool::cancel)
+      .def("close", &ThreadPool::close, Unlocked());
+}
+
+void bind_matrix(py::module_& m) {
+  py::class_<Matrix>(m, "Matrix")
+      .def(py::init<long long, long long, const std::string&, const Name&, const Name&>(), py::arg("rows"),
+           py::arg("columns"), py::arg("format"), py::arg("recode") = py::none(), py::arg("isa") = py::none())
+      .def_property_readonly("nbytes", &Matrix::nbytes)
+      .def_property_readonly("code", [](const Matrix& w) { return code_name(w.layout().kind); })
+      .def(
+          "load",
+          [](Matrix& w, ThreadPool& pool, const Bytes& data, long long first_row) {
+            const uint8_t* bytes = data.data();
+            const size_t nbytes = static_cast<size_t>(data.nbytes());
+            py::gil_scoped_release unlocked;
+            w.load(pool, bytes, nbytes, first_row);
+          },
+          py::arg("pool"), py::arg("data").noconvert(), py::arg("first_row") = 0)
+      .def(
+          "forward",
+          [](const Matrix& w, ThreadPool& pool, uintptr_t x, long long tokens, uintptr_t y) {
+            const size_t n = count(tokens, "tokens");
+            w.forward(pool, address<const float>(x, n, "x"), n, address<float>(y, n, "y"));
+          },
+          py::arg("pool"), py::arg("x"), py::arg("tokens"), py::arg("y"), Unlocked())
+      .def("dequantise", [](const Matrix& w) {
+        auto out = matrix_array(w.layout());
+        float* data = out.mutable_data();
+        py::gil_scoped_release unlocked;
+        w.dequantise(data);
+        return out;
+      });
+  m.def(
+      "packed_nbytes",
+      [](long long rows, long long columns, const std::string& format, const Name& recode, const Name& isa) {
+        const Layout layout = layout_of(rows, columns, format, recode);
+        kernels_for(layout.kind, isa); // the layout is the same on every tier; an unknown name is still an error
+        return layout.nbytes();
+      },
+      py::arg("rows"), py::arg("columns"), py::arg("format"), py::arg("recode") = py::none(),
+      py::arg("isa") = py::none());
+}
+
+void bind_experts(py::module_& m) {
+  py::class_<Experts>(m, "Experts")
+      .def(py::init<long long, long long, long long, const std::string&, const std::string&, const std::string&,
+                    const Name&, const Name&>(),
+           py::arg("experts"), py::arg("hidden"), py::arg("intermediate"), py::arg("gate_format"), py::arg("up_format"),
+           py::arg("down_format"), py::arg("recode") = py::none(), py::arg("isa") = py::none())
+      .def_property_readonly("nbytes", &Experts::nbytes)
+      .def_property_readonly("codes",
+                             [](const Experts& e) {
+                               return std::make_tuple(code_name(e.layout(Part::gate).kind),
+                                                      code_name(e.layout(Part::up).kind),
+                                                      code_name(e.layout(Part::down).kind));
+                             })
+      .def_property_readonly("tier", [](const Experts& e) { return e.kernels(Part::gate).name; })
+      .def_property_readonly("locked", &Experts::locked)
+      .def("lock", &Experts::lock, Unlocked())
+      .def(
+          "load",
+          [](Experts& e, ThreadPool& pool, long long expert, const std::string& part, const Bytes& data) {
+            const Part which = part_named(part);
+            const uint8_t* bytes = data.data();
+            const size_t nbytes = static_cast<size_t>(data.nbytes());
+            py::gil_scoped_release unlocked;
+            e.load(pool, expert, which, bytes, nbytes);
+          },
+          py::arg("pool"), py::arg("expert"), py::arg("part"), py::arg("data").noconvert())
+      .def(
+          "forward",
+          [](const Experts& e, ThreadPool& pool, uintptr_t x, long long tokens, uintptr_t expert_ids,
+             uintptr_t expert_weights, long long top_k, uintptr_t y, bool accumulate) {
+            const size_t n = count(tokens, "tokens");
+            if (top_k < 1 || top_k > 1024)
+              throw std::invalid_argument("top_k must be 1 to 1024, not " + std::to_string(top_k));
+            e.forward(pool, RoutedTokens{address<const float>(x, n, "x"), n,
+                                         address<const int32_t>(expert_ids, n, "expert_ids"),
+                                         address<const float>(expert_weights, n, "expert_weights"),
+                                         static_cast<size_t>(top_k), address<float>(y, n, "y"), accumulate});
+          },
+          py::arg("pool"), py::arg("x"), py::arg("tokens"), py::arg("expert_ids"), py::arg("expert_weights"),
+          py::arg("top_k"), py::arg("y"), py::arg("accumulate") = false, Unlocked())
+      .def(
+          "dequantise",
+          [](const Experts& e, long long expert, const std::string& part) {
+            const Part which = part_named(part);
+            auto out = matrix_array(e.layout(which));
+            float* data = out.mutable_data();
+            py::gil_scoped_release unlocked;
+            e.dequantise(expert, which, data);
+            return out;
+          },
+          py::arg("expert"), py::arg("part"));
+}
+
+} // namespace
+
+PYBIND11_MODULE(_native, m) {
+  m.doc() = "The compiled kernels; signatures and units are in _native.pyi.";
+  bind_cpu(m);
+  bind_pool(m);
+  bind_matrix(m);
+  bind_experts(m);
+  m.def("read_bandwidth", &read_bandwidth, py::arg("pool"), py::arg("nbytes"), py::arg("repeats"), Unlocked());
+}

@@ -1,0 +1,55 @@
+#include "bandwidth.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+
+#include "arena.h"
+
+namespace greenroom {
+namespace {
+
+constexpr size_t kTile = size_t{1} << 18;
+
+// Eight sums: one chain of additions would be slower than memory.
+uint64_t read_all(const std::byte* data, size_t nbytes) {
+  uint64_t sum[8] = {};
+  for (size_t at = 0; at < nbytes; at += sizeof sum) {
+    uint64_t words[8];
+    std::memcpy(words, data + at, sizeof words);
+    for (size_t i = 0; i < 8; ++i)
+      sum[i] += words[i];
+  }
+  uint64_t total = 0;
+  for (uint64_t s : sum)
+    total += s;
+  return total;
+}
+
+} // namespace
+
+std::vector<double> read_bandwidth(ThreadPool& pool, long long nbytes, long long repeats) {
+  if (nbytes < (1 << 20) || nbytes > (1LL << 40))
+    throw std::invalid_argument("the buffer must be 1 MB to 1 TB");
+  if (repeats < 1 || repeats > 1000)
+    throw std::invalid_argument("repeats must be 1 to 1000");
+  const size_t tiles = static_cast<size_t>(nbytes) / kTile;
+  Arena buffer(tiles * kTile);
+  std::atomic<uint64_t> sink{0}; // keeps the loop from being optimised away
+  ThreadPool::Call call(pool);
+  call.run({{tiles, [&](size_t tile, int) { std::memset(buffer.data() + tile * kTile, 1, kTile); }}});
+  std::vector<double> rates;
+  for (long long i = 0; i < repeats; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    call.run({{tiles, [&](size_t tile, int) {
+                 sink.fetch_add(read_all(buffer.data() + tile * kTile, kTile), std::memory_order_relaxed);
+               }}});
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    rates.push_back(static_cast<double>(buffer.nbytes()) / seconds.count());
+  }
+  return rates;
+}
+
+} // namespace greenroom

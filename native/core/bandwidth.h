@@ -1,0 +1,15 @@
+// The yardstick for decode: how fast memory can be read here.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "thread_pool.h"
+
+namespace greenroom {
+
+// Bytes per second of a plain read loop over a fresh anonymous buffer, one figure per repeat.
+// Throws std::invalid_argument for less than 1 MB or no repeats.
+std::vector<double> read_bandwidth(ThreadPool& pool, long long nbytes, long long repeats);
+
+} // namespace greenroom

@@ -1,0 +1,123 @@
+#include "dispatch.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <stdexcept>
+
+#include "cpu.h"
+
+namespace greenroom {
+namespace {
+
+// Every name a cap may use, worst first; names without kernels of their own yet still cap.
+constexpr const char* kOrder[] = {"portable", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx"};
+
+int rank_of(const std::string& name, const char* where) {
+  int rank = 0;
+  std::string known;
+  for (const char* tier : kOrder) {
+    if (name == tier)
+      return rank;
+    known += (rank++ ? ", " : "") + std::string(tier);
+  }
+  throw std::invalid_argument("unknown instruction set \"" + name + "\" in " + where + "; known are " + known);
+}
+
+struct Tier {
+  const KernelTable* table;
+  bool integer, floating, bf16; // kinds it has its own kernels for
+  std::vector<const char*> needs;
+};
+
+std::vector<Tier> built_tiers() {
+  std::vector<Tier> all;
+#ifdef GREENROOM_X86_TIERS
+  const std::vector<const char*> vnni = {"avx2",     "fma",      "f16c",     "avx512f",
+                                         "avx512bw", "avx512vl", "avx512dq", "avx512vnni"};
+  auto bf16 = vnni;
+  bf16.push_back("avx512bf16");
+  all.push_back({&kAvx512Bf16Kernels, false, false, true, bf16});
+  all.push_back({&kAvx512VnniKernels, true, true, true, vnni});
+  all.push_back({&kAvx2Kernels, true, true, true, {"avx2", "fma", "f16c"}});
+#endif
+  all.push_back({&kPortableKernels, true, true, true, {}});
+  return all;
+}
+
+std::vector<Tier> runnable(const std::optional<std::string>& isa) {
+  int cap = static_cast<int>(std::size(kOrder));
+  if (isa)
+    cap = rank_of(*isa, "isa");
+  if (const char* env = std::getenv("GREENROOM_ISA"); env && *env)
+    cap = std::min(cap, rank_of(env, "GREENROOM_ISA"));
+  const std::vector<std::string> usable = detect_cpu().usable;
+  std::vector<Tier> out;
+  for (const Tier& tier : built_tiers()) {
+    const bool can = std::all_of(tier.needs.begin(), tier.needs.end(), [&](const char* feature) {
+      return std::find(usable.begin(), usable.end(), feature) != usable.end();
+    });
+    if (can && rank_of(tier.table->name, "this build") <= cap)
+      out.push_back(tier);
+  }
+  return out;
+}
+
+} // namespace
+
+std::vector<std::string> tiers() {
+  std::vector<std::string> names;
+  for (const Tier& tier : runnable({}))
+    names.emplace_back(tier.table->name);
+  return names;
+}
+
+const KernelTable& kernels_for(Kind kind, const std::optional<std::string>& isa) {
+  for (const Tier& tier : runnable(isa)) {
+    const bool own = kind == kBf16 ? tier.bf16 : (kind == kF16 || kind == kF32) ? tier.floating : tier.integer;
+    if (own)
+      return *tier.table;
+  }
+  return kPortableKernels;
+}
+
+const char* code_name(Kind kind) {
+  switch (kind) {
+  case kInt4F16:
+  case kInt4F16Min:
+  case kInt4F32Min:
+    return "int4";
+  case kInt8F16:
+  case kInt8G16F32:
+    return "int8";
+  case kBf16:
+    return "bf16";
+  case kF16:
+    return "f16";
+  default:
+    return "f32";
+  }
+}
+
+Kind kind_of_code(std::string_view code) {
+  if (code == "int4")
+    return kInt4F16;
+  if (code == "int8")
+    return kInt8F16;
+  if (code == "bf16")
+    return kBf16;
+  if (code == "f16")
+    return kF16;
+  if (code == "f32")
+    return kF32;
+  throw std::invalid_argument("unknown weight code \"" + std::string(code) +
+                              "\"; known are int4, int8, bf16, f16, f32");
+}
+
+ActivationForm form_of(Kind kind, const KernelTable& table) {
+  if (kind == kBf16)
+    return table.bf16_form;
+  return kind == kF16 || kind == kF32 ? kActF32 : kActInt8;
+}
+
+} // namespace greenroom

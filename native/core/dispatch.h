@@ -1,0 +1,27 @@
+// Which kernel runs here.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels.h"
+
+namespace greenroom {
+
+// Tiers this CPU and this build can run, best first, after the cap of GREENROOM_ISA.
+// Throws std::invalid_argument for an unknown name in it.
+std::vector<std::string> tiers();
+
+// The best table that has its own kernel for this kind, at most `isa` (and GREENROOM_ISA).
+const KernelTable& kernels_for(Kind kind, const std::optional<std::string>& isa);
+
+// "int4", "int8", "bf16", "f16" or "f32".
+const char* code_name(Kind kind);
+// Any kind of that code. Throws std::invalid_argument for another name.
+Kind kind_of_code(std::string_view code);
+
+ActivationForm form_of(Kind kind, const KernelTable& table);
+
+} // namespace greenroom

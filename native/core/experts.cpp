@@ -1,0 +1,262 @@
+#include "experts.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "activations.h"
+#include "dispatch.h"
+
+namespace greenroom {
+namespace {
+
+// Bounds the scratch of one pass: a pair is one token at one of its experts.
+constexpr size_t kMostPairs = 16384;
+// A gate+up tile makes one activation group of the intermediate, so requantising it stays inside the tile.
+constexpr size_t kTileStrips = kGroup / kStripRows;
+
+size_t round_up(size_t n, size_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+} // namespace
+
+struct Experts::Active {
+  size_t expert;
+  size_t first_pair, pairs; // its range of Pass::pair_token
+};
+
+// Everything the tiles of one forward share. Pairs are sorted by expert.
+struct Experts::Pass {
+  const RoutedTokens& routed;
+  std::vector<Active> active;
+  std::vector<uint32_t> pair_token;
+  std::vector<int32_t> slot_pair; // [tokens, top_k] -> pair, or -1
+  const std::byte* gate_acts;     // [tokens] rows
+  const std::byte* up_acts;
+  std::byte* down_acts; // [pairs] rows
+  size_t gate_row_nbytes, up_row_nbytes, down_row_nbytes;
+};
+
+Experts::Experts(long long experts, long long hidden, long long intermediate, const std::string& gate_format,
+                 const std::string& up_format, const std::string& down_format, const std::optional<std::string>& recode,
+                 const std::optional<std::string>& isa) {
+  if (experts < 1 || experts > (1 << 20))
+    throw std::invalid_argument("a layer of " + std::to_string(experts) + " experts cannot be packed: 1 to 2^20 can");
+  auto make = [&](long long rows, long long columns, const std::string& format) {
+    Projection p;
+    p.layout = layout_of(rows, columns, format, recode);
+    p.kernels = &kernels_for(p.layout.kind, isa);
+    p.form = form_of(p.layout.kind, *p.kernels);
+    return p;
+  };
+  gate_ = make(intermediate, hidden, gate_format);
+  up_ = make(intermediate, hidden, up_format);
+  down_ = make(hidden, intermediate, down_format);
+  experts_ = static_cast<size_t>(experts);
+  hidden_ = static_cast<size_t>(hidden);
+  intermediate_ = static_cast<size_t>(intermediate);
+
+  // In reading order: gate strip, up strip, gate strip, ..., then down.
+  const size_t pair_nbytes = gate_.layout.strip_nbytes + up_.layout.strip_nbytes;
+  gate_.offset = 0;
+  up_.offset = gate_.layout.strip_nbytes;
+  gate_.strip_stride = up_.strip_stride = pair_nbytes;
+  down_.offset = gate_.layout.strips * pair_nbytes;
+  down_.strip_stride = down_.layout.strip_nbytes;
+  expert_nbytes_ = down_.offset + down_.layout.nbytes();
+  if (expert_nbytes_ > (size_t{1} << 46) / experts_)
+    throw std::bad_alloc();
+  arena_ = Arena(nbytes());
+}
+
+const Experts::Projection& Experts::projection(Part part) const {
+  return part == Part::gate ? gate_ : part == Part::up ? up_ : down_;
+}
+
+const Layout& Experts::layout(Part part) const {
+  return projection(part).layout;
+}
+const KernelTable& Experts::kernels(Part part) const {
+  return *projection(part).kernels;
+}
+
+PackedMatrix Experts::matrix(size_t expert, const Projection& p) const {
+  PackedMatrix packed;
+  packed.layout = p.layout;
+  packed.base = reinterpret_cast<uint8_t*>(arena_.data()) + expert * expert_nbytes_ + p.offset;
+  packed.strip_stride = p.strip_stride;
+  return packed;
+}
+
+size_t Experts::checked(long long expert) const {
+  if (expert < 0 || static_cast<size_t>(expert) >= experts_)
+    throw std::invalid_argument("expert " + std::to_string(expert) + " does not exist: the layer has " +
+                                std::to_string(experts_));
+  return static_cast<size_t>(expert);
+}
+
+void Experts::load(ThreadPool& pool, long long expert, Part part, const uint8_t* data, size_t nbytes) {
+  const PackedMatrix packed = matrix(checked(expert), projection(part));
+  const size_t expected = packed.layout.rows * packed.layout.stored_row_nbytes();
+  if (nbytes != expected)
+    throw std::invalid_argument("this part takes " + std::to_string(expected) + " bytes, not " +
+                                std::to_string(nbytes));
+  pack(pool, packed, data, nbytes, 0);
+}
+
+void Experts::dequantise(long long expert, Part part, float* out) const {
+  greenroom::dequantise(matrix(checked(expert), projection(part)), out);
+}
+
+void Experts::forward(ThreadPool& pool, const RoutedTokens& routed) const {
+  for (size_t i = 0; i < routed.tokens * routed.top_k; ++i)
+    if (routed.ids[i] >= 0)
+      checked(routed.ids[i]);
+  ThreadPool::Call call(pool);
+  const size_t most = std::max<size_t>(1, kMostPairs / std::max<size_t>(1, routed.top_k));
+  for (size_t first = 0; first < routed.tokens; first += most) {
+    RoutedTokens chunk = routed;
+    chunk.x += first * hidden_;
+    chunk.y += first * hidden_;
+    chunk.ids += first * routed.top_k;
+    chunk.weights += first * routed.top_k;
+    chunk.tokens = std::min(most, routed.tokens - first);
+    forward_chunk(call, chunk);
+  }
+}
+
+void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) const {
+  Pass pass{routed, {}, {}, {}, nullptr, nullptr, nullptr, 0, 0, 0};
+  const size_t slots = routed.tokens * routed.top_k;
+
+  // Counting sort of the pairs by expert.
+  std::vector<uint32_t> counts(experts_, 0);
+  for (size_t i = 0; i < slots; ++i)
+    if (routed.ids[i] >= 0)
+      ++counts[static_cast<size_t>(routed.ids[i])];
+  size_t pairs = 0;
+  std::vector<size_t> next_pair(experts_);
+  for (size_t e = 0; e < experts_; ++e) {
+    next_pair[e] = pairs;
+    if (counts[e])
+      pass.active.push_back({e, pairs, counts[e]});
+    pairs += counts[e];
+  }
+  pass.pair_token.resize(pairs);
+  pass.slot_pair.assign(slots, -1);
+  for (size_t i = 0; i < slots; ++i) {
+    if (routed.ids[i] < 0)
+      continue;
+    const size_t pair = next_pair[static_cast<size_t>(routed.ids[i])]++;
+    pass.pair_token[pair] = static_cast<uint32_t>(i / routed.top_k);
+    pass.slot_pair[i] = static_cast<int32_t>(pair);
+  }
+  // Largest first, so that no long task starts last.
+  std::stable_sort(pass.active.begin(), pass.active.end(),
+                   [](const Active& a, const Active& b) { return a.pairs > b.pairs; });
+
+  const bool shared_form = gate_.form == up_.form;
+  pass.gate_row_nbytes = activation_row_nbytes(gate_.form, hidden_);
+  pass.up_row_nbytes = activation_row_nbytes(up_.form, hidden_);
+  pass.down_row_nbytes = activation_row_nbytes(down_.form, intermediate_);
+  const size_t gate_nbytes = round_up(routed.tokens * pass.gate_row_nbytes, 64);
+  const size_t up_nbytes = shared_form ? 0 : round_up(routed.tokens * pass.up_row_nbytes, 64);
+  const size_t down_nbytes = round_up(pairs * pass.down_row_nbytes, 64);
+  const size_t partial_nbytes = round_up(pairs * kStripRows * sizeof(float), 64) + 64;
+  const size_t threads = static_cast<size_t>(call.threads());
+  std::byte* scratch = call.scratch(gate_nbytes + up_nbytes + down_nbytes + threads * partial_nbytes);
+  std::byte* gate_acts = scratch;
+  std::byte* up_acts = shared_form ? gate_acts : scratch + gate_nbytes;
+  std::byte* partials = scratch + gate_nbytes + up_nbytes + down_nbytes;
+  pass.gate_acts = gate_acts;
+  pass.up_acts = up_acts;
+  pass.down_acts = scratch + gate_nbytes + up_nbytes;
+
+  auto quantise_token = [&](size_t t, int) {
+    const float* x = routed.x + t * hidden_;
+    prepare_row(*gate_.kernels, gate_.form, x, hidden_, gate_acts + t * pass.gate_row_nbytes);
+    if (!shared_form)
+      prepare_row(*up_.kernels, up_.form, x, hidden_, up_acts + t * pass.up_row_nbytes);
+  };
+  const size_t tiles_per_expert = (gate_.layout.strips + kTileStrips - 1) / kTileStrips;
+  call.run({{routed.tokens, quantise_token},
+            {pass.active.size() * tiles_per_expert, [&](size_t tile, int) { gate_up_tile(pass, tile); }},
+            {down_.layout.strips, [&](size_t strip, int worker) {
+               down_tile(pass, strip,
+                         reinterpret_cast<float*>(partials + static_cast<size_t>(worker) * partial_nbytes));
+             }}});
+}
+
+void Experts::gate_up_tile(const Pass& pass, size_t tile) const {
+  const size_t tiles_per_expert = (gate_.layout.strips + kTileStrips - 1) / kTileStrips;
+  const Active& active = pass.active[tile / tiles_per_expert];
+  const size_t group = tile % tiles_per_expert;
+  const PackedMatrix gate = matrix(active.expert, gate_), up = matrix(active.expert, up_);
+  const size_t first = group * kTileStrips, last = std::min(gate_.layout.strips, first + kTileStrips);
+  const size_t valid = std::min<size_t>(kGroup, intermediate_ - group * kGroup);
+
+  float g[kTokenBlock * kGroup], u[kTokenBlock * kGroup], h[kTokenBlock * kGroup];
+  const void* gate_rows[kTokenBlock];
+  const void* up_rows[kTokenBlock];
+  if (last - first < kTileStrips) {
+    std::fill(std::begin(g), std::end(g), 0.0f);
+    std::fill(std::begin(u), std::end(u), 0.0f);
+  }
+  for (size_t p0 = 0; p0 < active.pairs; p0 += kTokenBlock) {
+    const size_t n = std::min<size_t>(kTokenBlock, active.pairs - p0);
+    for (size_t i = 0; i < n; ++i) {
+      const size_t token = pass.pair_token[active.first_pair + p0 + i];
+      gate_rows[i] = pass.gate_acts + token * pass.gate_row_nbytes;
+      up_rows[i] = pass.up_acts + token * pass.up_row_nbytes;
+    }
+    for (size_t s = first; s < last; ++s) {
+      const size_t at = (s - first) * kStripRows;
+      gate_.kernel()(gate.strip(s), gate_.layout.steps, up.strip(s), gate_rows, n, g + at, kGroup);
+      up_.kernel()(up.strip(s), up_.layout.steps, gate.strip(s + 1), up_rows, n, u + at, kGroup);
+    }
+    gate_.kernels->swiglu(g, u, n * kGroup, h);
+    for (size_t i = 0; i < n; ++i) {
+      // Rows beyond the last are padding of the strip: what stands there must not reach the next projection.
+      std::fill(h + i * kGroup + valid, h + (i + 1) * kGroup, 0.0f);
+      prepare_group(*down_.kernels, down_.form, h + i * kGroup, group,
+                    pass.down_acts + (active.first_pair + p0 + i) * pass.down_row_nbytes);
+    }
+  }
+}
+
+void Experts::down_tile(const Pass& pass, size_t strip, float* partial) const {
+  const void* rows[kTokenBlock];
+  for (size_t a = 0; a < pass.active.size(); ++a) {
+    const Active& active = pass.active[a];
+    const PackedMatrix down = matrix(active.expert, down_);
+    const bool last = a + 1 == pass.active.size();
+    const uint8_t* next = matrix(pass.active[last ? 0 : a + 1].expert, down_).strip(strip + (last ? 1 : 0));
+    for (size_t p0 = 0; p0 < active.pairs; p0 += kTokenBlock) {
+      const size_t n = std::min<size_t>(kTokenBlock, active.pairs - p0);
+      for (size_t i = 0; i < n; ++i)
+        rows[i] = pass.down_acts + (active.first_pair + p0 + i) * pass.down_row_nbytes;
+      down_.kernel()(down.strip(strip), down_.layout.steps, next, rows, n,
+                     partial + (active.first_pair + p0) * kStripRows, kStripRows);
+    }
+  }
+  const RoutedTokens& routed = pass.routed;
+  const size_t row = strip * kStripRows, valid = std::min<size_t>(kStripRows, hidden_ - row);
+  for (size_t t = 0; t < routed.tokens; ++t) {
+    float sum[kStripRows] = {};
+    for (size_t slot = 0; slot < routed.top_k; ++slot) {
+      const int32_t pair = pass.slot_pair[t * routed.top_k + slot];
+      if (pair < 0)
+        continue;
+      const float weight = routed.weights[t * routed.top_k + slot];
+      const float* v = partial + static_cast<size_t>(pair) * kStripRows;
+      for (size_t r = 0; r < kStripRows; ++r)
+        sum[r] += weight * v[r];
+    }
+    float* y = routed.y + t * hidden_ + row;
+    for (size_t r = 0; r < valid; ++r)
+      y[r] = routed.accumulate ? y[r] + sum[r] : sum[r];
+  }
+}
+
+} // namespace greenroom

@@ -1,0 +1,71 @@
+// The routed experts of one MoE layer: down(silu(gate x) * up x), weighted and summed in slot order.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arena.h"
+#include "packing.h"
+
+namespace greenroom {
+
+enum class Part { gate, up, down };
+
+// One call's tokens and what the router chose for them.
+struct RoutedTokens {
+  const float* x; // [tokens, hidden]
+  size_t tokens;
+  const int32_t* ids;   // [tokens, top_k]; below 0: computed elsewhere
+  const float* weights; // [tokens, top_k]
+  size_t top_k;
+  float* y;        // [tokens, hidden]
+  bool accumulate; // add to y instead of overwriting it
+};
+
+class Experts {
+public:
+  // Throws std::invalid_argument for a shape or name that makes no sense, std::bad_alloc.
+  Experts(long long experts, long long hidden, long long intermediate, const std::string& gate_format,
+          const std::string& up_format, const std::string& down_format, const std::optional<std::string>& recode,
+          const std::optional<std::string>& isa);
+
+  size_t experts() const { return experts_; }
+  size_t nbytes() const { return experts_ * expert_nbytes_; }
+  const Layout& layout(Part part) const;
+  const KernelTable& kernels(Part part) const;
+  bool locked() const { return arena_.locked(); }
+  bool lock() { return arena_.lock(); }
+
+  void load(ThreadPool& pool, long long expert, Part part, const uint8_t* data, size_t nbytes);
+  // Throws std::invalid_argument for an id >= experts before anything is written.
+  void forward(ThreadPool& pool, const RoutedTokens& routed) const;
+  // out f32 [rows, columns] of the part.
+  void dequantise(long long expert, Part part, float* out) const;
+
+private:
+  struct Projection {
+    Layout layout;
+    const KernelTable* kernels;
+    ActivationForm form;
+    size_t offset; // of strip 0 within an expert
+    size_t strip_stride;
+
+    StripKernel kernel() const { return kernels->strip[layout.kind]; }
+  };
+  struct Active;
+  struct Pass;
+
+  PackedMatrix matrix(size_t expert, const Projection& projection) const;
+  const Projection& projection(Part part) const;
+  size_t checked(long long expert) const;
+  void forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) const;
+  void gate_up_tile(const Pass& pass, size_t tile) const;
+  void down_tile(const Pass& pass, size_t strip, float* partial) const;
+
+  size_t experts_, hidden_, intermediate_, expert_nbytes_;
+  Projection gate_, up_, down_;
+  Arena arena_;
+};
+
+} // namespace greenroom

@@ -1,0 +1,210 @@
+#include "formats.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "float16.h"
+
+namespace greenroom {
+namespace {
+
+uint16_t read_u16(const uint8_t* p) {
+  return static_cast<uint16_t>(p[0] | (p[1] << 8));
+}
+float read_f16(const uint8_t* p) {
+  return f32_from_f16(read_u16(p));
+}
+
+void from_f32(const uint8_t* row, size_t columns, float* out) {
+  std::memcpy(out, row, columns * sizeof(float));
+}
+
+void from_f16(const uint8_t* row, size_t columns, float* out) {
+  for (size_t c = 0; c < columns; ++c)
+    out[c] = read_f16(row + 2 * c);
+}
+
+void from_bf16(const uint8_t* row, size_t columns, float* out) {
+  for (size_t c = 0; c < columns; ++c)
+    out[c] = f32_from_bf16(read_u16(row + 2 * c));
+}
+
+void from_q8_0(const uint8_t* row, size_t columns, float* out) {
+  for (size_t c = 0; c < columns; c += 32, row += 34) {
+    const float d = read_f16(row);
+    for (size_t i = 0; i < 32; ++i)
+      out[c + i] = d * static_cast<float>(static_cast<int8_t>(row[2 + i]));
+  }
+}
+
+void from_q4_0(const uint8_t* row, size_t columns, float* out) {
+  for (size_t c = 0; c < columns; c += 32, row += 18) {
+    const float d = read_f16(row);
+    for (size_t i = 0; i < 16; ++i) {
+      out[c + i] = d * static_cast<float>((row[2 + i] & 15) - 8);
+      out[c + 16 + i] = d * static_cast<float>((row[2 + i] >> 4) - 8);
+    }
+  }
+}
+
+void from_q4_1(const uint8_t* row, size_t columns, float* out) {
+  for (size_t c = 0; c < columns; c += 32, row += 20) {
+    const float d = read_f16(row), m = read_f16(row + 2);
+    for (size_t i = 0; i < 16; ++i) {
+      out[c + i] = d * static_cast<float>(row[4 + i] & 15) + m;
+      out[c + 16 + i] = d * static_cast<float>(row[4 + i] >> 4) + m;
+    }
+  }
+}
+
+void from_q4_k(const uint8_t* row, size_t columns, float* out) {
+  for (size_t c = 0; c < columns; c += 256, row += 144) {
+    for (size_t group = 0; group < 8; ++group) {
+      float scale, min;
+      q4_k_scales(row, group, &scale, &min);
+      const uint8_t* codes = row + 16 + 32 * (group / 2);
+      const int shift = group % 2 ? 4 : 0;
+      for (size_t i = 0; i < 32; ++i)
+        out[c + 32 * group + i] = scale * static_cast<float>((codes[i] >> shift) & 15) + min;
+    }
+  }
+}
+
+void from_q6_k(const uint8_t* row, size_t columns, float* out) {
+  for (size_t c = 0; c < columns; c += 256, row += 210) {
+    int8_t codes[256];
+    float scales[16];
+    q6_k_block(row, codes, scales);
+    for (size_t i = 0; i < 256; ++i)
+      out[c + i] = scales[i / 16] * static_cast<float>(codes[i]);
+  }
+}
+
+const Format kFormats[] = {
+    {"F32", kF32, 1, 4, from_f32},
+    {"F16", kF16, 1, 2, from_f16},
+    {"BF16", kBf16, 1, 2, from_bf16},
+    {"Q8_0", kInt8F16, 32, 34, from_q8_0},
+    {"Q4_0", kInt4F16, 32, 18, from_q4_0},
+    {"Q4_1", kInt4F16Min, 32, 20, from_q4_1},
+    {"Q4_K", kInt4F32Min, 256, 144, from_q4_k},
+    {"Q6_K", kInt8G16F32, 256, 210, from_q6_k},
+};
+
+size_t step_columns(Kind kind) {
+  switch (kind) {
+  case kInt8G16F32:
+    return 16;
+  case kBf16:
+    return 2;
+  case kF16:
+  case kF32:
+    return 1;
+  default:
+    return kGroup;
+  }
+}
+
+size_t step_nbytes(Kind kind) {
+  switch (kind) {
+  case kInt4F16:
+    return 256 + 32;
+  case kInt4F16Min:
+    return 256 + 64;
+  case kInt4F32Min:
+    return 256 + 128;
+  case kInt8F16:
+    return 512 + 32;
+  case kInt8G16F32:
+    return 256 + 64;
+  case kF16:
+    return 32;
+  default:
+    return 64;
+  }
+}
+
+Kind packed_kind(const Format& format, const std::optional<std::string>& recode) {
+  if (!recode)
+    return format.kind;
+  if (*recode == "float32")
+    return kF32;
+  const bool is_int4 = format.kind == kInt4F16 || format.kind == kInt4F16Min || format.kind == kInt4F32Min;
+  const bool is_int8 = format.kind == kInt8F16 || format.kind == kInt8G16F32;
+  if (*recode == "int4")
+    return is_int4 ? format.kind : kInt4F16;
+  if (*recode == "int8")
+    return is_int8 ? format.kind : kInt8F16;
+  throw std::invalid_argument("unknown recoding \"" + *recode + "\"; known are int4, int8, float32");
+}
+
+} // namespace
+
+void q4_k_scales(const uint8_t* block, size_t group, float* scale, float* min) {
+  const uint8_t* packed = block + 4; // 12 bytes hold 8 scales and 8 minima of 6 bits
+  int sc, m;
+  if (group < 4) {
+    sc = packed[group] & 63;
+    m = packed[group + 4] & 63;
+  } else {
+    sc = (packed[group + 4] & 15) | ((packed[group - 4] >> 6) << 4);
+    m = (packed[group + 4] >> 4) | ((packed[group] >> 6) << 4);
+  }
+  *scale = read_f16(block) * static_cast<float>(sc);
+  *min = -(read_f16(block + 2) * static_cast<float>(m));
+}
+
+void q6_k_block(const uint8_t* block, int8_t* codes, float* scales) {
+  const float d = read_f16(block + 208);
+  for (size_t half = 0; half < 2; ++half) {
+    const uint8_t* low = block + 64 * half;
+    const uint8_t* high = block + 128 + 32 * half;
+    int8_t* out = codes + 128 * half;
+    for (size_t i = 0; i < 32; ++i) {
+      out[i] = static_cast<int8_t>(((low[i] & 15) | ((high[i] & 3) << 4)) - 32);
+      out[i + 32] = static_cast<int8_t>(((low[i + 32] & 15) | (((high[i] >> 2) & 3) << 4)) - 32);
+      out[i + 64] = static_cast<int8_t>(((low[i] >> 4) | (((high[i] >> 4) & 3) << 4)) - 32);
+      out[i + 96] = static_cast<int8_t>(((low[i + 32] >> 4) | ((high[i] >> 6) << 4)) - 32);
+    }
+  }
+  for (size_t i = 0; i < 16; ++i)
+    scales[i] = d * static_cast<float>(static_cast<int8_t>(block[192 + i]));
+}
+
+const Format& format_named(const std::string& name) {
+  std::string known;
+  for (const Format& format : kFormats) {
+    if (name == format.name)
+      return format;
+    known += (known.empty() ? "" : ", ") + std::string(format.name);
+  }
+  throw std::invalid_argument("unknown weight format \"" + name + "\"; known are " + known);
+}
+
+Layout layout_of(long long rows, long long columns, const std::string& name, const std::optional<std::string>& recode) {
+  constexpr long long kMost = 1LL << 28;
+  const Format& format = format_named(name);
+  const Kind kind = packed_kind(format, recode);
+  if (rows < 1 || columns < 1 || rows > kMost || columns > kMost)
+    throw std::invalid_argument("a matrix of " + std::to_string(rows) + " x " + std::to_string(columns) +
+                                " cannot be packed: both sizes must be 1 to 2^28");
+  size_t multiple = format.block;
+  if (kind != kBf16)
+    multiple = std::max(multiple, step_columns(kind)); // an odd bf16 column gets a zero partner
+  if (static_cast<size_t>(columns) % multiple != 0)
+    throw std::invalid_argument("columns (" + std::to_string(columns) + ") must be a multiple of " +
+                                std::to_string(multiple) + " for " + name + (recode ? " as " + *recode : ""));
+  Layout layout;
+  layout.format = &format;
+  layout.kind = kind;
+  layout.rows = static_cast<size_t>(rows);
+  layout.columns = static_cast<size_t>(columns);
+  layout.steps = (layout.columns + step_columns(kind) - 1) / step_columns(kind);
+  layout.step_nbytes = step_nbytes(kind);
+  layout.strips = (layout.rows + kStripRows - 1) / kStripRows;
+  layout.strip_nbytes = (layout.steps * layout.step_nbytes + 63) / 64 * 64;
+  return layout;
+}
+
+} // namespace greenroom

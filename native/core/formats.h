@@ -1,0 +1,49 @@
+// Formats as stored in a file, and the shape they take when packed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kernels.h"
+
+namespace greenroom {
+
+struct Format {
+  const char* name;
+  Kind kind;     // what it packs to when its bits are kept
+  size_t block;  // columns per stored block
+  size_t nbytes; // bytes per stored block
+  // One stored row (a whole number of blocks) to f32, with the roundings of the format's definition.
+  void (*dequantise)(const uint8_t* row, size_t columns, float* out);
+};
+
+// Throws std::invalid_argument for a name we do not know.
+const Format& format_named(const std::string& name);
+
+// Scale and (negated) minimum of one group of 32 in a Q4_K block, as f32 products.
+void q4_k_scales(const uint8_t* block, size_t group, float* scale, float* min);
+// The 256 codes (-32 .. 31) and 16 scales of a Q6_K block.
+void q6_k_block(const uint8_t* block, int8_t* codes, float* scales);
+
+// One weight matrix: how it was stored, how it is packed.
+struct Layout {
+  const Format* format;
+  Kind kind;
+  size_t rows, columns;
+  size_t steps; // per strip
+  size_t step_nbytes;
+  size_t strips;
+  size_t strip_nbytes; // multiple of 64
+
+  size_t nbytes() const { return strips * strip_nbytes; }
+  size_t stored_row_nbytes() const { return columns / format->block * format->nbytes; }
+};
+
+// recode: "int8", "int4", "float32" or nothing. Throws std::invalid_argument for a shape that does not fit the format,
+// an unknown name or sizes beyond reason.
+Layout layout_of(long long rows, long long columns, const std::string& format,
+                 const std::optional<std::string>& recode);
+
+} // namespace greenroom

@@ -1,0 +1,73 @@
+// The contract between the ISA-specific files and everything else. Plain declarations only: no inline function, no
+// template and no standard header with code may appear here, or a linker could keep an AVX copy of it for everybody.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace greenroom {
+
+// Output rows interleaved in one strip: one AVX-512 register of 32-bit lanes, two of AVX2.
+enum : size_t { kStripRows = 16, kGroup = 32, kTokenBlock = 16 };
+
+// How weights lie in memory. A strip holds 16 output rows; it is a sequence of steps along the columns:
+//   int4_*      32 columns: 4 x 64 bytes of codes, then 16 scales, then 16 minima if any. Lane r (4 bytes) of load j
+//   holds
+//               row r; byte b of it has column 4j + b in the low nibble and column 16 + 4j + b in the high one.
+//   int8_f16    32 columns: 8 x 64 bytes, lane r of load j has columns 4j .. 4j + 3; then 16 f16 scales.
+//   int8_g16    16 columns: 4 x 64 bytes likewise; then 16 f32 scales.
+//   bf16         2 columns: 16 rows of adjacent pairs.
+//   f16, f32     1 column: 16 rows.
+enum Kind : uint8_t {
+  kInt4F16,    // scale * (q - 8), f16 scale
+  kInt4F16Min, // scale * q + min, f16 both
+  kInt4F32Min, // scale * q + min, f32 both
+  kInt8F16,    // scale * q, f16 scale
+  kInt8G16F32, // scale * q, f32 scale per 16 columns
+  kBf16,
+  kF16,
+  kF32,
+  kKinds
+};
+
+// How activations are handed to a kernel.
+enum ActivationForm : uint8_t { kActInt8, kActF32, kActBf16 };
+
+// 32 activations, int8 symmetric, with every sum a kernel can want, in one cache line: a broadcast then never splits.
+struct alignas(64) ActivationGroup {
+  int8_t q[32]; // -127 .. 127
+  float scale;
+  int32_t sum_x8;    // -8 * sum(q): start value for codes stored with offset 8
+  int32_t low_x128;  // -128 * sum(q[0..15]): start value where int8 weights are read with offset 128
+  int32_t high_x128; // -128 * sum(q[16..31])
+  float scaled_sum;  // scale * sum(q): what a minimum is multiplied by
+  int32_t padding[3];
+};
+
+// out[t * out_stride + r] = sum over columns of weight[r, c] * x_t[c] for the 16 rows of one strip, t < tokens.
+// x: one pointer per token (ActivationGroup, float or bf16, as the form says). The order of additions depends on
+// neither tokens nor t. next: what will be read after this strip, for software prefetch.
+typedef void (*StripKernel)(const uint8_t* strip, size_t steps, const uint8_t* next, const void* const* x,
+                            size_t tokens, float* out, size_t out_stride);
+
+struct KernelTable {
+  const char* name;
+  StripKernel strip[kKinds];
+  ActivationForm bf16_form; // what strip[kBf16] wants: kActF32 or kActBf16
+  // x [32 * groups] -> out [groups]. A group with a NaN or an infinity gets scale NaN and codes 0.
+  void (*quantise)(const float* x, size_t groups, ActivationGroup* out);
+  // x [n] -> bf16, nearest even. n is a multiple of 16.
+  void (*round_bf16)(const float* x, size_t n, uint16_t* out);
+  // h = silu(gate) * up over n values, n a multiple of 16.
+  void (*swiglu)(const float* gate, const float* up, size_t n, float* h);
+};
+
+// One constant table per tier; each lives in its own translation unit.
+extern const KernelTable kPortableKernels;
+#ifdef GREENROOM_X86
+extern const KernelTable kAvx2Kernels;
+extern const KernelTable kAvx512VnniKernels;
+extern const KernelTable kAvx512Bf16Kernels; // only strip[kBf16] and round_bf16 differ from kAvx512VnniKernels
+#endif
+
+} // namespace greenroom

@@ -1,0 +1,69 @@
+#include "matrix.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "activations.h"
+#include "dispatch.h"
+
+namespace greenroom {
+namespace {
+
+// More tokens at once would only make the scratch larger.
+constexpr size_t kMostTokens = 1024;
+// Strips of a prefill tile: their weights and a block of activations fit the L2 cache together.
+constexpr size_t kPrefillStrips = 4;
+
+} // namespace
+
+Matrix::Matrix(long long rows, long long columns, const std::string& format, const std::optional<std::string>& recode,
+               const std::optional<std::string>& isa) {
+  packed_.layout = layout_of(rows, columns, format, recode);
+  kernels_ = &kernels_for(packed_.layout.kind, isa);
+  arena_ = Arena(packed_.layout.nbytes());
+  packed_.base = reinterpret_cast<uint8_t*>(arena_.data());
+  packed_.strip_stride = packed_.layout.strip_nbytes;
+}
+
+void Matrix::load(ThreadPool& pool, const uint8_t* data, size_t nbytes, long long first_row) {
+  pack(pool, packed_, data, nbytes, first_row);
+}
+
+void Matrix::forward(ThreadPool& pool, const float* x, size_t tokens, float* y) const {
+  ThreadPool::Call call(pool);
+  for (size_t first = 0; first < tokens; first += kMostTokens)
+    forward_chunk(call, x + first * layout().columns, std::min(kMostTokens, tokens - first), y + first * layout().rows);
+}
+
+void Matrix::forward_chunk(ThreadPool::Call& call, const float* x, size_t tokens, float* y) const {
+  const Layout& layout = packed_.layout;
+  const ActivationForm form = form_of(layout.kind, *kernels_);
+  const size_t row_nbytes = activation_row_nbytes(form, layout.columns);
+  std::byte* acts = call.scratch(tokens * row_nbytes);
+
+  auto quantise_token = [&](size_t t, int) {
+    prepare_row(*kernels_, form, x + t * layout.columns, layout.columns, acts + t * row_nbytes);
+  };
+
+  const size_t strips_per_tile = tokens > 8 ? kPrefillStrips : 1;
+  const StripKernel kernel = kernels_->strip[layout.kind];
+  auto multiply = [&](size_t tile, int) {
+    const size_t first = tile * strips_per_tile, last = std::min(layout.strips, first + strips_per_tile);
+    const void* rows[kTokenBlock];
+    float out[kTokenBlock * kStripRows];
+    for (size_t t0 = 0; t0 < tokens; t0 += kTokenBlock) {
+      const size_t n = std::min<size_t>(kTokenBlock, tokens - t0);
+      for (size_t t = 0; t < n; ++t)
+        rows[t] = acts + (t0 + t) * row_nbytes;
+      for (size_t strip = first; strip < last; ++strip) {
+        kernel(packed_.strip(strip), layout.steps, packed_.strip(strip + 1), rows, n, out, kStripRows);
+        const size_t row = strip * kStripRows, valid = std::min<size_t>(kStripRows, layout.rows - row);
+        for (size_t t = 0; t < n; ++t)
+          std::memcpy(y + (t0 + t) * layout.rows + row, out + t * kStripRows, valid * sizeof(float));
+      }
+    }
+  };
+  call.run({{tokens, quantise_token}, {(layout.strips + strips_per_tile - 1) / strips_per_tile, multiply}});
+}
+
+} // namespace greenroom

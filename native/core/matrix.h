@@ -1,0 +1,37 @@
+// One packed weight matrix: y = x W^T.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arena.h"
+#include "packing.h"
+
+namespace greenroom {
+
+class Matrix {
+public:
+  // Throws std::invalid_argument for a shape or name that makes no sense, std::bad_alloc.
+  Matrix(long long rows, long long columns, const std::string& format, const std::optional<std::string>& recode,
+         const std::optional<std::string>& isa);
+
+  const Layout& layout() const { return packed_.layout; }
+  size_t nbytes() const { return packed_.layout.nbytes(); }
+  const KernelTable& kernels() const { return *kernels_; }
+
+  void load(ThreadPool& pool, const uint8_t* data, size_t nbytes, long long first_row);
+  // x f32 [tokens, columns], y f32 [tokens, rows].
+  void forward(ThreadPool& pool, const float* x, size_t tokens, float* y) const;
+  // out f32 [rows, columns].
+  void dequantise(float* out) const { greenroom::dequantise(packed_, out); }
+
+private:
+  void forward_chunk(ThreadPool::Call& call, const float* x, size_t tokens, float* y) const;
+
+  PackedMatrix packed_;
+  const KernelTable* kernels_;
+  Arena arena_;
+};
+
+} // namespace greenroom

@@ -1,0 +1,257 @@
+#include "packing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "float16.h"
+#include "recode.h"
+
+namespace greenroom {
+namespace {
+
+void put_u16(uint8_t* p, uint16_t value) {
+  std::memcpy(p, &value, 2);
+}
+void put_f32(uint8_t* p, float value) {
+  std::memcpy(p, &value, 4);
+}
+uint16_t get_u16(const uint8_t* p) {
+  uint16_t value;
+  std::memcpy(&value, p, 2);
+  return value;
+}
+float get_f32(const uint8_t* p) {
+  float value;
+  std::memcpy(&value, p, 4);
+  return value;
+}
+uint32_t get_u32(const uint8_t* p) {
+  uint32_t value;
+  std::memcpy(&value, p, 4);
+  return value;
+}
+void put_u32(uint8_t* p, uint32_t value) {
+  std::memcpy(p, &value, 4);
+}
+
+// `words` 4-byte pieces of one row go to the row's lane of as many 64-byte loads.
+void scatter(uint8_t* step, size_t row, const uint8_t* codes, size_t words) {
+  for (size_t j = 0; j < words; ++j)
+    std::memcpy(step + 64 * j + 4 * row, codes + 4 * j, 4);
+}
+
+void gather(const uint8_t* step, size_t row, uint8_t* codes, size_t words) {
+  for (size_t j = 0; j < words; ++j)
+    std::memcpy(codes + 4 * j, step + 64 * j + 4 * row, 4);
+}
+
+void pack_q4_0(const uint8_t* block, uint8_t* step, size_t row) {
+  scatter(step, row, block + 2, 4);
+  std::memcpy(step + 256 + 2 * row, block, 2);
+}
+
+void pack_q4_1(const uint8_t* block, uint8_t* step, size_t row) {
+  scatter(step, row, block + 4, 4);
+  std::memcpy(step + 256 + 2 * row, block, 2);
+  std::memcpy(step + 288 + 2 * row, block + 2, 2);
+}
+
+void pack_q8_0(const uint8_t* block, uint8_t* step, size_t row) {
+  scatter(step, row, block + 2, 8);
+  std::memcpy(step + 512 + 2 * row, block, 2);
+}
+
+void pack_q4_k(const uint8_t* block, uint8_t* step, size_t row) {
+  for (size_t group = 0; group < 8; ++group, step += 384) {
+    const uint8_t* codes = block + 16 + 32 * (group / 2);
+    for (size_t j = 0; j < 4; ++j) {
+      const uint32_t first = get_u32(codes + 4 * j), second = get_u32(codes + 16 + 4 * j);
+      put_u32(step + 64 * j + 4 * row, group % 2 ? ((first >> 4) & 0x0f0f0f0fu) | (second & 0xf0f0f0f0u)
+                                                 : (first & 0x0f0f0f0fu) | ((second & 0x0f0f0f0fu) << 4));
+    }
+    float scale, min;
+    q4_k_scales(block, group, &scale, &min);
+    put_f32(step + 256 + 4 * row, scale);
+    put_f32(step + 320 + 4 * row, min);
+  }
+}
+
+void pack_q6_k(const uint8_t* block, uint8_t* step, size_t row) {
+  int8_t codes[256];
+  float scales[16];
+  q6_k_block(block, codes, scales);
+  for (size_t group = 0; group < 16; ++group, step += 320) {
+    scatter(step, row, reinterpret_cast<const uint8_t*>(codes) + 16 * group, 4);
+    put_f32(step + 256 + 4 * row, scales[group]);
+  }
+}
+
+// One stored row whose bits are kept.
+void pack_stored_row(const Layout& layout, const uint8_t* row, uint8_t* strip, size_t lane) {
+  const size_t blocks = layout.columns / layout.format->block, nbytes = layout.format->nbytes,
+               step = layout.step_nbytes;
+  switch (layout.kind) {
+  case kInt4F16:
+    for (size_t b = 0; b < blocks; ++b)
+      pack_q4_0(row + b * nbytes, strip + b * step, lane);
+    break;
+  case kInt4F16Min:
+    for (size_t b = 0; b < blocks; ++b)
+      pack_q4_1(row + b * nbytes, strip + b * step, lane);
+    break;
+  case kInt4F32Min:
+    for (size_t b = 0; b < blocks; ++b)
+      pack_q4_k(row + b * nbytes, strip + 8 * b * step, lane);
+    break;
+  case kInt8F16:
+    for (size_t b = 0; b < blocks; ++b)
+      pack_q8_0(row + b * nbytes, strip + b * step, lane);
+    break;
+  case kInt8G16F32:
+    for (size_t b = 0; b < blocks; ++b)
+      pack_q6_k(row + b * nbytes, strip + 16 * b * step, lane);
+    break;
+  case kBf16:
+    for (size_t c = 0; c < layout.columns; ++c)
+      std::memcpy(strip + 64 * (c / 2) + 4 * lane + 2 * (c % 2), row + 2 * c, 2);
+    break;
+  case kF16:
+    for (size_t c = 0; c < layout.columns; ++c)
+      std::memcpy(strip + 32 * c + 2 * lane, row + 2 * c, 2);
+    break;
+  default:
+    for (size_t c = 0; c < layout.columns; ++c)
+      std::memcpy(strip + 64 * c + 4 * lane, row + 4 * c, 4);
+  }
+}
+
+// One row of f32 weights into the codes asked for.
+void pack_float_row(const Layout& layout, const float* row, uint8_t* strip, size_t lane) {
+  if (layout.kind == kF32) {
+    for (size_t c = 0; c < layout.columns; ++c)
+      put_f32(strip + 64 * c + 4 * lane, row[c]);
+    return;
+  }
+  for (size_t c = 0; c < layout.columns; ++c)
+    if (!std::isfinite(row[c]))
+      throw std::invalid_argument("weights that are NaN or infinite cannot be recoded to integers");
+  for (size_t g = 0; g < layout.steps; ++g) {
+    uint8_t* step = strip + g * layout.step_nbytes;
+    uint8_t codes[kGroup];
+    if (layout.kind == kInt8F16) {
+      const uint16_t scale = recode_int8(row + kGroup * g, reinterpret_cast<int8_t*>(codes));
+      scatter(step, lane, codes, 8);
+      put_u16(step + 512 + 2 * lane, scale);
+    } else {
+      uint8_t nibbles[kGroup / 2];
+      const uint16_t scale = recode_int4(row + kGroup * g, codes);
+      for (size_t i = 0; i < 16; ++i)
+        nibbles[i] = static_cast<uint8_t>(codes[i] | (codes[i + 16] << 4));
+      scatter(step, lane, nibbles, 4);
+      put_u16(step + 256 + 2 * lane, scale);
+    }
+  }
+}
+
+void unpack_row(const Layout& layout, const uint8_t* strip, size_t lane, float* out) {
+  for (size_t s = 0; s < layout.steps; ++s) {
+    const uint8_t* step = strip + s * layout.step_nbytes;
+    uint8_t codes[kGroup];
+    switch (layout.kind) {
+    case kInt4F16:
+    case kInt4F16Min:
+    case kInt4F32Min: {
+      gather(step, lane, codes, 4);
+      const bool wide = layout.kind == kInt4F32Min;
+      const bool signed_codes = layout.kind == kInt4F16;
+      const float scale = wide ? get_f32(step + 256 + 4 * lane) : f32_from_f16(get_u16(step + 256 + 2 * lane));
+      const float min = signed_codes ? 0.0f
+                        : wide       ? get_f32(step + 320 + 4 * lane)
+                                     : f32_from_f16(get_u16(step + 288 + 2 * lane));
+      const int offset = signed_codes ? 8 : 0;
+      for (size_t i = 0; i < 16; ++i) {
+        const float low = scale * static_cast<float>((codes[i] & 15) - offset);
+        const float high = scale * static_cast<float>((codes[i] >> 4) - offset);
+        out[kGroup * s + i] = signed_codes ? low : low + min;
+        out[kGroup * s + 16 + i] = signed_codes ? high : high + min;
+      }
+      break;
+    }
+    case kInt8F16: {
+      gather(step, lane, codes, 8);
+      const float scale = f32_from_f16(get_u16(step + 512 + 2 * lane));
+      for (size_t i = 0; i < 32; ++i)
+        out[kGroup * s + i] = scale * static_cast<float>(static_cast<int8_t>(codes[i]));
+      break;
+    }
+    case kInt8G16F32: {
+      gather(step, lane, codes, 4);
+      const float scale = get_f32(step + 256 + 4 * lane);
+      for (size_t i = 0; i < 16; ++i)
+        out[16 * s + i] = scale * static_cast<float>(static_cast<int8_t>(codes[i]));
+      break;
+    }
+    case kBf16:
+      out[2 * s] = f32_from_bf16(get_u16(step + 4 * lane));
+      if (2 * s + 1 < layout.columns)
+        out[2 * s + 1] = f32_from_bf16(get_u16(step + 4 * lane + 2));
+      break;
+    case kF16:
+      out[s] = f32_from_f16(get_u16(step + 2 * lane));
+      break;
+    default:
+      out[s] = get_f32(step + 4 * lane);
+    }
+  }
+}
+
+} // namespace
+
+void pack(ThreadPool& pool, const PackedMatrix& matrix, const uint8_t* data, size_t nbytes, long long first_row) {
+  const Layout& layout = matrix.layout;
+  const size_t row_nbytes = layout.stored_row_nbytes();
+  if (nbytes % row_nbytes != 0 || nbytes == 0)
+    throw std::invalid_argument(std::to_string(nbytes) + " bytes are not a whole number of " + layout.format->name +
+                                " rows of " + std::to_string(layout.columns) + " columns (" +
+                                std::to_string(row_nbytes) + " bytes each)");
+  const size_t count = nbytes / row_nbytes;
+  if (first_row < 0 || static_cast<size_t>(first_row) > layout.rows ||
+      count > layout.rows - static_cast<size_t>(first_row))
+    throw std::invalid_argument("rows " + std::to_string(first_row) + " to " +
+                                std::to_string(first_row + static_cast<long long>(count)) + " do not fit a matrix of " +
+                                std::to_string(layout.rows) + " rows");
+  const size_t first = static_cast<size_t>(first_row), last = first + count;
+  const size_t first_strip = first / kStripRows, strips = (last + kStripRows - 1) / kStripRows - first_strip;
+  const bool keep = layout.kind == layout.format->kind;
+
+  auto pack_strip = [&](size_t tile, int) {
+    const size_t strip = first_strip + tile;
+    std::vector<float> floats(keep ? 0 : layout.columns);
+    for (size_t lane = 0; lane < kStripRows; ++lane) {
+      const size_t row = strip * kStripRows + lane;
+      if (row < first || row >= last)
+        continue;
+      const uint8_t* stored = data + (row - first) * row_nbytes;
+      if (keep) {
+        pack_stored_row(layout, stored, matrix.strip(strip), lane);
+      } else {
+        layout.format->dequantise(stored, layout.columns, floats.data());
+        pack_float_row(layout, floats.data(), matrix.strip(strip), lane);
+      }
+    }
+  };
+  ThreadPool::Call call(pool);
+  call.run({{strips, pack_strip}});
+}
+
+void dequantise(const PackedMatrix& matrix, float* out) {
+  const Layout& layout = matrix.layout;
+  for (size_t row = 0; row < layout.rows; ++row)
+    unpack_row(layout, matrix.strip(row / kStripRows), row % kStripRows, out + row * layout.columns);
+}
+
+} // namespace greenroom
