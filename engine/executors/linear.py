@@ -80,8 +80,8 @@ class NativeLinear:
         recode: str | None,
         isa: str | None,
     ) -> None:
-        rows = [loader.shape(role)[0] for role in roles]
-        columns = loader.shape(roles[0])[1]
+        rows = [_rows(loader, role) for role in roles]
+        columns = loader.shape(roles[0])[-1]
         try:
             matrix = _native.Matrix(sum(rows), columns, loader.format(roles[0]), recode, isa)
             first = 0
@@ -108,12 +108,13 @@ class TorchLinear:
         roles: Sequence[str],
         orders: Sequence[RowOrder] | None = None,
     ) -> None:
-        rows = [loader.shape(role)[0] for role in roles]
+        rows = [_rows(loader, role) for role in roles]
+        columns = loader.shape(roles[0])[-1]
         self.rows = sum(rows)
-        self._weight = torch.empty((self.rows, loader.shape(roles[0])[1]), dtype=dtype, device=device)
+        self._weight = torch.empty((self.rows, columns), dtype=dtype, device=device)
         first = 0
         for role, count, order in zip(roles, rows, orders or [None] * len(roles), strict=True):
-            values = loader.float32(role)
+            values = loader.float32(role).reshape(count, columns)
             self._weight[first : first + count].copy_(torch.from_numpy(values if order is None else values[order]))
             first += count
 
@@ -123,3 +124,9 @@ class TorchLinear:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.linear(x.to(self._weight.dtype), self._weight).float()
+
+
+def _rows(loader: Loader, role: str) -> int:
+    """GGUF stores a matrix of one row as a vector."""
+    shape = loader.shape(role)
+    return shape[0] if len(shape) == 2 else 1

@@ -1,0 +1,256 @@
+"""Small random models: built by transformers, saved the way transformers and llama.cpp save them.
+
+Everything that usually starts at a constant (norms, biases, gates, routers) is random, so that code which forgets
+a part gives other logits.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel, Qwen2MoeConfig, Qwen3MoeConfig
+from transformers.utils import logging as transformers_logging
+
+from engine.placement.plan import OffloadPlan, PlanBytes, Prediction, Range
+
+transformers_logging.disable_progress_bar()
+
+VOCAB = 160
+SIZES = {
+    "vocab_size": VOCAB,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 3,
+    "max_position_embeddings": 256,
+    "rms_norm_eps": 1e-5,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+MOE = {
+    "intermediate_size": 96,
+    "moe_intermediate_size": 32,
+    "num_experts": 8,
+    "num_experts_per_tok": 2,
+    "decoder_sparse_step": 1,
+}
+
+CONFIGS: dict[str, tuple[type, dict[str, Any]]] = {
+    "llama": (LlamaConfig, {"intermediate_size": 96, "tie_word_embeddings": True}),
+    "llama-untied-biased": (LlamaConfig, {"intermediate_size": 96, "attention_bias": True}),
+    "llama3-scaling": (LlamaConfig, {"intermediate_size": 96, "rope_parameters": LLAMA3}),
+    "qwen2_moe": (Qwen2MoeConfig, {**MOE, "shared_expert_intermediate_size": 64, "mlp_only_layers": [1]}),
+    "qwen2_moe-renormalised": (
+        Qwen2MoeConfig,
+        {**MOE, "shared_expert_intermediate_size": 64, "norm_topk_prob": True, "decoder_sparse_step": 2},
+    ),
+    "qwen3_moe": (Qwen3MoeConfig, {**MOE, "head_dim": 32, "norm_topk_prob": True}),
+    "qwen3_moe-raw": (Qwen3MoeConfig, {**MOE, "head_dim": 24, "norm_topk_prob": False, "attention_bias": True}),
+}
+
+
+def build(name: str, seed: int = 0, **changes: Any) -> PreTrainedModel:
+    """A float32 model of CONFIGS in evaluation mode with eager attention and experts."""
+    kind, values = CONFIGS[name]
+    config = kind(**{**SIZES, **values, **changes})
+    config._experts_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for key, values_ in model.named_parameters():
+            noise = torch.randn(values_.shape, generator=generator)
+            if "norm" in key:
+                values_.copy_(1.0 + 0.3 * noise)
+            elif key.endswith("bias"):
+                values_.copy_(0.3 * noise)
+            elif "embed" in key:
+                values_.copy_(noise)
+            else:
+                values_.copy_(noise * (1.5 if "gate.weight" in key else 1.0) / values_.shape[-1] ** 0.5)
+    return model
+
+
+def logits(model: PreTrainedModel, ids: np.ndarray) -> np.ndarray:
+    """float32 [T, vocab] of one sequence."""
+    with torch.no_grad():
+        return model(torch.from_numpy(ids)[None]).logits[0].float().numpy()
+
+
+def save(model: PreTrainedModel, folder: Path, **options: Any) -> Path:
+    model.save_pretrained(folder, **options)
+    return folder
+
+
+def save_fused(model: PreTrainedModel, folder: Path) -> Path:
+    """With stacked experts, as transformers keeps them in memory and some of its versions write them."""
+    model.save_pretrained(folder, save_original_format=False)
+    return folder
+
+
+def hf_weights(model: PreTrainedModel) -> dict[str, np.ndarray]:
+    """Parameters by transformers' in-memory names: experts stacked, gate above up."""
+    return {key: value.detach().float().numpy() for key, value in model.named_parameters()}
+
+
+GGUF_ARCHITECTURES = {"llama": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
+
+_LAYER_NAMES = {
+    "input_layernorm.weight": "attn_norm.weight",
+    "post_attention_layernorm.weight": "ffn_norm.weight",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "mlp.gate.weight": "ffn_gate_inp.weight",
+    "mlp.experts.down_proj": "ffn_down_exps.weight",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp.weight",
+}
+
+
+def save_gguf(model: PreTrainedModel, path: Path, kind: str) -> Path:
+    """Write what llama.cpp's converter would; kind: a GGML type for the matrices, norms and biases stay F32.
+
+    The model's own weights are replaced by what the file then says, so that it is the oracle for the file.
+    """
+    config = model.config
+    arch = GGUF_ARCHITECTURES[config.model_type]
+    writer = gguf.GGUFWriter(path, arch)
+    _write_header(writer, config)
+    for key, parameter in model.named_parameters():
+        for name, values, put_back in _gguf_tensors(key, parameter, config, arch):
+            stored = gguf.GGMLQuantizationType[kind if values.ndim > 1 else "F32"]
+            if "ffn_gate_inp" in name:
+                stored = gguf.GGMLQuantizationType.F32
+            data = gguf.quants.quantize(values, stored)
+            writer.add_tensor(name, data, raw_dtype=stored)
+            put_back(gguf.quants.dequantize(data, stored))
+    factors = _rope_factors(model)
+    if factors is not None:
+        writer.add_tensor("rope_freqs.weight", factors)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _write_header(writer: gguf.GGUFWriter, config: Any) -> None:
+    writer.add_name("tiny")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    if config.model_type == "qwen3_moe":
+        writer.add_key_length(config.head_dim)
+        writer.add_value_length(config.head_dim)
+    if config.model_type != "llama":
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+        writer.add_expert_weights_norm(config.norm_topk_prob)
+    if config.model_type == "qwen2_moe":
+        writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
+
+
+def _gguf_tensors(key: str, parameter: torch.nn.Parameter, config: Any, arch: str) -> list[tuple[str, np.ndarray, Any]]:
+    """(GGUF name, values, how to put changed values back) for one parameter of transformers."""
+    values = parameter.detach().numpy()
+
+    def write(target: np.ndarray) -> Any:
+        def put_back(new: np.ndarray) -> None:
+            target[...] = new
+
+        return put_back
+
+    outside = {
+        "model.embed_tokens.weight": "token_embd.weight",
+        "model.norm.weight": "output_norm.weight",
+        "lm_head.weight": "output.weight",
+    }
+    if key in outside:
+        return [(outside[key], values, write(values))]
+    _, _, layer, rest = key.split(".", 3)
+    prefix = f"blk.{layer}."
+    if rest == "mlp.experts.gate_up_proj":
+        gate, up = np.split(values, 2, axis=1)
+        return [
+            (f"{prefix}ffn_gate_exps.weight", np.ascontiguousarray(gate), write(gate)),
+            (f"{prefix}ffn_up_exps.weight", np.ascontiguousarray(up), write(up)),
+        ]
+    if rest == "mlp.shared_expert_gate.weight":
+        return [(f"{prefix}ffn_gate_inp_shexp.weight", values[0], write(values[0]))]
+    if arch == "llama" and rest.startswith(("self_attn.q_proj", "self_attn.k_proj")):
+        heads = config.num_attention_heads if "q_proj" in rest else config.num_key_value_heads
+        order = _llama_order(heads, values.shape[0] // heads)
+
+        def put_back(new: np.ndarray) -> None:
+            values[order] = new
+
+        return [(prefix + _renamed(rest), values[order], put_back)]
+    return [(prefix + _renamed(rest), values, write(values))]
+
+
+def _renamed(rest: str) -> str:
+    if rest in _LAYER_NAMES:
+        return _LAYER_NAMES[rest]
+    stem, _, ending = rest.rpartition(".")
+    return f"{_LAYER_NAMES[stem]}.{ending}"
+
+
+def _llama_order(heads: int, head_dim: int) -> np.ndarray:
+    """llama.cpp stores the two halves of each head's rows in turn."""
+    return np.arange(heads * head_dim).reshape(heads, 2, head_dim // 2).swapaxes(1, 2).reshape(-1)
+
+
+def _rope_factors(model: PreTrainedModel) -> np.ndarray | None:
+    """What llama.cpp's converter writes for llama-3 scaling: plain over scaled inverse frequencies."""
+    rope = model.config.rope_parameters
+    if rope["rope_type"] != "llama3":
+        return None
+    scaled = model.model.rotary_emb.inv_freq.numpy()
+    plain = rope["rope_theta"] ** (-np.arange(0, 2 * len(scaled), 2) / (2 * len(scaled)))
+    return (plain / scaled).astype(np.float32)
+
+
+def make_plan(**changes: Any) -> OffloadPlan:
+    """An exact plan for the CPU unless told otherwise."""
+    values: dict[str, Any] = {
+        "mode": "cpu",
+        "label": "On the CPU",
+        "device": "cpu",
+        "context": 96,
+        "threads": 2,
+        "dense_dtype": "float32",
+        "kv_type": "f32",
+        "experts": "stored",
+        "isa": None,
+        "bytes": PlanBytes({}, {}, 0, 0),
+        "prediction": Prediction(Range(0, 0, 0), Range(0, 0, 0), ""),
+        "explanation": [],
+    }
+    return OffloadPlan(**{**values, **changes})
