@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 
 from engine.errors import GreenroomError
@@ -14,7 +13,8 @@ def asset(name: str) -> Path:
     A wheel and a frozen program carry assets inside the engine package; a working copy has them beside it.
     Raises GreenroomError when the installation lacks it.
     """
-    package = Path(str(files("engine")))
+    # An editable installation spreads the package over several folders; this file lies in the one that counts.
+    package = Path(__file__).resolve().parent
     for root in (package / "assets", package.parent / "assets"):
         if (root / name).exists():
             return root / name
