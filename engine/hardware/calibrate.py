@@ -52,7 +52,7 @@ def measure(report: HardwareReport, progress: ProgressCallback = ignore_progress
     if nbytes < SMALLEST_BUFFER_BYTES:
         raise GreenroomError(
             "RAM bandwidth cannot be measured",
-            f"only {report.memory.available_bytes / 1e6:.0f} MB of RAM is free; a small buffer would measure the caches",
+            f"only {report.memory.available_bytes / 1e6:.0f} MB of RAM is free, and less would measure the caches",
             "Close other programs and calibrate again.",
         )
     counts = thread_counts(report)

@@ -55,7 +55,7 @@ def probe(
     torch = sources.torch_build()
     if torch.get("torch_cuda") == "none" and any(gpu.vendor == "nvidia" and not gpu.integrated for gpu in gpus):
         gpu_warnings.append(
-            "The installed torch is a CPU build, so the NVIDIA GPU is not used; run the set-up again to get the CUDA build."
+            "The installed torch is a CPU build, so the NVIDIA GPU stays unused; run the set-up again for CUDA."
         )
     report = HardwareReport(
         cpu=cpu,

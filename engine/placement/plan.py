@@ -60,8 +60,10 @@ class Prediction:
 
 @dataclass(frozen=True)
 class PlanBytes:
-    """Bytes per role. Roles: experts, shared_experts, attention, router_and_norms, embeddings, lm_head, kv_cache, buffers, reserve.
+    """Bytes per role.
 
+    Roles: experts, shared_experts, dense_mlp (layers without experts), attention, router_and_norms, embeddings,
+    lm_head, kv_cache, buffers, reserve.
     *_total leave the reserve out; the reserve is what is kept back for the system.
     """
 

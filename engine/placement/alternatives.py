@@ -1,0 +1,119 @@
+"""What else would work, each computed, none offered that would not really fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.placement import sizes
+from engine.placement.candidates import Candidate, Problem, choose, with_wishes
+from engine.placement.plan import LABELS
+from engine.placement.words import amount
+
+RUNNABLE = ("all_gpu", "hybrid", "cpu")
+#: Files to look for instead, best first: format of most tensors and how such a file is usually called.
+SMALLER_FILES = (("Q8_0", "Q8_0"), ("Q6_K", "Q6_K"), ("Q4_K", "Q4_K_M"), ("Q4_0", "Q4_0"))
+SHORTEST_CONTEXT = 512
+#: RAM comes in modules of whole powers of two gigabytes.
+SMALLEST_MODULE = 8 << 30
+
+
+def alternatives(problem: Problem, chosen: Candidate, mode: str) -> list[str]:
+    """One sentence each, most useful first."""
+    lines = []
+    if mode not in RUNNABLE:
+        lines += _narrower_cache(problem, chosen)
+        lines += _shorter_context(problem)
+        lines += _recoded(problem)
+        lines += _smaller_file(problem)
+        lines += _more_ram(problem, chosen, mode)
+    elif mode != "all_gpu":
+        lines += _all_on_gpu(problem)
+        lines += _recoded(problem)
+    return lines
+
+
+def _fitting(problem: Problem) -> tuple[Candidate, str] | None:
+    candidate, mode = choose(problem)
+    return (candidate, mode) if mode in RUNNABLE else None
+
+
+def _narrower_cache(problem: Problem, chosen: Candidate) -> list[str]:
+    if chosen.kv_type != "f32" or problem.wishes.dtype == "float32":
+        return []
+    kind = "bf16" if chosen.vram else "f16"
+    if not (found := _fitting(with_wishes(problem, kv_type=kind))):
+        return []
+    return [f"A KV cache in {kind} instead of f32 would fit: {_takes(found)}."]
+
+
+def _shorter_context(problem: Problem) -> list[str]:
+    context = problem.context
+    while (context := context // 2) >= SHORTEST_CONTEXT:
+        if found := _fitting(replace(problem, context=context)):
+            return [f"A context of {context} tokens would fit: {_takes(found)}."]
+    return []
+
+
+def _recoded(problem: Problem) -> list[str]:
+    """Float experts re-coded at load: the most accurate that fits."""
+    wishes = problem.wishes
+    if wishes.experts != "stored" or wishes.dtype == "float32":
+        return []
+    if not problem.inventory.expert_formats() & set(sizes.FLOAT_FORMATS):
+        return []
+    for code in ("int8", "int4"):
+        found = _fitting(with_wishes(problem, experts=code))
+        if found and found[0].experts == code:
+            return [f"Experts re-coded to {code} while loading would fit, with some loss of accuracy: {_takes(found)}."]
+    return []
+
+
+def _smaller_file(problem: Problem) -> list[str]:
+    stored = _stored_bytes(problem)
+    for name, title in SMALLER_FILES:
+        inventory = problem.inventory.stored_as(name)
+        if inventory is None:
+            continue
+        smaller = with_wishes(replace(problem, inventory=inventory), experts="stored")
+        size = _stored_bytes(smaller)
+        if size < stored and (found := _fitting(smaller)):
+            return [f"A {title} file of this model ({amount(size)}) would fit: {_takes(found)}."]
+    return []
+
+
+def _stored_bytes(problem: Problem) -> int:
+    inventory = problem.inventory
+    groups = [*inventory.roles.values(), *(shapes for _, shapes in inventory.experts)]
+    return sum(shape.stored_bytes * count for shapes in groups for shape, count in shapes.items())
+
+
+def _more_ram(problem: Problem, chosen: Candidate, mode: str) -> list[str]:
+    if not chosen.missing_ram or chosen.missing_vram:
+        return []
+    if mode == "tight":
+        return [f"Close other programs until {amount(chosen.ram_total + chosen.ram_room.reserve)} of RAM is free."]
+    module = SMALLEST_MODULE
+    while module < 1 << 50:
+        # What is in use now stays in use; a larger machine also keeps more back.
+        total, free = chosen.ram_room.total + module, chosen.ram_room.free + module
+        if chosen.ram_total + sizes.ram_reserve(total) <= free:
+            return [f"{module >> 30} GB more RAM would make it fit."]
+        module *= 2
+    return []
+
+
+def _all_on_gpu(problem: Problem) -> list[str]:
+    if problem.gpu is None or problem.wishes.device == "cpu":
+        return []
+    context = problem.context
+    while (context := context // 2) >= SHORTEST_CONTEXT:
+        candidate, mode = choose(replace(problem, context=context))
+        if mode == "all_gpu":
+            return [f"With a context of {context} tokens everything would fit on the GPU: {_takes((candidate, mode))}."]
+    return []
+
+
+def _takes(found: tuple[Candidate, str]) -> str:
+    candidate, mode = found
+    vram = f" and {amount(candidate.vram_total)} of VRAM" if candidate.vram else ""
+    return f"{LABELS[mode]}, {amount(candidate.ram_total)} of RAM{vram}"

@@ -1,0 +1,209 @@
+"""The ways a model can be placed on a machine, each with its bytes and what is missing for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from engine.hardware.report import GpuReport, HardwareReport
+from engine.models.spec import ModelSpec
+from engine.placement import sizes
+from engine.placement.plan import Wishes
+from engine.placement.sizes import Inventory, Layout
+
+
+@dataclass(frozen=True)
+class Room:
+    """One memory, in bytes: free now, there at all, and kept back from both."""
+
+    free: int
+    total: int
+    reserve: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A model, a machine and wishes, checked. gpu is (index among NVIDIA GPUs, report) or None with the reason."""
+
+    spec: ModelSpec
+    inventory: Inventory
+    report: HardwareReport
+    context: int
+    wishes: Wishes
+    gpu: tuple[int, GpuReport] | None
+    no_gpu_reason: str
+
+    @property
+    def ram(self) -> Room:
+        memory, wished = self.report.memory, self.wishes.ram_free
+        free = memory.available_bytes if wished is None else wished
+        total = max(memory.total_bytes, wished or 0)
+        return Room(min(total, free + self.wishes.unload_bytes), total, sizes.ram_reserve(total))
+
+    @property
+    def vram(self) -> Room:
+        if self.gpu is None:
+            return Room(0, 0, 0)
+        gpu, wished = self.gpu[1], self.wishes.vram_free
+        free = gpu.free_bytes if wished is None else wished
+        total = max(gpu.total_bytes, wished or 0)
+        reserve = sizes.vram_reserve(total)
+        if self.wishes.max_vram is not None:
+            # The limit is on what the model takes; the reserve comes on top of it.
+            limit = self.wishes.max_vram + reserve
+            free, total = min(free, limit), min(total, limit)
+        return Room(free, total, reserve)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One placement. ram and vram: bytes per PlanBytes role, without the reserve."""
+
+    mode: str
+    device: str
+    dense_dtype: str
+    kv_type: str
+    experts: str
+    ram: dict[str, int]
+    vram: dict[str, int]
+    ram_room: Room
+    vram_room: Room
+
+    @property
+    def ram_total(self) -> int:
+        return sum(self.ram.values())
+
+    @property
+    def vram_total(self) -> int:
+        return sum(self.vram.values())
+
+    @property
+    def missing_ram(self) -> int:
+        return max(0, self.ram_total + self.ram_room.reserve - self.ram_room.free)
+
+    @property
+    def missing_vram(self) -> int:
+        return max(0, self.vram_total + self.vram_room.reserve - self.vram_room.free) if self.vram else 0
+
+    @property
+    def beyond_machine(self) -> int:
+        """Bytes that would be missing even if nothing else ran."""
+        ram = max(0, self.ram_total + self.ram_room.reserve - self.ram_room.total)
+        vram = max(0, self.vram_total + self.vram_room.reserve - self.vram_room.total) if self.vram else 0
+        return ram + vram
+
+    @property
+    def fits(self) -> bool:
+        return self.missing_ram == 0 and self.missing_vram == 0
+
+
+def expert_layout(problem: Problem) -> Layout:
+    """How routed experts lie in RAM."""
+    wishes = problem.wishes
+    if wishes.dtype == "float32":
+        return Layout("packed", "float32", wishes.isa)
+    return Layout("packed", None if wishes.experts == "stored" else wishes.experts, wishes.isa)
+
+
+def dense_layout(problem: Problem, dense_dtype: str) -> Layout:
+    if dense_dtype == "quantised":
+        return Layout("packed", None, problem.wishes.isa)
+    return Layout(dense_dtype)
+
+
+def candidates(problem: Problem) -> list[Candidate]:
+    """In order of preference, as far as the wished device allows."""
+    device = problem.wishes.device
+    found = []
+    if problem.gpu is not None and device != "cpu":
+        found.append(_all_gpu(problem))
+        if problem.spec.is_moe:
+            found.append(_hybrid(problem))
+    if device != "cuda":
+        # On the CPU float32 keys and values are the fast ones: attention there computes in float32, and narrower ones
+        # are widened at every token. They are narrowed only when that is what makes the model fit.
+        wished = problem.wishes.kv_type
+        kinds = ("f32", "f16") if wished == "auto" and problem.wishes.dtype != "float32" else (wished,)
+        found += [_cpu(problem, "f32" if kind == "auto" else kind) for kind in kinds]
+    return found
+
+
+def choose(problem: Problem) -> tuple[Candidate, str]:
+    """The best placement and its mode: the first that fits, else the one that lacks least ("tight", "too_large")."""
+    found = candidates(problem)
+    for candidate in found:
+        if candidate.fits:
+            return candidate, candidate.mode
+    possible = [candidate for candidate in found if candidate.beyond_machine == 0]
+    if possible:
+        return min(possible, key=lambda candidate: candidate.missing_ram + candidate.missing_vram), "tight"
+    return min(found, key=lambda candidate: candidate.beyond_machine), "too_large"
+
+
+def with_wishes(problem: Problem, **changes: object) -> Problem:
+    return replace(problem, wishes=replace(problem.wishes, **changes))  # type: ignore[arg-type]
+
+
+def _gpu_types(problem: Problem) -> tuple[str, str]:
+    """Dense arithmetic and KV type on a GPU."""
+    exact = problem.wishes.dtype == "float32"
+    wished = problem.wishes.kv_type
+    return ("float32" if exact else "bfloat16"), (("f32" if exact else "bf16") if wished == "auto" else wished)
+
+
+def _kv_bytes(problem: Problem, kv_type: str) -> int:
+    return problem.spec.kv_bytes(problem.context, sizes.KV_BYTES[kv_type])
+
+
+def _gpu_parts(problem: Problem) -> tuple[dict[str, int], dict[str, int], str, str]:
+    """(ram, vram, dense_dtype, kv_type) of everything but the routed experts."""
+    dense_dtype, kv_type = _gpu_types(problem)
+    layout = dense_layout(problem, dense_dtype)
+    vram = sizes.dense_bytes(problem.inventory, layout)
+    ram = {"embeddings": vram.pop("embeddings", 0)}
+    ram["buffers"] = sizes.PROGRAM_BYTES + sizes.CUDA_PROGRAM_BYTES + sizes.staging_bytes(problem.inventory, layout)
+    vram["kv_cache"] = _kv_bytes(problem, kv_type)
+    work = sizes.activation_bytes(problem.spec, problem.context, widened=False)
+    vram["buffers"] = sizes.CUDA_CONTEXT_BYTES + work
+    return ram, vram, dense_dtype, kv_type
+
+
+def _all_gpu(problem: Problem) -> Candidate:
+    ram, vram, dense_dtype, kv_type = _gpu_parts(problem)
+    if problem.spec.is_moe:
+        vram = {"experts": sizes.expert_bytes(problem.inventory, Layout(dense_dtype)), **vram}
+    return _candidate(problem, "all_gpu", dense_dtype, kv_type, "stored", ram, vram)
+
+
+def _hybrid(problem: Problem) -> Candidate:
+    ram, vram, dense_dtype, kv_type = _gpu_parts(problem)
+    layout = expert_layout(problem)
+    ram = {"experts": sizes.expert_bytes(problem.inventory, layout), **ram}
+    return _candidate(problem, "hybrid", dense_dtype, kv_type, layout.recode or "stored", ram, vram)
+
+
+def _cpu(problem: Problem, kv_type: str) -> Candidate:
+    dense_dtype = {"auto": "quantised"}.get(problem.wishes.dtype, problem.wishes.dtype)
+    dense = dense_layout(problem, dense_dtype)
+    layout = expert_layout(problem)
+    ram = sizes.dense_bytes(problem.inventory, dense)
+    if problem.spec.is_moe:
+        ram = {"experts": sizes.expert_bytes(problem.inventory, layout), **ram}
+    ram["kv_cache"] = _kv_bytes(problem, kv_type)
+    # Reading is over before the first token is computed, so only the larger of the two is needed at a time.
+    work = sizes.activation_bytes(problem.spec, problem.context, widened=kv_type != "f32")
+    ram["buffers"] = sizes.PROGRAM_BYTES + max(work, sizes.staging_bytes(problem.inventory, dense))
+    return _candidate(problem, "cpu", dense_dtype, kv_type, layout.recode or "stored", ram, {})
+
+
+def _candidate(
+    problem: Problem,
+    mode: str,
+    dense_dtype: str,
+    kv_type: str,
+    experts: str,
+    ram: dict[str, int],
+    vram: dict[str, int],
+) -> Candidate:
+    device = f"cuda:{problem.gpu[0]}" if vram and problem.gpu is not None else "cpu"
+    ram = {role: nbytes for role, nbytes in ram.items() if nbytes}
+    return Candidate(mode, device, dense_dtype, kv_type, experts, ram, vram, problem.ram, problem.vram)

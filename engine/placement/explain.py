@@ -1,0 +1,127 @@
+"""The arithmetic of a plan in plain words."""
+
+from __future__ import annotations
+
+from engine.placement import sizes
+from engine.placement.candidates import Candidate, Problem, Room, expert_layout
+from engine.placement.plan import LABELS, Prediction
+from engine.placement.words import GB, MB, Unit, addition, amount, free_amount, unit_for
+
+
+def label(chosen: Candidate, mode: str) -> str:
+    """The label of LABELS, completed with what is missing."""
+    if mode != "tight":
+        return LABELS[mode]
+    parts = []
+    if chosen.missing_ram:
+        parts.append(f"{_missing(chosen.ram_total, chosen.ram_room)} more free RAM")
+    if chosen.missing_vram:
+        parts.append(f"{_missing(chosen.vram_total, chosen.vram_room)} more free VRAM")
+    return f"{LABELS[mode]}: needs {' and '.join(parts)}"
+
+
+def explanation(problem: Problem, chosen: Candidate, mode: str, prediction: Prediction) -> list[str]:
+    """One sentence each: why this mode, the sums, the KV cache, what is changed about the weights, the speed."""
+    lines = [_why(problem, chosen, mode)]
+    lines.append(_sum("RAM", "the system", chosen.ram, chosen.ram_room, chosen.missing_ram, mode))
+    if chosen.vram:
+        lines.append(_sum("VRAM", "the desktop", chosen.vram, chosen.vram_room, chosen.missing_vram, mode))
+    lines.append(_context(problem, chosen))
+    lines += _weights(problem, chosen)
+    if problem.wishes.unload_bytes:
+        lines.append(f"The free RAM counts {free_amount(problem.wishes.unload_bytes)} of the model loaded now.")
+    decode = prediction.decode_tps
+    lines.append(
+        f"Expected: {_rate(decode.likely)} tokens per second, between {_rate(decode.low)} and {_rate(decode.high)}; "
+        f"{prediction.bottleneck}."
+    )
+    return lines
+
+
+def _why(problem: Problem, chosen: Candidate, mode: str) -> str:
+    gpu = problem.gpu[1].name if problem.gpu is not None else ""
+    if mode == "too_large":
+        return f"{LABELS[mode]}: it would not fit even if no other program ran."
+    if mode == "tight":
+        return f"{label(chosen, mode)}; it would fit if other programs were closed."
+    if mode == "all_gpu":
+        return f"{LABELS[mode]}: the whole model fits in the free memory of {gpu}, where it is fastest."
+    if mode == "hybrid":
+        return f"{LABELS[mode]}: the whole model does not fit in the free memory of {gpu}; all but its experts does."
+    if problem.wishes.device == "cpu":
+        return f"{LABELS[mode]}, as asked for."
+    if problem.gpu is None:
+        return f"{LABELS[mode]}: {problem.no_gpu_reason}."
+    if not problem.spec.is_moe:
+        return (
+            f"{LABELS[mode]}: the model does not fit in the free memory of {gpu}, and it has no experts to keep in RAM."
+        )
+    return f"{LABELS[mode]}: even without its experts the model does not fit in the free memory of {gpu}."
+
+
+def _sum(memory: str, keeper: str, parts: dict[str, int], room: Room, missing: int, mode: str) -> str:
+    need = sum(parts.values())
+    unit = unit_for(need)
+    line = f"{memory}: {addition(parts, unit)}, and {unit.write(unit.up(room.reserve))} is kept back for {keeper}"
+    if not missing:
+        return f"{line}; {_free(room.free, unit)} is free."
+    if mode == "too_large" and need + room.reserve > room.total:
+        lacking = unit.up(need) + unit.up(room.reserve) - unit.down(room.total)
+        return f"{line}; the PC has {unit.write(unit.down(room.total))}, {unit.write(lacking)} too little."
+    free = unit.write(unit.down(room.free))
+    return f"{line}; {free} is free, {_missing(need, room)} too little."
+
+
+def _missing(need: int, room: Room) -> str:
+    """So rounded that needed + kept back - free, as written, gives it."""
+    unit = unit_for(need)
+    return unit.write(unit.up(need) + unit.up(room.reserve) - unit.down(room.free))
+
+
+def _free(nbytes: int, unit: Unit) -> str:
+    if unit is MB and nbytes >= 10_000_000_000:
+        unit = GB
+    return unit.write(unit.down(nbytes))
+
+
+def _context(problem: Problem, chosen: Candidate) -> str:
+    spec, width = problem.spec, sizes.KV_BYTES[chosen.kv_type]
+    line = (
+        f"The KV cache holds {problem.context} tokens ({spec.context_length} at most) "
+        f"at {spec.kv_bytes(1, width)} bytes each, stored as {chosen.kv_type}"
+    )
+    kinds = {(layer.attention.kv_heads, layer.attention.head_dim) for layer in spec.layers}
+    if len(kinds) == 1:
+        heads, dim = kinds.pop()
+        line += f": {len(spec.layers)} layers x 2 (keys, values) x {heads} heads x {dim} values x {width} bytes"
+    return f"{line}."
+
+
+def _weights(problem: Problem, chosen: Candidate) -> list[str]:
+    """What happens to the weights on their way into memory."""
+    inventory, wishes = problem.inventory, problem.wishes
+    lines = []
+    if chosen.vram:
+        held = "routed experts" if chosen.mode == "all_gpu" and problem.spec.is_moe else "weights"
+        lines.append(f"On the GPU {held} are held as {chosen.dense_dtype}, whatever the file stores.")
+    if "experts" not in chosen.ram:
+        if wishes.experts != "stored":
+            lines.append(f"Re-coding to {wishes.experts} is not needed: the experts fit on the GPU unchanged.")
+        return lines
+    packed = sizes.expert_bytes(inventory, expert_layout(problem))
+    stored = sum(shape.stored_bytes * count for _, shapes in inventory.experts for shape, count in shapes.items())
+    if chosen.experts in ("int8", "int4"):
+        formats = ", ".join(sorted(inventory.expert_formats()))
+        lines.append(
+            f"Experts are re-coded from {formats} to {chosen.experts} while loading ({amount(stored)} become "
+            f"{amount(packed)}); this loses some accuracy."
+        )
+    elif abs(packed - stored) > stored // 50:
+        lines.append(
+            f"The file stores the experts in {amount(stored)}; laid out for the kernels they take {amount(packed)}."
+        )
+    return lines
+
+
+def _rate(tps: float) -> str:
+    return f"{tps:.0f}" if tps >= 20 else f"{tps:.1f}" if tps >= 1 else f"{tps:.2f}"

@@ -1,0 +1,225 @@
+"""From a checkpoint's header and a machine to a plan."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+from engine.checkpoints.checkpoint import Checkpoint
+from engine.errors import GreenroomError
+from engine.hardware.report import GpuReport, HardwareReport
+from engine.models import model_spec
+from engine.models.spec import ModelSpec
+from engine.placement import sizes
+from engine.placement.alternatives import alternatives
+from engine.placement.candidates import Candidate, Problem, choose, dense_layout, expert_layout
+from engine.placement.explain import explanation, label
+from engine.placement.machines import find_gpu, ram_bandwidth
+from engine.placement.packing import code_of
+from engine.placement.plan import OffloadPlan, PlanBytes, Prediction, Wishes
+from engine.placement.predict import Speeds, Work, predict
+from engine.placement.sizes import Inventory, Layout, Shapes
+
+#: Tokens of KV cache when nobody says otherwise: a long conversation, at a price most machines can pay.
+DEFAULT_CONTEXT = 8192
+
+CHOICES = {
+    "device": ("auto", "cpu", "cuda"),
+    "dtype": ("auto", "float32", "bfloat16"),
+    "kv_type": ("auto", "f32", "bf16", "f16"),
+    "experts": ("stored", "int8", "int4"),
+}
+#: Kernel tiers, slowest first.
+TIERS = ("portable", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx")
+
+
+def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = None, **wishes: Any) -> OffloadPlan:
+    """Where the model will live here and what speed that should give.
+
+    context: tokens of KV cache; None takes 8192, or the model's own limit if that is lower.
+    wishes:  fields of `engine.placement.plan.Wishes`.
+
+    Raises GreenroomError for a model that is not supported and for wishes that cannot be fulfilled; a model that does
+    not fit is a plan ("tight", "too_large"), not an error.
+    """
+    spec = model_spec(checkpoint)
+    wanted = read_wishes(wishes)
+    tokens = _context(spec, context)
+    inventory = sizes.take_inventory(spec, checkpoint)
+    _check_experts(wanted, inventory, checkpoint.name)
+    gpu, reason = find_usable_gpu(report)
+    if wanted.device == "cuda" and gpu is None:
+        raise GreenroomError("The model cannot run on a GPU here", reason, "Choose the device auto or cpu.")
+    if gpu is None and (wanted.vram_free is not None or wanted.max_vram is not None):
+        wanted = replace(wanted, vram_free=None, max_vram=None)
+    problem = Problem(spec, inventory, report, tokens, wanted, gpu, reason)
+    threads = _threads(wanted, report)
+    chosen, mode = choose(problem)
+    prediction = predict_candidate(problem, chosen, threads)
+    return OffloadPlan(
+        mode=mode,
+        label=label(chosen, mode),
+        device=chosen.device,
+        context=tokens,
+        threads=threads,
+        dense_dtype=chosen.dense_dtype,
+        kv_type=chosen.kv_type,
+        experts=chosen.experts,
+        isa=wanted.isa,
+        bytes=PlanBytes(
+            ram={**chosen.ram, "reserve": chosen.ram_room.reserve},
+            vram={**chosen.vram, "reserve": chosen.vram_room.reserve} if chosen.vram else {},
+            ram_total=chosen.ram_total,
+            vram_total=chosen.vram_total,
+        ),
+        prediction=prediction,
+        explanation=explanation(problem, chosen, mode, prediction),
+        alternatives=alternatives(problem, chosen, mode),
+    )
+
+
+def read_wishes(wishes: dict[str, Any]) -> Wishes:
+    """Checked against what can be wished for. Raises GreenroomError."""
+    known = [field.name for field in fields(Wishes)]
+    for name, value in wishes.items():
+        if name not in known:
+            raise GreenroomError(
+                f'The wish "{name}" is not known', "no plan has such a setting", f"Known are {', '.join(known)}."
+            )
+        if name == "device" and value == "sim":
+            raise GreenroomError(
+                "The simulated device cannot be used", "this version has none", "Choose auto, cpu or cuda."
+            )
+        if name in CHOICES and value not in CHOICES[name]:
+            raise GreenroomError(
+                f'{name} "{value}" cannot be planned', "there is no such choice", f"Choose {_either(CHOICES[name])}."
+            )
+        if name == "isa" and value is not None and value not in TIERS:
+            raise GreenroomError(
+                f'isa "{value}" cannot be planned', "no kernels have that name", f"Choose {_either(TIERS)}."
+            )
+        if name in ("threads", "ram_free", "vram_free", "max_vram", "unload_bytes") and value is not None:
+            lowest = 1 if name == "threads" else 0
+            if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
+                raise GreenroomError(
+                    f"{name} {value!r} cannot be planned", f"it is not a whole number from {lowest}", "Correct it."
+                )
+    return Wishes(**wishes)
+
+
+def find_usable_gpu(report: HardwareReport) -> tuple[tuple[int, GpuReport] | None, str]:
+    """The NVIDIA GPU with most free memory and its index among them, or None and why there is none."""
+    nvidia = [gpu for gpu in report.gpus if gpu.vendor == "nvidia"]
+    usable = [(index, gpu) for index, gpu in enumerate(nvidia) if not gpu.integrated and gpu.total_bytes > 0]
+    if usable and report.os.get("torch_cuda") == "none":
+        return None, f"the installed torch is a CPU build, so {usable[0][1].name} cannot be used"
+    if usable:
+        return max(usable, key=lambda entry: entry[1].free_bytes), ""
+    others = [gpu for gpu in report.gpus if not gpu.integrated and gpu.vendor != "nvidia"]
+    if others:
+        return None, f"{others[0].name} is not used: this version computes on NVIDIA GPUs only"
+    if report.gpus:
+        return None, f"{report.gpus[0].name} is integrated and shares the RAM, so it has no memory of its own"
+    return None, "no GPU was found"
+
+
+def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Prediction:
+    """What one token costs under this placement, and how long that takes here."""
+    inventory, spec = problem.inventory, problem.spec
+    on_gpu, all_gpu = bool(chosen.vram), chosen.mode == "all_gpu"
+    dense = sizes.dense_bytes(inventory, dense_layout(problem, chosen.dense_dtype))
+    dense.pop("embeddings", None)
+    dense_total = sum(dense.values())
+    experts_ram = 0 if all_gpu else sizes.active_expert_bytes(inventory, expert_layout(problem))
+    experts_gpu = sizes.active_expert_bytes(inventory, Layout(chosen.dense_dtype)) if all_gpu else 0
+    kv = spec.kv_bytes(problem.context, sizes.KV_BYTES[chosen.kv_type])
+    if not on_gpu and chosen.kv_type != "f32":
+        # Read 2 bytes, write the 4 of float32, read those: attention on the CPU widens the cache at every token.
+        kv *= 5
+    expert_values, dense_values = sizes.active_expert_values(inventory), sizes.dense_values(inventory)
+    code = _main_code(problem)
+    work = Work(
+        layers=len(spec.layers),
+        cpu_expert_bytes=experts_ram,
+        cpu_dense_bytes=0 if on_gpu else dense_total,
+        gpu_bytes=experts_gpu + (dense_total if on_gpu else 0),
+        kv_bytes=kv,
+        kv_on_gpu=on_gpu,
+        cpu_values=(0 if all_gpu else expert_values) + (0 if on_gpu else dense_values),
+        gpu_values=(expert_values if all_gpu else 0) + (dense_values if on_gpu else 0),
+        code=code,
+        tier=kernel_tier(problem.report, code, problem.wishes.isa),
+        threads=threads,
+    )
+    gpu = find_gpu(problem.gpu[1].name if problem.gpu is not None else "")
+    return predict(work, Speeds(ram_bandwidth(problem.report, threads), gpu.bandwidth_gbs, gpu.teraflops))
+
+
+def kernel_tier(report: HardwareReport, code: str, isa: str | None) -> str:
+    """The tier of this code's kernels here, at most `isa`."""
+    kernels = report.cpu.kernels
+    tier = {"int4": kernels.int4, "int8": kernels.int8, "bf16": kernels.bf16}.get(code, kernels.int8)
+    if isa is None or tier not in TIERS:
+        return tier
+    return min(tier, isa, key=TIERS.index)
+
+
+def _main_code(problem: Problem) -> str:
+    """The code of most weights that are computed on the CPU."""
+    inventory = problem.inventory
+    groups: list[Shapes] = [shapes for _, shapes in inventory.experts]
+    recode = expert_layout(problem).recode if groups else None
+    groups = groups or [shapes for role, shapes in inventory.roles.items() if role != "embeddings"]
+    values: dict[str, int] = {}
+    for shapes in groups:
+        for shape, count in shapes.items():
+            code = code_of(shape.format, recode).name
+            values[code] = values.get(code, 0) + shape.values * count
+    return max(values, key=lambda code: values[code])
+
+
+def _context(spec: ModelSpec, context: int | None) -> int:
+    if context is None:
+        return min(DEFAULT_CONTEXT, spec.context_length)
+    if not isinstance(context, int) or isinstance(context, bool) or context < 1:
+        raise GreenroomError(
+            f"A context of {context!r} tokens cannot be planned", "it is not a whole number above zero", "Correct it."
+        )
+    if context > spec.context_length:
+        raise GreenroomError(
+            f"A context of {context} tokens cannot be planned",
+            f"the model was made for at most {spec.context_length}",
+            f"Choose {spec.context_length} or fewer.",
+        )
+    return context
+
+
+def _threads(wishes: Wishes, report: HardwareReport) -> int:
+    cpu = report.cpu
+    if wishes.threads is None:
+        return max(1, cpu.performance_cores or min(cpu.physical_cores, cpu.usable_cores))
+    if wishes.threads > cpu.logical_cores:
+        raise GreenroomError(
+            f"{wishes.threads} threads cannot be used",
+            f"this CPU has {cpu.logical_cores} logical cores, and more threads than cores are only slower",
+            f"Choose {cpu.logical_cores} or fewer.",
+        )
+    return wishes.threads
+
+
+def _check_experts(wishes: Wishes, inventory: Inventory, name: str) -> None:
+    if wishes.experts == "stored":
+        return
+    asked = f"Experts of {name} cannot be re-coded to {wishes.experts}"
+    if not inventory.experts:
+        raise GreenroomError(asked, "the model has no routed experts", "Leave the experts as stored.")
+    if wishes.dtype == "float32":
+        raise GreenroomError(asked, "float32 asks for exact weights", "Choose one of the two.")
+    formats = inventory.expert_formats()
+    if not formats & set(sizes.FLOAT_FORMATS):
+        stored = ", ".join(sorted(formats))
+        raise GreenroomError(asked, f"they are quantised already ({stored})", "Leave the experts as stored.")
+
+
+def _either(choices: tuple[str, ...]) -> str:
+    return f"{', '.join(choices[:-1])} or {choices[-1]}"

@@ -1,0 +1,198 @@
+"""How fast a plan should be, from bytes and bandwidth.
+
+Decode reads every active weight once per token, so its time is bytes / achieved bandwidth plus a fixed cost per layer.
+Reading a prompt re-uses each weight for many tokens, so its time is arithmetic / achieved operations per second.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from engine.placement.machines import Bandwidth
+from engine.placement.plan import Prediction, Range
+
+#: Active expert bytes per layer up to which the fixed costs rule, and from which bandwidth does.
+SMALL_LAYER_BYTES = 25e6
+LARGE_LAYER_BYTES = 100e6
+
+
+@dataclass(frozen=True)
+class EngineProfile:
+    """What one engine makes of a machine. Shares are of a plain read loop's bandwidth, times in seconds.
+
+    share_small, share_large: achieved at one token, for small and large experts per layer
+    cpu_layer_s: fixed cost of a layer whose attention runs on the CPU
+    gpu_layer_s: fixed cost of a layer's launches on the GPU
+    handoff_s:   GPU -> CPU experts -> GPU, per layer
+    gpu_share:   achieved share of VRAM bandwidth
+    gops_per_core: 10^9 operations per second and core while a prompt is read, by (code, tier)
+    gpu_prefill_share: of the GPU's 16-bit matrix rate
+    spread:      (low, high) factors on the likely figure that come from the engine, not the machine
+    """
+
+    share_small: float
+    share_large: float
+    cpu_layer_s: float
+    gpu_layer_s: float
+    handoff_s: float
+    gpu_share: float
+    gops_per_core: Mapping[tuple[str, str], float]
+    gpu_prefill_share: float
+    spread: tuple[float, float]
+
+
+#: Ours. Estimates, to be replaced by measurements as the engine is tuned: shares from a kernel prototype (0.72 to 0.85
+#: of the read bandwidth, one thread), layer costs from the number of torch calls of one layer times 5 to 10 us.
+GREENROOM = EngineProfile(
+    share_small=0.60,
+    share_large=0.75,
+    cpu_layer_s=200e-6,
+    gpu_layer_s=250e-6,
+    handoff_s=80e-6,
+    gpu_share=0.6,
+    gops_per_core={
+        ("int4", "portable"): 6,
+        ("int4", "avx2"): 120,
+        ("int4", "avx512vnni"): 350,
+        ("int8", "portable"): 6,
+        ("int8", "avx2"): 120,
+        ("int8", "avx512vnni"): 350,
+        ("bf16", "portable"): 4,
+        ("bf16", "avx2"): 60,
+        ("bf16", "avx512vnni"): 100,
+        ("bf16", "avx512bf16"): 200,
+        ("f16", "portable"): 4,
+        ("f16", "avx2"): 60,
+        ("f16", "avx512vnni"): 100,
+        ("f32", "portable"): 4,
+        ("f32", "avx2"): 60,
+        ("f32", "avx512vnni"): 100,
+    },
+    gpu_prefill_share=0.25,
+    spread=(0.6, 1.3),
+)
+#: For a tier the table does not name.
+SLOWEST_GOPS = 4.0
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one token costs under a plan. Bytes are as they lie in memory.
+
+    cpu_expert_bytes:  routed experts read from RAM
+    cpu_dense_bytes:   everything else read from RAM
+    gpu_bytes:         everything read from VRAM
+    kv_bytes:          traffic of attention over a full KV cache, and which memory it loads
+    cpu_values, gpu_values: weights multiplied with, for the arithmetic of prefill
+    code, tier:        of the kernels that read from RAM
+    """
+
+    layers: int
+    cpu_expert_bytes: int
+    cpu_dense_bytes: int
+    gpu_bytes: int
+    kv_bytes: int
+    kv_on_gpu: bool
+    cpu_values: int
+    gpu_values: int
+    code: str
+    tier: str
+    threads: int
+
+    @property
+    def uses_cpu(self) -> bool:
+        return self.cpu_expert_bytes + self.cpu_dense_bytes > 0
+
+    @property
+    def uses_gpu(self) -> bool:
+        return self.gpu_bytes > 0
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """The machine's side: RAM reads with their range, VRAM reads (GB/s) and the GPU's 16-bit matrix rate (TFLOP/s)."""
+
+    ram: Bandwidth
+    vram_gbs: float
+    teraflops: float
+
+
+def achieved_share(profile: EngineProfile, layer_bytes: float) -> float:
+    """Between the two measured regimes, linear in the logarithm of the active bytes per layer."""
+    if layer_bytes <= 0:
+        return profile.share_small
+    position = math.log(layer_bytes / SMALL_LAYER_BYTES) / math.log(LARGE_LAYER_BYTES / SMALL_LAYER_BYTES)
+    return profile.share_small + (profile.share_large - profile.share_small) * min(1.0, max(0.0, position))
+
+
+def predict(work: Work, speeds: Speeds, profile: EngineProfile = GREENROOM) -> Prediction:
+    """Tokens per second with their range, and the sentence that says what limits decode."""
+    low, high = profile.spread
+    terms = _decode_terms(work, speeds, profile, speeds.ram.likely, 0.25)
+    likely = 1 / sum(terms.values())
+    # At its slowest the KV cache is full and the RAM as slow as it may be; at its fastest the cache is empty.
+    slowest = low / sum(_decode_terms(work, speeds, profile, speeds.ram.low, 1.0).values())
+    fastest = high / sum(_decode_terms(work, speeds, profile, speeds.ram.high, 0.0).values())
+    prefill = 1 / _prefill_seconds(work, speeds, profile)
+    return Prediction(
+        decode_tps=Range(slowest, likely, fastest),
+        prefill_tps=Range(0.4 * prefill, prefill, 1.8 * prefill),
+        bottleneck=_bottleneck(terms, work, speeds),
+    )
+
+
+def _decode_terms(
+    work: Work, speeds: Speeds, profile: EngineProfile, ram_gbs: float, kv_filled: float
+) -> dict[str, float]:
+    """Seconds per token by what they are spent on; kv_filled is the share of the context in use."""
+    kv = work.kv_bytes * kv_filled
+    cpu_bytes = work.cpu_expert_bytes + work.cpu_dense_bytes + (0 if work.kv_on_gpu else kv)
+    gpu_bytes = work.gpu_bytes + (kv if work.kv_on_gpu else 0)
+    terms = {"ram": 0.0, "vram": 0.0, "layers": 0.0}
+    if work.uses_cpu:
+        share = achieved_share(profile, cpu_bytes / max(1, work.layers))
+        terms["ram"] = cpu_bytes / (ram_gbs * 1e9 * share)
+    if work.uses_gpu:
+        terms["vram"] = gpu_bytes / (speeds.vram_gbs * 1e9 * profile.gpu_share)
+        layer = profile.gpu_layer_s + (profile.handoff_s if work.uses_cpu else 0.0)
+    else:
+        layer = profile.cpu_layer_s
+    terms["layers"] = work.layers * layer
+    return terms
+
+
+def _prefill_seconds(work: Work, speeds: Speeds, profile: EngineProfile) -> float:
+    """Per token, in long chunks: two operations per weight."""
+    gops = profile.gops_per_core.get((work.code, work.tier), SLOWEST_GOPS) * work.threads
+    seconds = 2 * work.cpu_values / (gops * 1e9) if work.uses_cpu else 0.0
+    if work.uses_gpu:
+        seconds += 2 * work.gpu_values / (speeds.teraflops * 1e12 * profile.gpu_prefill_share)
+    return max(seconds, 1e-9)
+
+
+def _bottleneck(terms: Mapping[str, float], work: Work, speeds: Speeds) -> str:
+    largest = max(terms, key=lambda name: terms[name])
+    if largest == "ram":
+        read = work.cpu_expert_bytes + work.cpu_dense_bytes
+        what = "experts" if work.cpu_expert_bytes > work.cpu_dense_bytes else "weights"
+        rate = f"{speeds.ram.likely:.0f} GB/s{_source(speeds)}"
+        return f"limited by RAM bandwidth: {_gb(read)} of {what} per token at {rate}"
+    if largest == "vram":
+        return f"limited by VRAM bandwidth: {_gb(work.gpu_bytes)} of weights per token at {speeds.vram_gbs:.0f} GB/s"
+    each = terms["layers"] / max(1, work.layers)
+    return f"limited by the fixed cost of each layer: {work.layers} layers at about {each * 1e6:.0f} us (an estimate)"
+
+
+def _source(speeds: Speeds) -> str:
+    source = speeds.ram.source
+    if source == "measured":
+        return ""
+    if source:
+        return f" (not measured: assumed from {source})"
+    return " (not measured: a guess for an unknown CPU)"
+
+
+def _gb(nbytes: int) -> str:
+    return f"{nbytes / 1e9:.2f} GB" if nbytes >= 1e8 else f"{nbytes / 1e6:.0f} MB"

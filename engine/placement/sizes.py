@@ -1,0 +1,237 @@
+"""Bytes per role, from tensor headers alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from engine.checkpoints.checkpoint import Checkpoint
+from engine.checkpoints.formats import FORMATS
+from engine.models.spec import MlpSpec, ModelSpec, MoeSpec, TensorRef
+from engine.placement.packing import packed_nbytes
+
+GB = 1_000_000_000
+
+#: Formats whose values are plain numbers, which may be re-coded to int8 or int4 when asked.
+FLOAT_FORMATS = ("F32", "F16", "BF16")
+KV_BYTES = {"f32": 4, "bf16": 2, "f16": 2}
+DENSE_BYTES = {"float32": 4, "bfloat16": 2}
+
+#: Resident size of the process itself once torch and the tokenizer are in: measured 242 MB (torch 2.13, CPU build).
+PROGRAM_BYTES = 260_000_000
+#: CUDA context, cuBLAS workspace and loaded kernels of a torch process. An estimate until measured per driver.
+CUDA_CONTEXT_BYTES = 600_000_000
+#: RAM a CUDA build of torch takes on top once its libraries are initialised. An estimate likewise.
+CUDA_PROGRAM_BYTES = 1_200_000_000
+#: Tokens per forward call while a prompt is read, and while every position is scored.
+PREFILL_CHUNK = 512
+SCORING_CHUNK = 128
+
+
+class Shape(NamedTuple):
+    """One weight as stored: rows x columns in `format`; a vector has no rows."""
+
+    rows: int
+    columns: int
+    format: str
+
+    @property
+    def values(self) -> int:
+        return max(1, self.rows) * self.columns
+
+    @property
+    def stored_bytes(self) -> int:
+        record = FORMATS[self.format]
+        return self.values // record.block_values * record.block_bytes
+
+
+Shapes = Counter[Shape]
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """How many weights of which shape each role has.
+
+    roles:   everything but the routed experts, keys as in PlanBytes
+    experts: per layer with routed experts: (its MoeSpec, shapes of all experts together)
+    """
+
+    roles: Mapping[str, Shapes]
+    experts: tuple[tuple[MoeSpec, Shapes], ...]
+
+    def expert_formats(self) -> set[str]:
+        return {shape.format for _, shapes in self.experts for shape in shapes}
+
+    def matrix_formats(self) -> set[str]:
+        """Formats of every matrix but the routers, whose type quantisers leave alone."""
+        kept = (shapes for role, shapes in self.roles.items() if role != "router_and_norms")
+        return self.expert_formats() | {shape.format for shapes in kept for shape in shapes if shape.rows}
+
+    def stored_as(self, name: str) -> Inventory | None:
+        """The same model with its matrices stored in another format; None when that format cannot hold its shapes."""
+        block = FORMATS[name].block_values
+
+        def convert(shapes: Shapes) -> Shapes:
+            changed: Shapes = Counter()
+            for shape, count in shapes.items():
+                changed[shape._replace(format=name) if shape.rows else shape] += count
+            return changed
+
+        roles = {role: shapes if role == "router_and_norms" else convert(shapes) for role, shapes in self.roles.items()}
+        experts = tuple((moe, convert(shapes)) for moe, shapes in self.experts)
+        changed = [shape for shapes in (*roles.values(), *(s for _, s in experts)) for shape in shapes]
+        if any(shape.format == name and shape.columns % block for shape in changed):
+            return None
+        return replace(self, roles=roles, experts=experts)
+
+
+def take_inventory(spec: ModelSpec, checkpoint: Checkpoint) -> Inventory:
+    """Sort every weight of the spec under its role."""
+    roles: dict[str, Shapes] = {}
+    experts: list[Shapes] = [Counter() for _ in spec.layers]
+    for name, ref in spec.weights.items():
+        shape = weight_shape(checkpoint, ref)
+        role = role_of(name)
+        if role == "experts":
+            experts[int(name.split(".")[1])][shape] += 1
+        else:
+            roles.setdefault(role, Counter())[shape] += 1
+    if "lm_head" not in roles:
+        # Tied: one tensor in the file, but rows are looked up in one copy and multiplied with in another.
+        roles["lm_head"] = Counter(roles.get("embeddings", Counter()))
+    per_layer = tuple(
+        (layer.ffn, shapes)
+        for layer, shapes in zip(spec.layers, experts, strict=True)
+        if isinstance(layer.ffn, MoeSpec)
+    )
+    return Inventory(roles, per_layer)
+
+
+def weight_shape(checkpoint: Checkpoint, ref: TensorRef) -> Shape:
+    info = checkpoint.tensors[ref.name]
+    axes = info.shape if ref.index is None else info.shape[1:]
+    if len(axes) < 2:
+        return Shape(0, axes[0] if axes else 1, info.format)
+    rows = axes[-2] if ref.rows is None else ref.rows[1] - ref.rows[0]
+    return Shape(rows, axes[-1], info.format)
+
+
+def role_of(weight: str) -> str:
+    """PlanBytes role of a ModelSpec weight name."""
+    parts = weight.split(".")
+    if parts[0] != "layers":
+        return {"embed": "embeddings", "lm_head": "lm_head"}.get(parts[0], "router_and_norms")
+    block, rest = parts[2], parts[3:]
+    if rest[-1] in ("norm", "router"):
+        return "router_and_norms"
+    if block == "moe":
+        return "shared_experts" if rest[0] == "shared" else "experts"
+    return "attention" if block == "attention" else "dense_mlp"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How weights are held in one memory.
+
+    values: "packed" (codes of our kernels), "float32" or "bfloat16" (torch tensors)
+    recode: for packed weights, as `_native.Matrix` takes it
+    """
+
+    values: str
+    recode: str | None = None
+    isa: str | None = None
+
+    def nbytes(self, shape: Shape) -> int:
+        if shape.rows == 0:
+            return shape.columns * 4  # norms and biases are float32 everywhere
+        if self.values == "packed":
+            return packed_nbytes(shape.rows, shape.columns, shape.format, self.recode, self.isa)
+        return shape.values * DENSE_BYTES[self.values]
+
+    def total(self, shapes: Shapes) -> int:
+        return sum(self.nbytes(shape) * count for shape, count in shapes.items())
+
+
+def expert_bytes(inventory: Inventory, layout: Layout) -> int:
+    return sum(layout.total(shapes) for _, shapes in inventory.experts)
+
+
+def active_expert_bytes(inventory: Inventory, layout: Layout) -> int:
+    """Expert bytes one token reads, over all layers."""
+    return sum(layout.total(shapes) * moe.top_k // moe.experts for moe, shapes in inventory.experts)
+
+
+def active_expert_values(inventory: Inventory) -> int:
+    """Expert weights one token is multiplied with."""
+    totals = ((moe, sum(s.values * n for s, n in shapes.items())) for moe, shapes in inventory.experts)
+    return sum(values * moe.top_k // moe.experts for moe, values in totals)
+
+
+def dense_bytes(inventory: Inventory, layout: Layout) -> dict[str, int]:
+    """Bytes per role of everything but the routed experts.
+
+    Embeddings stay as stored, in RAM, whatever the layout: a token needs one row of them. Routers and norms are float32
+    everywhere, so that no rounding picks another expert.
+    """
+    sizes = {}
+    for role, shapes in inventory.roles.items():
+        if role == "embeddings":
+            sizes[role] = sum(shape.stored_bytes * count for shape, count in shapes.items())
+        elif role == "router_and_norms":
+            sizes[role] = sum(4 * shape.values * count for shape, count in shapes.items())
+        else:
+            sizes[role] = layout.total(shapes)
+    return sizes
+
+
+def staging_bytes(inventory: Inventory, layout: Layout) -> int:
+    """RAM that loading needs for a moment on top: the largest matrix as stored, or as float32 on its way to torch."""
+    shapes = [shape for group in (*inventory.roles.values(), *(s for _, s in inventory.experts)) for shape in group]
+    if layout.values == "packed":
+        return max((shape.stored_bytes for shape in shapes), default=0)
+    return max((shape.stored_bytes + 4 * shape.values for shape in shapes), default=0)
+
+
+def dense_values(inventory: Inventory) -> int:
+    """Weights every token is multiplied with; of the embeddings it only looks one row up."""
+    return sum(
+        shape.values * count
+        for role, shapes in inventory.roles.items()
+        if role != "embeddings"
+        for shape, count in shapes.items()
+    )
+
+
+def activation_bytes(spec: ModelSpec, context: int, *, widened: bool) -> int:
+    """Float32 work space of one prefill chunk, or of one scoring chunk's logits, whichever is larger.
+
+    Per token of the chunk: the residual stream and its normalised copies, q, k, v and the attention's output, and the
+    widest feed-forward (gate, up and their product for each chosen expert). Plus the mask of one chunk over the context
+    and, where `widened`, one layer's keys and values as float32.
+    """
+    widest = 0
+    for layer in spec.layers:
+        attention, ffn = layer.attention, layer.ffn
+        heads = (2 * attention.heads + 2 * attention.kv_heads) * attention.head_dim
+        if isinstance(ffn, MlpSpec):
+            inner = 3 * ffn.intermediate
+        else:
+            inner = 3 * ffn.intermediate * ffn.top_k + (3 * ffn.shared.intermediate if ffn.shared else 0)
+        row = 6 * spec.hidden + max(heads, inner)
+        keys_values = 2 * attention.kv_heads * attention.head_dim * context if widened else 0
+        mask = min(PREFILL_CHUNK, context) * context
+        widest = max(widest, min(PREFILL_CHUNK, context) * row + keys_values + mask)
+    logits = min(SCORING_CHUNK, context) * spec.vocab
+    return 4 * max(widest, logits)
+
+
+def ram_reserve(total: int) -> int:
+    """Kept back for the system: 8 % of RAM, at least 2 GB and at most 16 GB, but never more than a quarter."""
+    return min(max(2 * GB, min(total * 8 // 100, 16 * GB)), total // 4)
+
+
+def vram_reserve(total: int) -> int:
+    """Kept back for the desktop: 0.5 GB, but never more than a quarter."""
+    return min(GB // 2, total // 4)
