@@ -12,7 +12,7 @@ class Detokeniser:
     A token may end in the middle of a UTF-8 character; the bytes wait for the tokens that complete it. All pieces
     and the flush together are exactly the tokens' bytes decoded as UTF-8, invalid bytes shown as U+FFFD.
 
-    token_bytes:         the bytes a token stands for; b"" for special tokens, which are not text
+    token_bytes:         the bytes a token stands for; b"" for a special token, which is not text
     strip_leading_space: drop one space at the very beginning (SentencePiece puts one before the first word)
     """
 

@@ -128,7 +128,7 @@ class Engine:
         """End the generation running now at once, also in the middle of a prompt chunk. Any thread may call it."""
         self._stop = True
         executor = self._executor
-        if executor is not None and self._generating.locked():
+        if executor is not None and self._stepping.locked():
             executor.cancel()
 
     def logits(self, token_ids: Sequence[int]) -> npt.NDArray[np.float32]:
@@ -147,7 +147,8 @@ class Engine:
         self._check_length(token_ids, already=len(self._cached))
         for start in range(0, len(token_ids), PREFILL_CHUNK):
             rows = self._forward(token_ids[start : start + PREFILL_CHUNK])
-        return rows[-1]
+        last: npt.NDArray[np.float32] = rows[-1]
+        return last
 
     def reset(self) -> None:
         """Start the sequence anew."""
@@ -158,7 +159,7 @@ class Engine:
         if isinstance(prompt, str):
             return self.tokenizer.encode(prompt)
         text = self.checkpoint.chat_template().render(prompt)
-        return self.tokenizer.encode(text, add_special=False)
+        return self.tokenizer.encode(text, special=False)
 
     def count_tokens(self, prompt: str | Sequence[Message]) -> int:
         """How much of the context this prompt takes."""
@@ -214,7 +215,7 @@ class Engine:
         while reason is None:
             self._raise_if_stopped(cancel)
             token = self._sample(sampler, logits)
-            if token in self.tokenizer.end_ids:
+            if token in self.tokenizer.eos_ids:
                 yield GenerationEvent(text.rest(), (), meter.snapshot(), "end")
                 return
             meter.token()
@@ -294,7 +295,12 @@ class _Text:
     """Tokens in, readable text out: detokeniser and stop strings in a row."""
 
     def __init__(self, tokenizer: Tokenizer, stop: Sequence[str], strip_leading_space: bool) -> None:
-        self._detokeniser = Detokeniser(tokenizer.token_bytes, strip_leading_space and tokenizer.adds_space)
+        special = tokenizer.special_ids
+
+        def token_bytes(token: int) -> bytes:
+            return b"" if token in special else tokenizer.token_bytes(token)
+
+        self._detokeniser = Detokeniser(token_bytes, strip_leading_space and tokenizer.adds_space)
         self._stops = StopStrings(stop)
 
     def feed(self, token: int) -> tuple[str, bool]:

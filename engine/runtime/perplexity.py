@@ -54,7 +54,8 @@ def perplexity(
     Raises GreenroomError for a text of fewer than two tokens, a window that does not fit, or logits that are
     no numbers.
     """
-    start = (engine.tokenizer.bos_id,) if engine.tokenizer.adds_bos else ()
+    bos = engine.tokenizer.bos_id if engine.tokenizer.add_bos else None
+    start = () if bos is None else (bos,)
     body = window - len(start)
     stride = stride or max(1, window // 2)
     _check(engine, token_ids, window, stride)

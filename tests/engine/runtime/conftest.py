@@ -13,21 +13,23 @@ from engine.errors import Cancelled
 from engine.runtime.engine import Engine
 from engine.runtime.events import Message
 
-END = 256
+END, SPECIAL = 256, 257
 VOCAB = 258
 
 
 class ByteTokenizer:
-    """Token ids 0 to 255 are bytes; END ends a text and 257 is a special token without text."""
+    """Token ids 0 to 255 are bytes; END ends a text, SPECIAL is a token that is not text."""
 
-    end_ids = frozenset({END})
-    adds_space = False
+    eos_ids = frozenset({END})
+    special_ids = frozenset({END, SPECIAL})
+    adds_space = add_bos = False
+    bos_id: int | None = None
 
-    def encode(self, text: str, add_special: bool = True) -> list[int]:
+    def encode(self, text: str, special: bool = True) -> list[int]:
         return list(text.encode())
 
     def token_bytes(self, token: int) -> bytes:
-        return bytes([token]) if token < 256 else b""
+        return bytes([token]) if token < 256 else b"<special>"
 
 
 class BracketTemplate:

@@ -26,6 +26,8 @@ def reference(x: list[float], p: SamplingParams) -> dict[int, float]:
     order = sorted(weight, key=lambda i: (-x[i], i))
     if p.top_k:
         order = order[: p.top_k]
+    # Logits that differ by less than float64 resolves are equally probable.
+    order.sort(key=lambda i: (-weight[i], i))
     total = sum(weight[i] for i in order)
     kept, mass = [], 0.0
     for i in order:

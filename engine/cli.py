@@ -1,0 +1,478 @@
+"""The headless verbs: `greenroom probe | plan | generate | bench | perplexity | models`.
+
+With --json a verb prints exactly one JSON document on stdout; everything else goes to stderr or the log.
+Exit codes: 0 done, 1 a bug, 2 bad input or it cannot be done, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+# Only light modules here: `greenroom --help` answers at once, and the rest is imported by the verb that needs it.
+from engine.errors import Cancelled, GreenroomError
+from engine.terminal import OutputClosedError, Terminal
+
+if TYPE_CHECKING:
+    from engine.checkpoints.checkpoint import Checkpoint
+    from engine.hardware.report import HardwareReport
+    from engine.placement.plan import OffloadPlan, Range
+    from engine.runtime.engine import Engine
+
+_log = logging.getLogger(__name__)
+
+DONE, BUG, REFUSED, INTERRUPTED = 0, 1, 2, 130
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One verb: its options, and what it does with them. `run` returns the JSON document."""
+
+    name: str
+    help: str
+    add_options: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace, Terminal], dict[str, Any]]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb (argv without the program's name; None takes the process's); the exit code."""
+    log_file = None
+    terminal = Terminal()
+    try:
+        args = _parser().parse_args(argv)
+        from engine.log import start_logging
+
+        log_file = start_logging()
+        terminal = Terminal(json=args.json)
+        # A library that prints must not spoil the answer or the JSON document.
+        with contextlib.redirect_stdout(sys.stderr):
+            document = args.verb.run(args, terminal)
+        terminal.document(document)
+    except SystemExit as stop:
+        # argparse has printed its help or its complaint.
+        return stop.code if isinstance(stop.code, int) else REFUSED
+    except GreenroomError as error:
+        _log.info("refused: %s", error, exc_info=True)
+        terminal.refuse(error)
+        return REFUSED
+    except (KeyboardInterrupt, Cancelled):
+        terminal.note("Stopped.")
+        return INTERRUPTED
+    except OutputClosedError:
+        return INTERRUPTED
+    except Exception as error:
+        _log.exception("unexpected error")
+        where = f"the details are in {log_file}" if log_file else "the log could not be written"
+        terminal.note(f"greenroom: this should not have happened ({type(error).__name__}: {error}); {where}.")
+        return BUG
+    finally:
+        terminal.close()
+    return DONE
+
+
+def _parser() -> argparse.ArgumentParser:
+    import engine
+
+    parser = argparse.ArgumentParser(
+        prog="greenroom",
+        description="Runs Mixture-of-Experts models bigger than your graphics card, and says beforehand how fast. "
+        "Without a verb the window opens.",
+        epilog="MODEL is a .gguf file (the first of a split), a folder of safetensors, the name of a model you have "
+        '(see "greenroom models"), or "demo".',
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"greenroom {engine.__version__}")
+    verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
+    for verb in _VERBS:
+        sub = verbs.add_parser(verb.name, help=verb.help, description=verb.help, allow_abbrev=False)
+        verb.add_options(sub)
+        sub.add_argument("--json", action="store_true", help="print one JSON document on stdout and nothing else")
+        sub.set_defaults(verb=verb)
+    return parser
+
+
+# --- probe ---------------------------------------------------------------------------------------------------------
+
+
+def _probe_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--calibrate", action="store_true", help="measure the RAM's read bandwidth and remember it")
+
+
+def _probe(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
+    from engine.hardware.probe import probe
+
+    report = probe(calibrate=args.calibrate, progress=terminal.progress)
+    for line in _describe(report):
+        terminal.say(line)
+    return report.to_json()
+
+
+def _describe(report: HardwareReport) -> Iterator[str]:
+    cpu, memory = report.cpu, report.memory
+    yield f"CPU      {cpu.name}"
+    yield f"         {cpu.physical_cores} cores, {cpu.logical_cores} threads, {cpu.usable_cores} usable here"
+    yield f"         {' '.join(cpu.isa.usable) or 'no known instruction sets'}"
+    yield f"Kernels  int4 {cpu.kernels.int4}, int8 {cpu.kernels.int8}, bf16 {cpu.kernels.bf16}"
+    yield f"RAM      {_gb(memory.total_bytes)}, {_gb(memory.available_bytes)} free"
+    if memory.bandwidth_gbs:
+        speeds = ", ".join(f"{speed:.0f} GB/s with {count}" for count, speed in memory.bandwidth_gbs.items())
+        yield f"         reads {speeds} threads"
+    else:
+        yield "         speed not measured yet (greenroom probe --calibrate)"
+    for gpu in report.gpus:
+        space = "shares the RAM" if gpu.integrated else f"{_gb(gpu.total_bytes)}, {_gb(gpu.free_bytes)} free"
+        yield f"GPU      {gpu.name}, {space}"
+    if not report.gpus:
+        yield "GPU      none found"
+    yield f"Disk     {_gb(report.disk.free_bytes)} free at {report.disk.path}"
+    for warning in report.warnings:
+        yield f"Note     {warning}"
+
+
+# --- plan ----------------------------------------------------------------------------------------------------------
+
+
+def _plan_options(parser: argparse.ArgumentParser) -> None:
+    _model_option(parser)
+    _thread_option(parser)
+    _wish_options(parser)
+    what_if = parser.add_argument_group("what if this PC were another one")
+    what_if.add_argument("--vram", type=_amount, metavar="GB", help="free VRAM; 0 for no GPU")
+    what_if.add_argument("--ram", type=_amount, metavar="GB", help="free RAM")
+
+
+def _thread_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--threads", type=_count, metavar="N", help="CPU threads")
+
+
+def _wish_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--context", type=_count, metavar="N", help="tokens of context (default 8192 at most)")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda", "sim"), default="auto", help="for the dense part")
+    parser.add_argument(
+        "--dtype",
+        choices=("auto", "float32", "bfloat16"),
+        default="auto",
+        help="arithmetic; float32 is for exact checks",
+    )
+    parser.add_argument("--kv-type", choices=("auto", "f32", "bf16", "f16"), default="auto", help="KV cache values")
+    parser.add_argument(
+        "--experts", choices=("stored", "int8", "int4"), default="stored", help="re-code float experts while loading"
+    )
+    parser.add_argument("--isa", metavar="TIER", help='highest kernel tier to use, e.g. "avx2"')
+    parser.add_argument("--max-vram", type=_amount, metavar="GB", help="use no more VRAM than this")
+
+
+def _plan(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
+    with _opened(args.model, terminal) as checkpoint:
+        _, plan = _planned(checkpoint, args, args.context)
+        terminal.say(f"{checkpoint.name}: {plan.label}")
+        for line in (*plan.explanation, plan.prediction.bottleneck):
+            terminal.say(f"  {line}")
+        if plan.runnable:
+            terminal.say(f"  Answer at {_range(plan.prediction.decode_tps)}")
+            terminal.say(f"  Prompt at {_range(plan.prediction.prefill_tps)}")
+        for line in plan.alternatives:
+            terminal.say(f"- {line}")
+        return {"model": _model(checkpoint), **plan.to_json()}
+
+
+# --- generate ------------------------------------------------------------------------------------------------------
+
+
+def _generate_options(parser: argparse.ArgumentParser) -> None:
+    _load_options(parser)
+    _thread_option(parser)
+    parser.add_argument("--prompt", required=True, type=_text, metavar="TEXT", help="the question")
+    parser.add_argument("--system", type=_text, metavar="TEXT", help="instructions given before the question")
+    parser.add_argument("--raw", action="store_true", help="continue the text as it is, without the chat template")
+    parser.add_argument("--max-tokens", type=_count, metavar="N", help="default: until the context is full")
+    parser.add_argument("--temperature", type=float, metavar="T", help="0 is greedy (default %(default)s)")
+    parser.add_argument("--top-k", type=int, metavar="K", help="0 is off (default %(default)s)")
+    parser.add_argument("--top-p", type=float, metavar="P", help="1 is off (default %(default)s)")
+    parser.add_argument("--min-p", type=float, metavar="P", help="0 is off (default %(default)s)")
+    parser.add_argument("--repetition-penalty", type=float, metavar="R", help="1 is off (default %(default)s)")
+    parser.add_argument("--presence-penalty", type=float, metavar="A", help="0 is off (default %(default)s)")
+    parser.add_argument("--frequency-penalty", type=float, metavar="A", help="0 is off (default %(default)s)")
+    parser.add_argument("--seed", type=int, metavar="S", help="makes a sampled answer repeatable")
+    parser.add_argument("--stop", action="append", type=_text, metavar="TEXT", help="end before this text; repeatable")
+    from engine.runtime.events import SamplingParams
+
+    defaults = SamplingParams()
+    parser.set_defaults(**{name: getattr(defaults, name) for name in _SAMPLING})
+
+
+#: Options of `generate` that are fields of SamplingParams under the same name.
+_SAMPLING = (
+    "max_tokens",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "seed",
+)
+
+
+def _generate(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from engine.progress import Progress
+    from engine.runtime.events import STOP_REASONS, Message, SamplingParams
+
+    params = SamplingParams(stop=tuple(args.stop or ()), **{name: getattr(args, name) for name in _SAMPLING})
+    if args.raw and args.system:
+        raise GreenroomError("--system cannot be used with --raw", "raw text has no roles", "Leave one of them out.")
+    system = [Message("system", args.system)] if args.system else []
+    prompt = args.prompt if args.raw else [*system, Message("user", args.prompt)]
+    text: list[str] = []
+    token_ids: list[int] = []
+    with _loaded(args, terminal, args.context) as (_, engine):
+        for event in engine.generate(prompt, params):
+            stats = event.stats
+            read = stats.reused_tokens + stats.prefilled_tokens
+            if stats.completion_tokens == 0 and read < stats.prompt_tokens:
+                terminal.progress(Progress(read, stats.prompt_tokens, "Reading the prompt"))
+            terminal.stream(event.text)
+            text.append(event.text)
+            token_ids += event.token_ids
+        terminal.stream("\n")
+        kernel = engine.kernel
+    reason = event.stop_reason or "error"
+    terminal.note(
+        f"{stats.decode_tps:.1f} tok/s · {stats.completion_tokens} tokens · first token {stats.first_token_s:.1f} s · "
+        f"prompt {stats.prefill_tps:.0f} tok/s · {kernel} · stopped: {STOP_REASONS[reason]}"
+    )
+    return {
+        "text": "".join(text),
+        "token_ids": token_ids,
+        "stop_reason": reason,
+        "stats": asdict(stats),
+        "kernel": kernel,
+    }
+
+
+# --- bench ---------------------------------------------------------------------------------------------------------
+
+
+def _bench_options(parser: argparse.ArgumentParser) -> None:
+    _load_options(parser)
+    parser.add_argument("-p", "--prompt-tokens", type=_counts, default=[512], metavar="N,..", help="default 512")
+    parser.add_argument("-n", "--new-tokens", type=_counts, default=[64], metavar="N,..", help="default 64")
+    parser.add_argument(
+        "-t", "--threads", dest="thread_counts", type=_counts, metavar="N,..", help="default: the plan's"
+    )
+    parser.set_defaults(threads=None)
+    parser.add_argument("-r", "--repeats", type=_count, default=3, metavar="N", help="default 3; medians are shown")
+
+
+def _bench(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
+    from engine.runtime.bench import active, bench
+
+    longest = max(args.prompt_tokens) + max(args.new_tokens)
+    with _opened(args.model, terminal) as checkpoint:
+        report, plan = _planned(checkpoint, args, args.context or longest)
+        _check_runnable(checkpoint, plan, args.force, terminal)
+        threads = args.thread_counts or [plan.threads]
+        progress = terminal.progress
+        results = bench(checkpoint, plan, args.prompt_tokens, args.new_tokens, threads, args.repeats, progress)
+        from engine.models import model_spec
+
+        touched = active(checkpoint, model_spec(checkpoint))
+        model = {**_model(checkpoint), "active_bytes": round(touched.decode_bytes)}
+    terminal.say(f"{checkpoint.name} on {report.cpu.name}, {_gb(report.memory.total_bytes)} RAM: {plan.label}")
+    terminal.say("threads  prompt     new   prefill tok/s   GOP/s   decode tok/s    GB/s  of read bandwidth")
+    for r in results:
+        share = f"{r.bandwidth_share:.0%} of {r.read_bandwidth_gbs:.1f}" if r.bandwidth_share else "not measured"
+        terminal.say(
+            f"{r.threads:7d} {r.n_prompt:7d} {r.n_gen:7d} {r.prefill_tps:15.1f} {r.prefill_gops:7.0f} "
+            f"{r.decode_tps:14.1f} {r.decode_gbs:7.2f}  {share}"
+        )
+    return {
+        "machine": report.to_json(),
+        "model": model,
+        "plan": plan.to_json(),
+        "results": [r.to_json() for r in results],
+    }
+
+
+# --- perplexity ----------------------------------------------------------------------------------------------------
+
+
+def _perplexity_options(parser: argparse.ArgumentParser) -> None:
+    _load_options(parser)
+    _thread_option(parser)
+    parser.add_argument("--file", required=True, metavar="TEXT", help="a text file in UTF-8")
+    parser.add_argument("--window", type=_count, default=512, metavar="N", help="tokens per window (default 512)")
+    parser.add_argument("--stride", type=_count, metavar="N", help="between window starts (default: half a window)")
+
+
+def _perplexity(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
+    from engine.runtime.perplexity import perplexity
+
+    text = _read_text(Path(args.file))
+    with _loaded(args, terminal, args.context or args.window) as (_, engine):
+        token_ids = engine.tokenizer.encode(text, special=False)
+        result = perplexity(engine, token_ids, args.window, args.stride, terminal.progress)
+    terminal.say(
+        f"Perplexity {result.perplexity:.4f} ± {result.standard_error:.4f} over {result.tokens} tokens "
+        f"(windows of {result.window}, every {result.stride})"
+    )
+    return result.to_json()
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise GreenroomError(f"{path} cannot be read", error.strerror or str(error), "Name a text file.") from error
+    except UnicodeDecodeError as error:
+        why = f"it is not UTF-8 text (byte {error.start})"
+        raise GreenroomError(f"{path} cannot be read", why, "Convert it to UTF-8.") from error
+
+
+# --- models --------------------------------------------------------------------------------------------------------
+
+
+def _no_options(_: argparse.ArgumentParser) -> None:
+    """`models` has none of its own."""
+
+
+def _models(_: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from engine.hub.library import installed, models_folder
+
+    models = installed()
+    width = max((len(model.name) for model in models), default=0)
+    for model in models:
+        terminal.say(f"{model.name:{width}}  {model.error or f'{model.architecture}, {_gb(model.nbytes)}'}")
+    if not models:
+        terminal.note(f'No models in {models_folder()}; "demo" and paths to model files work too.')
+    return {"folder": str(models_folder()), "models": [{**asdict(m), "path": str(m.path)} for m in models]}
+
+
+# --- shared by the verbs -------------------------------------------------------------------------------------------
+
+
+def _model_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help='a file, a folder, the name of a model you have, or "demo"')
+
+
+def _load_options(parser: argparse.ArgumentParser) -> None:
+    """For verbs that load the model."""
+    _model_option(parser)
+    _wish_options(parser)
+    parser.add_argument("--force", action="store_true", help="load even if the plan says it does not fit")
+
+
+@contextlib.contextmanager
+def _opened(name: str, terminal: Terminal) -> Iterator[Checkpoint]:
+    import engine
+    from engine.hub.library import resolve
+
+    if name == "demo":
+        from engine.hub.demo import data_folder, prepare_demo
+
+        path = prepare_demo(data_folder(), progress=terminal.progress)
+    else:
+        path = resolve(name)
+    with contextlib.closing(engine.open_checkpoint(path)) as checkpoint:
+        yield checkpoint
+
+
+def _planned(
+    checkpoint: Checkpoint, args: argparse.Namespace, context: int | None
+) -> tuple[HardwareReport, OffloadPlan]:
+    import engine
+
+    report = engine.probe()
+    wishes = {
+        name: getattr(args, name) for name in ("threads", "device", "dtype", "kv_type", "experts", "isa", "max_vram")
+    }
+    wishes |= {"ram_free": getattr(args, "ram", None), "vram_free": getattr(args, "vram", None)}
+    return report, engine.plan(checkpoint, report, context, **wishes)
+
+
+@contextlib.contextmanager
+def _loaded(args: argparse.Namespace, terminal: Terminal, context: int | None) -> Iterator[tuple[OffloadPlan, Engine]]:
+    import engine
+
+    with _opened(args.model, terminal) as checkpoint:
+        _, plan = _planned(checkpoint, args, context)
+        _check_runnable(checkpoint, plan, args.force, terminal)
+        with engine.load(checkpoint, plan, terminal.progress) as loaded:
+            yield plan, loaded
+
+
+def _check_runnable(checkpoint: Checkpoint, plan: OffloadPlan, force: bool, terminal: Terminal) -> None:
+    if plan.runnable or force:
+        return
+    for line in (*plan.explanation, *plan.alternatives):
+        terminal.note(line)
+    raise GreenroomError(f"{checkpoint.name} was not loaded", plan.label, "Add --force to try anyway.")
+
+
+def _model(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {
+        "name": checkpoint.name,
+        "path": str(checkpoint.path),
+        "form": checkpoint.form,
+        "architecture": checkpoint.architecture,
+        "bytes": checkpoint.nbytes,
+    }
+
+
+def _gb(nbytes: int) -> str:
+    return f"{nbytes / 1e9:.1f} GB"
+
+
+def _range(speed: Range) -> str:
+    return f"about {speed.likely:.3g} tok/s ({speed.low:.3g} to {speed.high:.3g})"
+
+
+def _count(text: str) -> int:
+    """A whole number from 1 on."""
+    with contextlib.suppress(ValueError):
+        if (number := int(text)) >= 1:
+            return number
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+
+
+def _counts(text: str) -> list[int]:
+    """Several of them, with commas between."""
+    return [_count(part) for part in text.split(",")]
+
+
+def _amount(text: str) -> int:
+    """Bytes from a number of GB (10^9 bytes, as everywhere in Greenroom)."""
+    with contextlib.suppress(ValueError):
+        if math.isfinite(number := float(text)) and number >= 0:
+            return round(number * 1e9)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of GB")
+
+
+def _text(text: str) -> str:
+    """What the shell passed, without the stand-ins Python uses for bytes that are not UTF-8."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+_VERBS = (
+    Verb("probe", "say what this PC is and what Greenroom can use of it", _probe_options, _probe),
+    Verb("plan", "say where a model would live here and how fast it would be", _plan_options, _plan),
+    Verb("generate", "load a model and answer one prompt", _generate_options, _generate),
+    Verb("bench", "measure prompt reading and answering beside the RAM's bandwidth", _bench_options, _bench),
+    Verb("perplexity", "measure how well a model predicts a text", _perplexity_options, _perplexity),
+    Verb("models", "list the models on this PC", _no_options, _models),
+)
+
+#: What `greenroom` takes as its first argument; without one the window opens.
+VERBS = tuple(verb.name for verb in _VERBS)
