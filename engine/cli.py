@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 # Only light modules here: `greenroom --help` answers at once, and the rest is imported by the verb that needs it.
+from engine.cli_options import (
+    add_loading,
+    add_model,
+    add_threads,
+    add_wishes,
+    amount,
+    count,
+    counts,
+    plain_text,
+    positive,
+)
 from engine.errors import Cancelled, GreenroomError
 from engine.terminal import OutputClosedError, Terminal
 
@@ -140,38 +150,32 @@ def _describe(report: HardwareReport) -> Iterator[str]:
 
 
 def _plan_options(parser: argparse.ArgumentParser) -> None:
-    _model_option(parser)
-    _thread_option(parser)
-    _wish_options(parser)
+    add_model(parser)
+    add_threads(parser)
+    add_wishes(parser)
     what_if = parser.add_argument_group("what if this PC were another one")
-    what_if.add_argument("--vram", type=_amount, metavar="GB", help="free VRAM; 0 for no GPU")
-    what_if.add_argument("--ram", type=_amount, metavar="GB", help="free RAM")
-
-
-def _thread_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--threads", type=_count, metavar="N", help="CPU threads")
-
-
-def _wish_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--context", type=_count, metavar="N", help="tokens of context (default 8192 at most)")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda", "sim"), default="auto", help="for the dense part")
-    parser.add_argument(
-        "--dtype",
-        choices=("auto", "float32", "bfloat16"),
-        default="auto",
-        help="arithmetic; float32 is for exact checks",
-    )
-    parser.add_argument("--kv-type", choices=("auto", "f32", "bf16", "f16"), default="auto", help="KV cache values")
-    parser.add_argument(
-        "--experts", choices=("stored", "int8", "int4"), default="stored", help="re-code float experts while loading"
-    )
-    parser.add_argument("--isa", metavar="TIER", help='highest kernel tier to use, e.g. "avx2"')
-    parser.add_argument("--max-vram", type=_amount, metavar="GB", help="use no more VRAM than this")
+    what_if.add_argument("--ram", type=amount, metavar="GB", help="RAM built in")
+    what_if.add_argument("--ram-bandwidth", type=positive, metavar="GB/s", help="read bandwidth of the RAM")
+    what_if.add_argument("--cpu", metavar="NAME", help='as sold, e.g. "Ryzen 9 7950X"; --threads tells its cores')
+    what_if.add_argument("--vram", type=amount, metavar="GB", help="VRAM built in; 0 for no GPU")
+    what_if.add_argument("--gpu", metavar="NAME", help='as sold, e.g. "RTX 4090"; needs --vram')
 
 
 def _plan(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
+    import engine
+    from engine.placement.machines import what_if
+
+    report = what_if(
+        engine.probe(),
+        ram=args.ram,
+        vram=args.vram,
+        ram_bandwidth=args.ram_bandwidth,
+        cpu=args.cpu,
+        gpu=args.gpu,
+        threads=args.threads if args.cpu else None,
+    )
     with _opened(args.model, terminal) as checkpoint:
-        _, plan = _planned(checkpoint, args, args.context)
+        plan = _planned(checkpoint, report, args, args.context)
         terminal.say(f"{checkpoint.name}: {plan.label}")
         for line in (*plan.explanation, plan.prediction.bottleneck):
             terminal.say(f"  {line}")
@@ -187,12 +191,12 @@ def _plan(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
 
 
 def _generate_options(parser: argparse.ArgumentParser) -> None:
-    _load_options(parser)
-    _thread_option(parser)
-    parser.add_argument("--prompt", required=True, type=_text, metavar="TEXT", help="the question")
-    parser.add_argument("--system", type=_text, metavar="TEXT", help="instructions given before the question")
+    add_loading(parser)
+    add_threads(parser)
+    parser.add_argument("--prompt", required=True, type=plain_text, metavar="TEXT", help="the question")
+    parser.add_argument("--system", type=plain_text, metavar="TEXT", help="instructions given before the question")
     parser.add_argument("--raw", action="store_true", help="continue the text as it is, without the chat template")
-    parser.add_argument("--max-tokens", type=_count, metavar="N", help="default: until the context is full")
+    parser.add_argument("--max-tokens", type=count, metavar="N", help="default: until the context is full")
     parser.add_argument("--temperature", type=float, metavar="T", help="0 is greedy (default %(default)s)")
     parser.add_argument("--top-k", type=int, metavar="K", help="0 is off (default %(default)s)")
     parser.add_argument("--top-p", type=float, metavar="P", help="1 is off (default %(default)s)")
@@ -201,7 +205,9 @@ def _generate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--presence-penalty", type=float, metavar="A", help="0 is off (default %(default)s)")
     parser.add_argument("--frequency-penalty", type=float, metavar="A", help="0 is off (default %(default)s)")
     parser.add_argument("--seed", type=int, metavar="S", help="makes a sampled answer repeatable")
-    parser.add_argument("--stop", action="append", type=_text, metavar="TEXT", help="end before this text; repeatable")
+    parser.add_argument(
+        "--stop", action="append", type=plain_text, metavar="TEXT", help="end before this text; repeatable"
+    )
     from engine.runtime.events import SamplingParams
 
     defaults = SamplingParams()
@@ -264,22 +270,22 @@ def _generate(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
 
 
 def _bench_options(parser: argparse.ArgumentParser) -> None:
-    _load_options(parser)
-    parser.add_argument("-p", "--prompt-tokens", type=_counts, default=[512], metavar="N,..", help="default 512")
-    parser.add_argument("-n", "--new-tokens", type=_counts, default=[64], metavar="N,..", help="default 64")
-    parser.add_argument(
-        "-t", "--threads", dest="thread_counts", type=_counts, metavar="N,..", help="default: the plan's"
-    )
+    add_loading(parser)
+    parser.add_argument("-p", "--prompt-tokens", type=counts, default=[512], metavar="N,M", help="default 512")
+    parser.add_argument("-n", "--new-tokens", type=counts, default=[64], metavar="N,M", help="default 64")
+    parser.add_argument("-t", "--threads", dest="thread_counts", type=counts, metavar="N,M", help="default: the plan's")
     parser.set_defaults(threads=None)
-    parser.add_argument("-r", "--repeats", type=_count, default=3, metavar="N", help="default 3; medians are shown")
+    parser.add_argument("-r", "--repeats", type=count, default=3, metavar="N", help="default 3; medians are shown")
 
 
 def _bench(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
+    import engine
     from engine.runtime.bench import active, bench
 
     longest = max(args.prompt_tokens) + max(args.new_tokens)
     with _opened(args.model, terminal) as checkpoint:
-        report, plan = _planned(checkpoint, args, args.context or longest)
+        report = engine.probe()
+        plan = _planned(checkpoint, report, args, args.context or longest)
         _check_runnable(checkpoint, plan, args.force, terminal)
         threads = args.thread_counts or [plan.threads]
         progress = terminal.progress
@@ -308,11 +314,11 @@ def _bench(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
 
 
 def _perplexity_options(parser: argparse.ArgumentParser) -> None:
-    _load_options(parser)
-    _thread_option(parser)
+    add_loading(parser)
+    add_threads(parser)
     parser.add_argument("--file", required=True, metavar="TEXT", help="a text file in UTF-8")
-    parser.add_argument("--window", type=_count, default=512, metavar="N", help="tokens per window (default 512)")
-    parser.add_argument("--stride", type=_count, metavar="N", help="between window starts (default: half a window)")
+    parser.add_argument("--window", type=count, default=512, metavar="N", help="tokens per window (default 512)")
+    parser.add_argument("--stride", type=count, metavar="N", help="between window starts (default: half a window)")
 
 
 def _perplexity(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
@@ -363,17 +369,6 @@ def _models(_: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
 # --- shared by the verbs -------------------------------------------------------------------------------------------
 
 
-def _model_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help='a file, a folder, the name of a model you have, or "demo"')
-
-
-def _load_options(parser: argparse.ArgumentParser) -> None:
-    """For verbs that load the model."""
-    _model_option(parser)
-    _wish_options(parser)
-    parser.add_argument("--force", action="store_true", help="load even if the plan says it does not fit")
-
-
 @contextlib.contextmanager
 def _opened(name: str, terminal: Terminal) -> Iterator[Checkpoint]:
     import engine
@@ -389,17 +384,16 @@ def _opened(name: str, terminal: Terminal) -> Iterator[Checkpoint]:
         yield checkpoint
 
 
+#: Options that are fields of Wishes under the same name.
+_WISHES = ("threads", "device", "dtype", "kv_type", "experts", "isa", "max_vram")
+
+
 def _planned(
-    checkpoint: Checkpoint, args: argparse.Namespace, context: int | None
-) -> tuple[HardwareReport, OffloadPlan]:
+    checkpoint: Checkpoint, report: HardwareReport, args: argparse.Namespace, context: int | None
+) -> OffloadPlan:
     import engine
 
-    report = engine.probe()
-    wishes = {
-        name: getattr(args, name) for name in ("threads", "device", "dtype", "kv_type", "experts", "isa", "max_vram")
-    }
-    wishes |= {"ram_free": getattr(args, "ram", None), "vram_free": getattr(args, "vram", None)}
-    return report, engine.plan(checkpoint, report, context, **wishes)
+    return engine.plan(checkpoint, report, context, **{name: getattr(args, name) for name in _WISHES})
 
 
 @contextlib.contextmanager
@@ -407,7 +401,7 @@ def _loaded(args: argparse.Namespace, terminal: Terminal, context: int | None) -
     import engine
 
     with _opened(args.model, terminal) as checkpoint:
-        _, plan = _planned(checkpoint, args, context)
+        plan = _planned(checkpoint, engine.probe(), args, context)
         _check_runnable(checkpoint, plan, args.force, terminal)
         with engine.load(checkpoint, plan, terminal.progress) as loaded:
             yield plan, loaded
@@ -437,32 +431,6 @@ def _gb(nbytes: int) -> str:
 
 def _range(speed: Range) -> str:
     return f"about {speed.likely:.3g} tok/s ({speed.low:.3g} to {speed.high:.3g})"
-
-
-def _count(text: str) -> int:
-    """A whole number from 1 on."""
-    with contextlib.suppress(ValueError):
-        if (number := int(text)) >= 1:
-            return number
-    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
-
-
-def _counts(text: str) -> list[int]:
-    """Several of them, with commas between."""
-    return [_count(part) for part in text.split(",")]
-
-
-def _amount(text: str) -> int:
-    """Bytes from a number of GB (10^9 bytes, as everywhere in Greenroom)."""
-    with contextlib.suppress(ValueError):
-        if math.isfinite(number := float(text)) and number >= 0:
-            return round(number * 1e9)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number of GB")
-
-
-def _text(text: str) -> str:
-    """What the shell passed, without the stand-ins Python uses for bytes that are not UTF-8."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 _VERBS = (

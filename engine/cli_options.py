@@ -1,0 +1,72 @@
+"""Options that several verbs of the command line share, and the types of their values."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help='a file, a folder, the name of a model you have, or "demo"')
+
+
+def add_loading(parser: argparse.ArgumentParser) -> None:
+    """For verbs that load the model."""
+    add_model(parser)
+    add_wishes(parser)
+    parser.add_argument("--force", action="store_true", help="load even if the plan says it does not fit")
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--threads", type=count, metavar="N", help="CPU threads")
+
+
+def add_wishes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--context", type=count, metavar="N", help="tokens of context (default 8192 at most)")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda", "sim"), default="auto", help="for the dense part")
+    parser.add_argument(
+        "--dtype",
+        choices=("auto", "float32", "bfloat16"),
+        default="auto",
+        help="arithmetic; float32 is for exact checks",
+    )
+    parser.add_argument("--kv-type", choices=("auto", "f32", "bf16", "f16"), default="auto", help="KV cache values")
+    parser.add_argument(
+        "--experts", choices=("stored", "int8", "int4"), default="stored", help="re-code float experts while loading"
+    )
+    parser.add_argument("--isa", metavar="TIER", help='highest kernel tier to use, e.g. "avx2"')
+    parser.add_argument("--max-vram", type=amount, metavar="GB", help="use no more VRAM than this")
+
+
+def count(text: str) -> int:
+    """A whole number from 1 on."""
+    with contextlib.suppress(ValueError):
+        if (number := int(text)) >= 1:
+            return number
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+
+
+def counts(text: str) -> list[int]:
+    """Several of them, with commas between."""
+    return [count(part) for part in text.split(",")]
+
+
+def positive(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if math.isfinite(number := float(text)) and number > 0:
+            return number
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+
+
+def amount(text: str) -> int:
+    """Bytes from a number of GB (10^9 bytes, as everywhere in Greenroom)."""
+    with contextlib.suppress(ValueError):
+        if math.isfinite(number := float(text)) and number >= 0:
+            return round(number * 1e9)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of GB")
+
+
+def plain_text(text: str) -> str:
+    """What the shell passed, without the stand-ins Python uses for bytes that are not UTF-8."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
