@@ -65,7 +65,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells, the first row being the head; every row has as many cells as `aligns`: "left", "center", "right"."""
+    """Rows of cells, the first row being the head. Each row has one cell for each of `aligns`: left, center, right."""
 
     rows: tuple[tuple[tuple[Span, ...], ...], ...]
     aligns: tuple[str, ...]
