@@ -88,7 +88,8 @@ class Loader:
         seconds = now - self._started
         if 0 < done < self._total and seconds > 0.5:
             rate = done / seconds
-            message += f", {rate / 1e9:.1f} GB/s, {(self._total - done) / rate:.0f} s left"
+            speed = f"{rate / 1e9:.1f} GB/s" if rate >= 1e8 else f"{rate / 1e6:.0f} MB/s"
+            message += f", {speed}, {(self._total - done) / rate:.0f} s left"
         self._progress(Progress(done, self._total, message))
 
     def refuse(self, role: str, error: ValueError) -> GreenroomError:
