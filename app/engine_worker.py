@@ -122,7 +122,7 @@ class AnswerBuffer:
 
 class EngineWorker:
     """api:   the `engine` package, or something with its probe, open_checkpoint, plan and load
-    demo:  makes the demonstration model if it is missing and returns its path, like `engine.hub.demo.prepare_demo`
+    demo:  called with `progress=`, makes the demonstration model if it is missing and returns its path
     post:  called on the worker's thread with StatePosted and AnswerResult
     """
 

@@ -51,7 +51,7 @@ class EngineHost(QObject):
     def __init__(
         self, api: Any = None, demo: Callable[..., str | Path] | None = None, parent: QObject | None = None
     ) -> None:
-        """api: stands in for the `engine` package; demo: for `engine.hub.demo.prepare_demo`. Both for tests."""
+        """api: stands in for the `engine` package; demo: for preparing the demo model. Both for tests."""
         super().__init__(parent)
         if api is None:
             import engine as api
@@ -178,6 +178,6 @@ class EngineHost(QObject):
 
 
 def _prepare_demo(progress: Any) -> str | Path:
-    from engine.hub.demo import prepare_demo
+    from engine.hub.demo import data_folder, prepare_demo
 
-    return prepare_demo(progress=progress)
+    return prepare_demo(data_folder(), progress=progress)

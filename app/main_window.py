@@ -48,7 +48,7 @@ class MainWindow(QMainWindow):
         self._pages: dict[str, QWidget] = {}
         self.setWindowTitle("Greenroom")
         self.setWindowIcon(QIcon(str(asset("icons/logo.svg"))))
-        self.setMinimumSize(QSize(820, 520))
+        self.setMinimumSize(QSize(940, 560))
         self.resize(1200, 780)
         theme().set_mode(settings.values.theme)
 
@@ -80,6 +80,8 @@ class MainWindow(QMainWindow):
         self.banners = BannerArea()
         self.stack = QStackedWidget()
         self.stack.setAccessibleName("Page")
+        # Holds the focus after a page was opened, so that Tab goes to the page's first control.
+        self.stack.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.statusbar = StatusBar()
         blank = QWidget()
         self.stack.addWidget(blank)
@@ -184,8 +186,8 @@ class MainWindow(QMainWindow):
         self.stack.setCurrentWidget(page)
         self.topbar.setVisible(key == "chat")
         self.sidebar.mark(key)
-        if key == "chat" and self._chat_page is not None:
-            self._chat_page.setFocus(Qt.FocusReason.OtherFocusReason)
+        target = self._chat_page if key == "chat" and self._chat_page is not None else self.stack
+        target.setFocus(Qt.FocusReason.OtherFocusReason)
 
     @property
     def page(self) -> str:

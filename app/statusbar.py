@@ -22,11 +22,11 @@ WINDOW_S = 1.0
 
 
 class Figure(QWidget):
-    """A word and a figure: "CPU 78 %". Either side may be empty."""
+    """A word, a figure, a unit: "RAM 17.9 GB". Word and unit may be empty."""
 
     def __init__(self, before: str, after: str, widest: str, name: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._name, self._after = name, after
+        self._name = name
         self.value = label("", "figure")
         # So that the line does not shiver while figures change.
         self.value.setMinimumWidth(self.value.fontMetrics().horizontalAdvance(widest))
@@ -36,12 +36,16 @@ class Figure(QWidget):
         if before:
             row.addWidget(label(before, "small"))
         row.addWidget(self.value)
-        if after:
-            row.addWidget(label(after, "small"))
+        self._unit = label(after, "small")
+        row.addWidget(self._unit)
 
     def show_value(self, text: str) -> None:
-        self.value.setText(text)
-        self.setAccessibleName(f"{self._name}: {text} {self._after}".strip())
+        """The figure, with its unit after a space unless the unit is fixed."""
+        figure, _, unit = text.partition(" ")
+        self.value.setText(figure)
+        if unit:
+            self._unit.setText(unit)
+        self.setAccessibleName(f"{self._name}: {figure} {self._unit.text()}".strip())
 
 
 class StatusBar(QWidget):

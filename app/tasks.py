@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QCoreApplication, QEventLoop, QObject, Qt, Signal, Slot
@@ -105,6 +106,8 @@ class Task(QObject):
 
 
 def _alive(handler: Callable[..., object]) -> bool:
+    while isinstance(handler, partial):
+        handler = handler.func
     owner = getattr(handler, "__self__", None)
     return not isinstance(owner, QObject) or isValid(owner)
 

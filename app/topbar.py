@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtGui import QAction, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QProgressBar, QPushButton, QWidget
 
 from app.host import DEMO, HostState
 from app.settings.store import SettingsStore
@@ -20,6 +20,8 @@ from app.widgets.plan_popover import PlanPopover
 from app.words import rate_range
 
 HEIGHT = 46
+#: The most of the bar's width that a long model name may take.
+MODEL_SHARE = 0.4
 
 
 class ModelButton(QPushButton):
@@ -89,26 +91,20 @@ class TopBar(QWidget):
         self.cancel = button("Cancel", kind="link", tip="Stop loading (Esc)")
         self.cancel.clicked.connect(self.loadCancelled)
 
-        row = QHBoxLayout()
-        row.setContentsMargins(16, 0, 24, 0)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(16, 0, 24, 1)
         row.setSpacing(10)
         row.addWidget(self.model, 0)
         row.addWidget(self.chip, 0)
         row.addWidget(self.message, 1)
-        row.addStretch(0)
         row.addWidget(self.cancel, 0)
         row.addWidget(self.speed, 0)
 
-        self.progress = QProgressBar()
+        # Over the lower edge, so that nothing moves when it comes and goes.
+        self.progress = QProgressBar(self)
         self.progress.setTextVisible(False)
-        self.progress.setFixedHeight(3)
         self.progress.setProperty("thin", True)
         self.progress.setAccessibleName("Loading the model")
-        box = QVBoxLayout(self)
-        box.setContentsMargins(0, 0, 0, 1)
-        box.setSpacing(0)
-        box.addLayout(row, 1)
-        box.addWidget(self.progress)
         self.setFixedHeight(HEIGHT)
         self.show_state(self._state)
 
@@ -129,6 +125,10 @@ class TopBar(QWidget):
             self.progress.setRange(0, 1000 if known else 0)
             if known:
                 self.progress.setValue(round(1000 * state.progress.fraction))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self.model.setMaximumWidth(max(160, round(self.width() * MODEL_SHARE)))
+        self.progress.setGeometry(0, self.height() - 3, self.width(), 3)
 
     def _open_menu(self) -> None:
         menu = self.build_menu()

@@ -29,7 +29,8 @@ class _SvgEngine(QIconEngine):
 
     def paint(self, painter: QPainter, rect, mode: QIcon.Mode, state: QIcon.State) -> None:
         renderer = self._disabled if mode == QIcon.Mode.Disabled else self._normal
-        renderer.render(painter, QRectF(rect))
+        # A wider rectangle leaves room between the icon and the text beside it.
+        renderer.render(painter, QRectF(rect.x(), rect.y(), rect.height(), rect.height()))
 
     def pixmap(self, size: QSize, mode: QIcon.Mode, state: QIcon.State) -> QPixmap:
         return self.scaledPixmap(size, mode, state, 1.0)

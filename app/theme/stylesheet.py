@@ -1,7 +1,7 @@
 """One Qt style sheet, built from the tokens.
 
 Widgets say what they are through dynamic properties, never how they look:
-  QLabel       role = title | heading | strong | muted | small | faint | figure | mono | bad | warn | accent
+  QLabel       role = title | heading | strong | muted | small | faint | figure | mono | warn | warn-small | accent
   QLabel, QPushButton  chip = accent | vram | warn | bad | plain
   QPushButton  kind = primary | nav | ghost | link | model | danger (none: the bordered default)
   QWidget      surface = page | panel | card | row | side | topbar | statusbar | banner-warn | banner-bad | banner-info
@@ -29,7 +29,7 @@ QLabel[role="small"] { color: $muted; font-size: ${px_small}px; }
 QLabel[role="faint"] { color: $faint; font-size: ${px_tiny}px; font-weight: 600; }
 QLabel[role="figure"] { font-size: ${px_small}px; font-weight: 600; }
 QLabel[role="mono"] { color: $muted; font-family: "$mono"; font-size: ${px_small}px; }
-QLabel[role="bad"] { color: $bad; }
+QLabel[role="warn-small"] { color: $warn; font-size: ${px_small}px; }
 QLabel[role="warn"] { color: $warn; }
 QLabel[role="accent"] { color: $accent; font-size: ${px_small}px; font-weight: 500; }
 
@@ -45,7 +45,7 @@ QPushButton[chip]:focus { border-color: $accent; }
 
 QPushButton {
     background: $panel; color: $text; border: 1px solid $line; border-radius: 8px;
-    padding: 7px 12px; font-weight: 500; }
+    padding: 7px 12px; min-height: 20px; font-weight: 500; }
 QPushButton:hover { background: $hover; }
 QPushButton:pressed { background: $line; }
 QPushButton:disabled { color: $faint; background: transparent; }
@@ -76,11 +76,13 @@ QPushButton[kind="model"]:hover { background: $hover; }
 QPushButton[kind="model"]:focus { border: 2px solid $accent; padding: 4px 7px; }
 
 QLineEdit, QPlainTextEdit, QTextEdit, QSpinBox, QDoubleSpinBox, QComboBox {
-    background: $panel; color: $text; border: 1px solid $line; border-radius: 8px; padding: 7px 10px;
+    background: $panel; color: $text; border: 1px solid $line; border-radius: 8px; padding: 7px 10px; min-height: 20px;
     selection-background-color: $accent; selection-color: $accent_ink; }
 QLineEdit:focus, QPlainTextEdit:focus, QTextEdit:focus, QSpinBox:focus, QDoubleSpinBox:focus, QComboBox:focus {
     border: 2px solid $accent; padding: 6px 9px; }
 QLineEdit:disabled, QSpinBox:disabled, QDoubleSpinBox:disabled, QComboBox:disabled { color: $faint; background: $bg; }
+QAbstractSpinBox QLineEdit, QAbstractSpinBox QLineEdit:focus {
+    border: none; padding: 0 0 0 9px; min-height: 0; background: transparent; }
 QSpinBox::up-button, QSpinBox::down-button, QDoubleSpinBox::up-button, QDoubleSpinBox::down-button {
     border: none; background: transparent; width: 20px; }
 QSpinBox::up-arrow, QDoubleSpinBox::up-arrow { image: url("$icon_up"); width: 12px; height: 12px; }

@@ -7,6 +7,10 @@ from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.theme import theme
 
+#: Icons are ICON pixels square; beside text the gap widens Qt's own 4 pixels.
+ICON = 16
+GAPS = {"": 3, "nav": 6}
+
 
 def button(
     text: str,
@@ -28,7 +32,7 @@ def button(
         made.setProperty("kind", kind)
     if icon:
         theme().bind_icon(made, icon, role)
-        made.setIconSize(QSize(16, 16))
+        made.setIconSize(QSize(ICON + GAPS.get(kind, GAPS[""]) if text else ICON, ICON))
     # A click leaves no focus ring behind; the keyboard still reaches every button.
     made.setFocusPolicy(Qt.FocusPolicy.TabFocus)
     made.setAccessibleName(name or text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QGuiApplication, QPainterPath, QRegion
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.widgets.buttons import button
@@ -14,6 +15,8 @@ from app.words import gigabytes, rate_range
 from engine.placement.plan import OffloadPlan
 
 WIDTH = 440
+#: As the style sheet rounds a card.
+RADIUS = 12
 
 _ROLES = {
     "experts": "Experts",
@@ -96,6 +99,11 @@ class PlanPopover(QWidget):
         at.setX(max(screen.left() + 8, min(at.x(), screen.right() - self.width() - 8)))
         at.setY(max(screen.top() + 8, min(at.y(), screen.bottom() - self.height() - 8)))
         self.move(at)
+        if QGuiApplication.platformName() == "xcb":
+            # Without a compositor the see-through corners would be black.
+            shape = QPainterPath()
+            shape.addRoundedRect(self.rect(), RADIUS, RADIUS)
+            self.setMask(QRegion(shape.toFillPolygon().toPolygon()))
         self.show()
 
 

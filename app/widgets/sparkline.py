@@ -40,8 +40,7 @@ class Sparkline(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         top = max(self._values) * 1.15 or 1.0
         step = (self.width() - 3) / (self._values.maxlen - 1)
-        left = self.width() - 1.5 - step * (len(self._values) - 1)
         height = self.height() - 3
-        points = [QPointF(left + i * step, 1.5 + height * (1 - v / top)) for i, v in enumerate(self._values)]
+        points = [QPointF(1.5 + i * step, 1.5 + height * (1 - v / top)) for i, v in enumerate(self._values)]
         painter.setPen(QPen(theme().colour("accent"), 1.4, Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap))
         painter.drawPolyline(QPolygonF(points))

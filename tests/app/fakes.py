@@ -66,7 +66,9 @@ def make_plan(mode: str = "hybrid", label: str | None = None, context: int = 819
             vram,
         ),
         prediction=Prediction(
-            Range(49, 57, 66), Range(400, 500, 640), "Limited by RAM bandwidth: 1.02 GB of experts per token at 52 GB/s."
+            Range(49, 57, 66),
+            Range(400, 500, 640),
+            "Limited by RAM bandwidth: 1.02 GB of experts per token at 52 GB/s.",
         ),
         explanation=[
             "Experts take 17.2 GB in RAM; attention, shared experts, the KV cache for 8192 tokens and buffers "
@@ -109,7 +111,14 @@ class FakeEngine:
             if self.gate is not None:
                 while not cancel.is_set() and not self.gate.acquire(timeout=0.01):
                     pass
-            stats = GenerationStats(12, 0, number, 0.2, 0.2, 60.0, 42.0 if number > 1 else 0.0)
+            stats = GenerationStats(
+                prompt_tokens=12,
+                completion_tokens=number,
+                first_token_s=0.2,
+                prefill_s=0.2,
+                prefill_tps=60.0,
+                decode_tps=42.0 if number > 1 else 0.0,
+            )
             if cancel.is_set():
                 yield GenerationEvent("", (), stats, "cancelled")
                 return
