@@ -32,7 +32,7 @@ struct Tier {
 
 std::vector<Tier> built_tiers() {
   std::vector<Tier> all;
-#ifdef GREENROOM_X86_TIERS
+#ifdef GREENROOM_X86
   const std::vector<const char*> vnni = {"avx2",     "fma",      "f16c",     "avx512f",
                                          "avx512bw", "avx512vl", "avx512dq", "avx512vnni"};
   auto bf16 = vnni;

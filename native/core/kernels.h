@@ -67,7 +67,14 @@ extern const KernelTable kPortableKernels;
 #ifdef GREENROOM_X86
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx512VnniKernels;
-extern const KernelTable kAvx512Bf16Kernels; // only strip[kBf16] and round_bf16 differ from kAvx512VnniKernels
+extern const KernelTable kAvx512Bf16Kernels; // strip[kBf16] alone; other kinds stay with kAvx512VnniKernels
+
+// Defined with kAvx512VnniKernels, used by kAvx512Bf16Kernels too.
+namespace avx512 {
+void quantise(const float* x, size_t groups, ActivationGroup* out);
+void round_bf16(const float* x, size_t n, uint16_t* out);
+void swiglu(const float* gate, const float* up, size_t n, float* h);
+} // namespace avx512
 #endif
 
 } // namespace greenroom

@@ -1,0 +1,377 @@
+// AVX2, FMA and F16C. Only plain C headers: nothing compiled here may be shared with baseline files.
+#include <immintrin.h>
+#include <string.h>
+
+#include "kernels.h"
+#include "unroll.h"
+
+namespace greenroom {
+namespace {
+
+constexpr size_t kAhead = 8192; // as in kernels_avx512vnni.cpp
+
+static inline __m256i words(const int8_t* q) {
+  int32_t value;
+  memcpy(&value, q, sizeof value);
+  return _mm256_set1_epi32(value);
+}
+
+static inline __m256i load(const uint8_t* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+
+template <size_t kBytes>
+static inline void prefetch(const uint8_t* strip, size_t at, size_t total, size_t ahead, const uint8_t* next) {
+  const uint8_t* p = at + ahead < total ? strip + at + ahead : next + (at + ahead - total);
+  GREENROOM_UNROLL
+  for (size_t line = 0; line < (kBytes + 63) / 64; ++line)
+    _mm_prefetch(reinterpret_cast<const char*>(p + 64 * line), _MM_HINT_T0);
+}
+
+// Scales of eight rows.
+template <bool kWide> static inline __m256 scales(const uint8_t* p) {
+  if (kWide)
+    return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+
+static inline __m256 add_scaled(__m256 acc, __m256i sum, __m256 scale, const ActivationGroup* a) {
+  return _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), _mm256_mul_ps(scale, _mm256_set1_ps(a->scale)), acc);
+}
+
+// Every code works on half a strip, eight rows: sixteen registers hold the weights of a group and a few tokens.
+template <bool kWide, bool kMin> struct Int4 {
+  static constexpr size_t kScaleBytes = kWide ? 64 : 32;
+  static constexpr size_t kStepBytes = 256 + kScaleBytes * (kMin ? 2 : 1);
+
+  // Eight products of pairs, each at most 2 * 15 * 127, fit 16 bits together.
+  template <int kTokens>
+  static inline void half_step(const uint8_t* step, size_t half, size_t s, const void* const* x, __m256* acc) {
+    const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
+    __m256i w[8];
+    GREENROOM_UNROLL
+    for (int j = 0; j < 4; ++j) {
+      const __m256i codes = load(step + 64 * j + 32 * half);
+      w[j] = _mm256_and_si256(codes, low);
+      w[j + 4] = _mm256_and_si256(_mm256_srli_epi16(codes, 4), low);
+    }
+    const __m256 scale = scales<kWide>(step + 256 + half * kScaleBytes / 2);
+    const __m256 min = kMin ? scales<kWide>(step + 256 + kScaleBytes + half * kScaleBytes / 2) : _mm256_setzero_ps();
+    GREENROOM_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + s;
+      __m256i even = _mm256_maddubs_epi16(w[0], words(a->q)), odd = _mm256_maddubs_epi16(w[1], words(a->q + 4));
+      GREENROOM_UNROLL
+      for (int j = 2; j < 8; j += 2) {
+        even = _mm256_add_epi16(even, _mm256_maddubs_epi16(w[j], words(a->q + 4 * j)));
+        odd = _mm256_add_epi16(odd, _mm256_maddubs_epi16(w[j + 1], words(a->q + 4 * j + 4)));
+      }
+      __m256i sum = _mm256_madd_epi16(_mm256_add_epi16(even, odd), ones);
+      if (!kMin)
+        sum = _mm256_add_epi32(sum, _mm256_set1_epi32(a->sum_x8));
+      acc[t] = add_scaled(acc[t], sum, scale, a);
+      if (kMin)
+        acc[t] = _mm256_fmadd_ps(min, _mm256_set1_ps(a->scaled_sum), acc[t]);
+    }
+  }
+};
+
+// int8 codes take |w| as the unsigned side and give its sign to the activation. A pair is at most 2 * 128 * 127 and
+// fits 16 bits; two pairs would not, so each is widened by itself.
+template <int kPieces>
+static inline __m256i int8_dot(const __m256i* absolute, const uint8_t* step, size_t half, const int8_t* q) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  __m256i sum = _mm256_setzero_si256();
+  GREENROOM_UNROLL
+  for (int j = 0; j < kPieces; ++j) {
+    const __m256i signed_q = _mm256_sign_epi8(words(q + 4 * j), load(step + 64 * j + 32 * half));
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(absolute[j], signed_q), ones));
+  }
+  return sum;
+}
+
+struct Int8 {
+  static constexpr size_t kStepBytes = 512 + 32;
+
+  template <int kTokens>
+  static inline void half_step(const uint8_t* step, size_t half, size_t s, const void* const* x, __m256* acc) {
+    __m256i absolute[8];
+    GREENROOM_UNROLL
+    for (int j = 0; j < 8; ++j)
+      absolute[j] = _mm256_abs_epi8(load(step + 64 * j + 32 * half));
+    const __m256 scale = scales<false>(step + 512 + 16 * half);
+    GREENROOM_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + s;
+      acc[t] = add_scaled(acc[t], int8_dot<8>(absolute, step, half, a->q), scale, a);
+    }
+  }
+};
+
+struct Int8Group16 {
+  static constexpr size_t kStepBytes = 256 + 64;
+
+  template <int kTokens>
+  static inline void half_step(const uint8_t* step, size_t half, size_t s, const void* const* x, __m256* acc) {
+    __m256i absolute[4];
+    GREENROOM_UNROLL
+    for (int j = 0; j < 4; ++j)
+      absolute[j] = _mm256_abs_epi8(load(step + 64 * j + 32 * half));
+    const __m256 scale = scales<true>(step + 256 + 32 * half);
+    GREENROOM_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + s / 2;
+      acc[t] = add_scaled(acc[t], int8_dot<4>(absolute, step, half, a->q + 16 * (s % 2)), scale, a);
+    }
+  }
+};
+
+// Both halves in one pass: each cache line is touched once. For few tokens.
+template <class Code, int kTokens>
+void whole(const uint8_t* strip, size_t steps, const uint8_t* next, const void* const* x, float* out,
+           size_t out_stride) {
+  const size_t total = steps * Code::kStepBytes, ahead = total < kAhead ? total : kAhead;
+  __m256 upper[kTokens], lower[kTokens];
+  GREENROOM_UNROLL
+  for (int t = 0; t < kTokens; ++t)
+    upper[t] = lower[t] = _mm256_setzero_ps();
+  for (size_t s = 0; s < steps; ++s) {
+    const uint8_t* step = strip + s * Code::kStepBytes;
+    prefetch<Code::kStepBytes>(strip, s * Code::kStepBytes, total, ahead, next);
+    Code::template half_step<kTokens>(step, 0, s, x, upper);
+    Code::template half_step<kTokens>(step, 1, s, x, lower);
+  }
+  GREENROOM_UNROLL
+  for (int t = 0; t < kTokens; ++t) {
+    _mm256_storeu_ps(out + t * out_stride, upper[t]);
+    _mm256_storeu_ps(out + t * out_stride + 8, lower[t]);
+  }
+}
+
+// One half after the other, from the cache: all registers serve one half.
+template <class Code, int kTokens>
+void halves(const uint8_t* strip, size_t steps, const uint8_t* next, const void* const* x, float* out,
+            size_t out_stride) {
+  const size_t total = steps * Code::kStepBytes, ahead = total < kAhead ? total : kAhead;
+  for (size_t half = 0; half < 2; ++half) {
+    __m256 acc[kTokens];
+    GREENROOM_UNROLL
+    for (int t = 0; t < kTokens; ++t)
+      acc[t] = _mm256_setzero_ps();
+    for (size_t s = 0; s < steps; ++s) {
+      if (half == 0)
+        prefetch<Code::kStepBytes>(strip, s * Code::kStepBytes, total, ahead, next);
+      Code::template half_step<kTokens>(strip + s * Code::kStepBytes, half, s, x, acc);
+    }
+    GREENROOM_UNROLL
+    for (int t = 0; t < kTokens; ++t)
+      _mm256_storeu_ps(out + t * out_stride + 8 * half, acc[t]);
+  }
+}
+
+template <class Code>
+void strip_int(const uint8_t* strip, size_t steps, const uint8_t* next, const void* const* x, size_t tokens, float* out,
+               size_t out_stride) {
+  while (tokens > 0) {
+    size_t n = 1;
+    if (tokens >= 4) {
+      halves<Code, 4>(strip, steps, next, x, out, out_stride);
+      n = 4;
+    } else if (tokens >= 2) {
+      whole<Code, 2>(strip, steps, next, x, out, out_stride);
+      n = 2;
+    } else {
+      whole<Code, 1>(strip, steps, next, x, out, out_stride);
+    }
+    x += n;
+    out += n * out_stride;
+    tokens -= n;
+  }
+}
+
+// The weights of one column for eight rows as f32; p points at the column's step.
+template <Kind kKind> static inline __m256 float_weights(const uint8_t* p, size_t column, size_t half) {
+  if (kKind == kF32)
+    return _mm256_loadu_ps(reinterpret_cast<const float*>(p + 64 * column + 32 * half));
+  if (kKind == kF16)
+    return scales<false>(p + 32 * column + 16 * half);
+  const __m256i pair = load(p + 64 * (column / 2) + 32 * half);
+  if (column % 2 == 0)
+    return _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16));
+  return _mm256_castsi256_ps(_mm256_and_si256(pair, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+
+// Four chains per token and half, columns c, c + 4, ...
+template <Kind kKind, int kTokens, int kHalves>
+static inline void float_block(const uint8_t* strip, size_t steps, const uint8_t* next, size_t first_half,
+                               const void* const* x, float* out, size_t out_stride) {
+  constexpr size_t kColumns = kKind == kBf16 ? 2 : 1, kStepBytes = kKind == kF16 ? 32 : 64;
+  constexpr size_t kTurnBytes = 4 / kColumns * kStepBytes;
+  const size_t total = steps * kStepBytes, ahead = total < kAhead ? total : kAhead, columns = steps * kColumns;
+  __m256 acc[kTokens][kHalves][4];
+  GREENROOM_UNROLL
+  for (int t = 0; t < kTokens; ++t)
+    GREENROOM_UNROLL
+  for (int h = 0; h < kHalves; ++h)
+    GREENROOM_UNROLL
+  for (int k = 0; k < 4; ++k)
+    acc[t][h][k] = _mm256_setzero_ps();
+  size_t c = 0;
+  for (; c + 4 <= columns; c += 4) {
+    const uint8_t* p = strip + c / kColumns * kStepBytes;
+    if (first_half == 0)
+      prefetch<kTurnBytes>(strip, c / 4 * kTurnBytes, total, ahead, next);
+    GREENROOM_UNROLL
+    for (int k = 0; k < 4; ++k)
+      GREENROOM_UNROLL
+    for (int h = 0; h < kHalves; ++h) {
+      const __m256 w = float_weights<kKind>(p, static_cast<size_t>(k), first_half + h);
+      GREENROOM_UNROLL
+      for (int t = 0; t < kTokens; ++t)
+        acc[t][h][k] = _mm256_fmadd_ps(w, _mm256_set1_ps(static_cast<const float*>(x[t])[c + k]), acc[t][h][k]);
+    }
+  }
+  GREENROOM_UNROLL
+  for (int k = 0; k < 3; ++k) {
+    if (c + k >= columns)
+      continue;
+    GREENROOM_UNROLL
+    for (int h = 0; h < kHalves; ++h) {
+      const __m256 w = float_weights<kKind>(strip + c / kColumns * kStepBytes, static_cast<size_t>(k), first_half + h);
+      GREENROOM_UNROLL
+      for (int t = 0; t < kTokens; ++t)
+        acc[t][h][k] = _mm256_fmadd_ps(w, _mm256_set1_ps(static_cast<const float*>(x[t])[c + k]), acc[t][h][k]);
+    }
+  }
+  GREENROOM_UNROLL
+  for (int t = 0; t < kTokens; ++t)
+    GREENROOM_UNROLL
+  for (int h = 0; h < kHalves; ++h)
+    _mm256_storeu_ps(
+        out + t * out_stride + 8 * (first_half + h),
+        _mm256_add_ps(_mm256_add_ps(acc[t][h][0], acc[t][h][1]), _mm256_add_ps(acc[t][h][2], acc[t][h][3])));
+}
+
+template <Kind kKind>
+void strip_float(const uint8_t* strip, size_t steps, const uint8_t* next, const void* const* x, size_t tokens,
+                 float* out, size_t out_stride) {
+  while (tokens > 0) {
+    size_t n = 1;
+    if (tokens >= 3) {
+      float_block<kKind, 3, 1>(strip, steps, next, 0, x, out, out_stride);
+      float_block<kKind, 3, 1>(strip, steps, next, 1, x, out, out_stride);
+      n = 3;
+    } else {
+      float_block<kKind, 1, 2>(strip, steps, next, 0, x, out, out_stride);
+    }
+    x += n;
+    out += n * out_stride;
+    tokens -= n;
+  }
+}
+
+static inline int32_t largest_of(__m256i v) {
+  __m128i m = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4e));
+  m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1));
+  return _mm_cvtsi128_si32(m);
+}
+
+static inline int32_t sum_of(__m256i v) {
+  __m128i m = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  m = _mm_add_epi32(m, _mm_shuffle_epi32(m, 0x4e));
+  m = _mm_add_epi32(m, _mm_shuffle_epi32(m, 0xb1));
+  return _mm_cvtsi128_si32(m);
+}
+
+void quantise(const float* x, size_t groups, ActivationGroup* out) {
+  const uint32_t nan_bits = 0x7fc00000u;
+  float nan;
+  memcpy(&nan, &nan_bits, sizeof nan);
+  const __m256i magnitude_bits = _mm256_set1_epi32(0x7fffffff);
+  for (size_t g = 0; g < groups; ++g, x += kGroup) {
+    ActivationGroup* a = out + g;
+    // Compared as bits: a NaN is larger than infinity, infinity than any number.
+    __m256 v[4];
+    __m256i most = _mm256_setzero_si256();
+    GREENROOM_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      v[i] = _mm256_loadu_ps(x + 8 * i);
+      most = _mm256_max_epi32(most, _mm256_and_si256(_mm256_castps_si256(v[i]), magnitude_bits));
+    }
+    const int32_t largest = largest_of(most);
+    float magnitude;
+    memcpy(&magnitude, &largest, sizeof magnitude);
+    const bool finite = largest < 0x7f800000, usable = finite && magnitude >= 1e-30f;
+    a->scale = usable ? magnitude / 127.0f : finite ? 0.0f : nan;
+    const __m256 inverse = _mm256_set1_ps(usable ? 127.0f / magnitude : 0.0f);
+    const __m256i keep = _mm256_set1_epi32(usable ? -1 : 0); // NaN * 0 would still be NaN
+    __m256i q[4];
+    GREENROOM_UNROLL
+    for (int i = 0; i < 4; ++i)
+      q[i] = _mm256_and_si256(_mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse)), keep);
+    // The packs work on each 128-bit half by itself; the permutation puts the pieces in order.
+    const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(a->q),
+                       _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+    const int32_t low = sum_of(_mm256_add_epi32(q[0], q[1])), high = sum_of(_mm256_add_epi32(q[2], q[3]));
+    a->sum_x8 = -8 * (low + high);
+    a->low_x128 = -128 * low;
+    a->high_x128 = -128 * high;
+    a->scaled_sum = a->scale * static_cast<float>(low + high);
+  }
+}
+
+// Nearest even; NaN keeps its sign and becomes quiet.
+void round_bf16(const float* x, size_t n, uint16_t* out) {
+  for (size_t i = 0; i < n; ++i) {
+    uint32_t bits;
+    memcpy(&bits, x + i, sizeof bits);
+    const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    out[i] = static_cast<uint16_t>(nan ? (bits >> 16) | 0x40u : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+  }
+}
+
+// As in kernels_avx512vnni.cpp; 2^n is made of exponent bits, so n must stay within -126 .. 127.
+static inline __m256 exponential(__m256 x) {
+  const __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504088896341f)),
+                                   _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693145751953125f), x);
+  r = _mm256_fnmadd_ps(n, _mm256_set1_ps(1.42860682030941723e-6f), r);
+  __m256 p = _mm256_set1_ps(1.0f / 5040);
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f / 720));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f / 120));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f / 24));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f / 6));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.5f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
+  const __m256i power = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
+  return _mm256_mul_ps(p, _mm256_castsi256_ps(power));
+}
+
+void swiglu(const float* gate, const float* up, size_t n, float* h) {
+  // Beyond 87 the sigmoid is 0 or 1 in f32. NaN passes: it is the second operand.
+  const __m256 one = _mm256_set1_ps(1.0f);
+  for (size_t i = 0; i < n; i += 8) {
+    const __m256 g = _mm256_loadu_ps(gate + i);
+    const __m256 negated = _mm256_sub_ps(_mm256_setzero_ps(), g);
+    const __m256 bounded = _mm256_min_ps(_mm256_set1_ps(87.0f), _mm256_max_ps(_mm256_set1_ps(-87.0f), negated));
+    const __m256 silu = _mm256_div_ps(g, _mm256_add_ps(one, exponential(bounded)));
+    _mm256_storeu_ps(h + i, _mm256_mul_ps(silu, _mm256_loadu_ps(up + i)));
+  }
+}
+
+} // namespace
+
+const KernelTable kAvx2Kernels = {
+    "avx2",
+    {strip_int<Int4<false, false>>, strip_int<Int4<false, true>>, strip_int<Int4<true, true>>, strip_int<Int8>,
+     strip_int<Int8Group16>, strip_float<kBf16>, strip_float<kF16>, strip_float<kF32>},
+    kActF32,
+    quantise,
+    round_bf16,
+    swiglu,
+};
+
+} // namespace greenroom
