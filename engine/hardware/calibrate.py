@@ -9,6 +9,7 @@ import math
 import os
 import statistics
 import tempfile
+import time
 from pathlib import Path
 
 import engine
@@ -22,8 +23,10 @@ logger = logging.getLogger(__name__)
 BUFFER_BYTES = 768 << 20
 #: Below this the caches answer instead of the RAM.
 SMALLEST_BUFFER_BYTES = 128 << 20
-ROUNDS = 3
 REPEATS = 4
+#: Every thread count is measured once; further rounds start only before this many seconds are over.
+ROUNDS = 3
+BUDGET_SECONDS = 2.5
 FILE_NAME = "calibration.json"
 
 
@@ -37,8 +40,8 @@ def thread_counts(report: HardwareReport) -> list[int]:
 def measure(report: HardwareReport, progress: ProgressCallback = ignore_progress) -> dict[str, float]:
     """{threads: GB/s}, the median of several reads, thread counts interleaved so that a slow moment hits all alike.
 
-    Takes about 3 to 5 s. Raises GreenroomError without the compiled kernels or with too little free RAM;
-    Cancelled when progress raises it (between reads, so within about a second).
+    Takes about 3 to 5 s, one round at least. Raises GreenroomError without the compiled kernels or with too little free
+    RAM; Cancelled when progress raises it (between reads, so within about a second).
     """
     try:
         from engine import _native
@@ -58,7 +61,10 @@ def measure(report: HardwareReport, progress: ProgressCallback = ignore_progress
     counts = thread_counts(report)
     speeds: dict[int, list[float]] = {threads: [] for threads in counts}
     total = ROUNDS * len(counts)
+    started = time.monotonic()
     for step in range(total):
+        if step >= len(counts) and step % len(counts) == 0 and time.monotonic() - started > BUDGET_SECONDS:
+            break
         threads = counts[step % len(counts)]
         progress(Progress(step, total, f"Reading RAM with {threads} thread{'s' if threads > 1 else ''}"))
         pool = _native.ThreadPool(threads)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +52,7 @@ def probe(
     cpu, warnings = read_cpu(sources, native, max(1.0, deadline - time.monotonic()))
     memory, memory_warnings = read_memory(sources)
     gpus, gpu_warnings = read_gpus(sources, nvml, cpu.name)
-    folder = models_folder or Path(platformdirs.user_data_dir("greenroom", appauthor=False)) / "models"
+    folder = models_folder or _own_folder(platformdirs.user_data_dir) / "models"
     disk, disk_warnings = read_disk(sources, folder)
     torch = sources.torch_build()
     if torch.get("torch_cuda") == "none" and any(gpu.vendor == "nvidia" and not gpu.integrated for gpu in gpus):
@@ -68,9 +70,15 @@ def probe(
     )
     for warning in report.warnings:
         logger.info("probe: %s", warning)
-    cache = cache_folder or Path(platformdirs.user_cache_dir("greenroom", appauthor=False))
+    cache = cache_folder or _own_folder(platformdirs.user_cache_dir)
     if calibrate:
         measured = calibration.measure(report, progress)
         report = replace(report, warnings=report.warnings + calibration.store(cache, report, measured))
         return replace(report, memory=replace(report.memory, bandwidth_gbs=measured))
     return replace(report, memory=replace(report.memory, bandwidth_gbs=calibration.recall(cache, report)))
+
+
+def _own_folder(place: Callable[..., str]) -> Path:
+    """The program's folder of this kind; GREENROOM_DATA puts all of them into one."""
+    chosen = os.environ.get("GREENROOM_DATA")
+    return Path(chosen) if chosen else Path(place("greenroom", appauthor=False))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.placement import sizes
 from engine.placement.candidates import Candidate, Problem, Room, expert_layout
-from engine.placement.plan import LABELS, Prediction
+from engine.placement.plan import LABELS
 from engine.placement.words import GB, MB, Unit, addition, amount, free_amount, unit_for
 
 
@@ -20,8 +20,8 @@ def label(chosen: Candidate, mode: str) -> str:
     return f"{LABELS[mode]}: needs {' and '.join(parts)}"
 
 
-def explanation(problem: Problem, chosen: Candidate, mode: str, prediction: Prediction) -> list[str]:
-    """One sentence each: why this mode, the sums, the KV cache, what is changed about the weights, the speed."""
+def explanation(problem: Problem, chosen: Candidate, mode: str) -> list[str]:
+    """One sentence each: why this mode, the sums, the KV cache, what happens to the weights."""
     lines = [_why(problem, chosen, mode)]
     lines.append(_sum("RAM", "the system", chosen.ram, chosen.ram_room, chosen.missing_ram, mode))
     if chosen.vram:
@@ -30,11 +30,6 @@ def explanation(problem: Problem, chosen: Candidate, mode: str, prediction: Pred
     lines += _weights(problem, chosen)
     if problem.wishes.unload_bytes:
         lines.append(f"The free RAM counts {free_amount(problem.wishes.unload_bytes)} of the model loaded now.")
-    decode = prediction.decode_tps
-    lines.append(
-        f"Expected: {_rate(decode.likely)} tokens per second, between {_rate(decode.low)} and {_rate(decode.high)}; "
-        f"{prediction.bottleneck}."
-    )
     return lines
 
 
@@ -121,7 +116,3 @@ def _weights(problem: Problem, chosen: Candidate) -> list[str]:
             f"The file stores the experts in {amount(stored)}; laid out for the kernels they take {amount(packed)}."
         )
     return lines
-
-
-def _rate(tps: float) -> str:
-    return f"{tps:.0f}" if tps >= 20 else f"{tps:.1f}" if tps >= 1 else f"{tps:.2f}"

@@ -55,7 +55,6 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
     problem = Problem(spec, inventory, report, tokens, wanted, gpu, reason)
     threads = _threads(wanted, report)
     chosen, mode = choose(problem)
-    prediction = predict_candidate(problem, chosen, threads)
     return OffloadPlan(
         mode=mode,
         label=label(chosen, mode),
@@ -72,8 +71,8 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
             ram_total=chosen.ram_total,
             vram_total=chosen.vram_total,
         ),
-        prediction=prediction,
-        explanation=explanation(problem, chosen, mode, prediction),
+        prediction=predict_candidate(problem, chosen, threads),
+        explanation=explanation(problem, chosen, mode),
         alternatives=alternatives(problem, chosen, mode),
     )
 

@@ -176,7 +176,7 @@ def _bottleneck(terms: Mapping[str, float], work: Work, speeds: Speeds) -> str:
     largest = max(terms, key=lambda name: terms[name])
     if largest == "ram":
         read = work.cpu_expert_bytes + work.cpu_dense_bytes
-        what = "experts" if work.cpu_expert_bytes > work.cpu_dense_bytes else "weights"
+        what = "weights" if work.cpu_dense_bytes else "experts"
         rate = f"{speeds.ram.likely:.0f} GB/s{_source(speeds)}"
         return f"limited by RAM bandwidth: {_gb(read)} of {what} per token at {rate}"
     if largest == "vram":

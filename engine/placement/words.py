@@ -74,7 +74,7 @@ def rounded_parts(parts: Mapping[str, int], unit: Unit) -> dict[str, int]:
 def addition(parts: Mapping[str, int], unit: Unit) -> str:
     """ "routed experts 17.2 GB + attention 0.8 GB = 18.0 GB"; parts that round to nothing are left out."""
     steps = {name: count for name, count in rounded_parts(parts, unit).items() if count}
-    terms = [f"{ROLE_NAMES[name]} {unit.write(count)}" for name, count in steps.items()]
+    terms = [f"{title} {unit.write(steps[name])}" for name, title in ROLE_NAMES.items() if name in steps]
     if len(terms) < 2:
         return "".join(terms) or unit.write(0)
     return f"{' + '.join(terms)} = {unit.write(sum(steps.values()))}"

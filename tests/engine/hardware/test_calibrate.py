@@ -1,0 +1,159 @@
+"""Measured bandwidth: which thread counts, when it is remembered, how it is stopped."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import machines
+import pytest
+
+from engine import _native
+from engine.errors import Cancelled, GreenroomError
+from engine.hardware import calibrate
+from engine.hardware.probe import probe
+from engine.hardware.report import HardwareReport
+from engine.progress import Progress
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> HardwareReport:
+    return probe(5, sources=machines.laptop().sources(tmp_path / "root"), models_folder=tmp_path, cache_folder=tmp_path)
+
+
+class FakePool:
+    """Tells how many threads were asked for; bandwidth grows with them up to four."""
+
+    open = 0
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        FakePool.open += 1
+
+    def close(self) -> None:
+        FakePool.open -= 1
+
+
+@pytest.fixture
+def fake_kernels(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The list of (threads, bytes) measured."""
+    calls: list[tuple[int, int]] = []
+
+    def read(pool: FakePool, nbytes: int, repeats: int) -> list[float]:
+        calls.append((pool.threads, nbytes))
+        return [min(pool.threads, 4) * 10e9] * (repeats - 1) + [1e9]  # one slow moment
+
+    monkeypatch.setattr(_native, "ThreadPool", FakePool)
+    monkeypatch.setattr(_native, "read_bandwidth", read)
+    return calls
+
+
+def test_thread_counts_include_cores_and_all(report: HardwareReport) -> None:
+    assert calibrate.thread_counts(report) == [1, 2, 4, 6, 8, 16, 20]
+
+
+def test_the_median_counts(report: HardwareReport, fake_kernels: list[tuple[int, int]]) -> None:
+    reports: list[Progress] = []
+    measured = calibrate.measure(report, reports.append)
+    assert measured == {"1": 10.0, "2": 20.0, "4": 40.0, "6": 40.0, "8": 40.0, "16": 40.0, "20": 40.0}
+    assert FakePool.open == 0
+    assert reports[-1].done == reports[-1].total
+    assert [threads for threads, _ in fake_kernels[:7]] == [1, 2, 4, 6, 8, 16, 20]
+
+
+def test_a_buffer_fits_in_free_memory(report: HardwareReport, fake_kernels: list[tuple[int, int]]) -> None:
+    tight = replace(report, memory=replace(report.memory, available_bytes=1 << 30))
+    calibrate.measure(tight)
+    assert {nbytes for _, nbytes in fake_kernels} == {1 << 28}
+
+
+def test_too_little_memory_is_one_sentence(report: HardwareReport) -> None:
+    tiny = replace(report, memory=replace(report.memory, available_bytes=200_000_000))
+    with pytest.raises(GreenroomError, match="only 200 MB"):
+        calibrate.measure(tiny)
+
+
+def test_it_can_be_stopped(report: HardwareReport, fake_kernels: list[tuple[int, int]]) -> None:
+    def stop(progress: Progress) -> None:
+        if progress.done == 2:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        calibrate.measure(report, stop)
+    assert len(fake_kernels) == 2
+    assert FakePool.open == 0
+
+
+def test_the_budget_ends_it_after_a_whole_round(
+    report: HardwareReport, fake_kernels: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibrate, "BUDGET_SECONDS", -1)
+    assert len(calibrate.measure(report)) == 7
+    assert len(fake_kernels) == 7
+
+
+def test_remembered_for_this_hardware_only(report: HardwareReport, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "cache"
+    assert calibrate.recall(folder, report) is None
+    assert calibrate.store(folder, report, {"1": 10.5, "8": 61.0}) == []
+    assert calibrate.recall(folder, report) == {"1": 10.5, "8": 61.0}
+    assert [file.name for file in folder.iterdir()] == [calibrate.FILE_NAME]
+    more = replace(report, memory=replace(report.memory, total_bytes=report.memory.total_bytes * 2))
+    other = replace(report, cpu=replace(report.cpu, name="another"))
+    fewer = replace(report, cpu=replace(report.cpu, usable_cores=4))
+    assert [calibrate.recall(folder, changed) for changed in (more, other, fewer)] == [None] * 3
+
+
+def test_another_version_measures_again(
+    report: HardwareReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calibrate.store(tmp_path, report, {"1": 10.5})
+    monkeypatch.setattr("engine.__version__", "99.0")
+    assert calibrate.recall(tmp_path, report) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: "{",
+        lambda record: "[]",
+        lambda record: json.dumps({**record, "bandwidth_gbs": {"1": -3}}),
+        lambda record: json.dumps({**record, "bandwidth_gbs": {"1": float("nan")}}),
+        lambda record: json.dumps({**record, "bandwidth_gbs": {"many": 3}}),
+        lambda record: json.dumps({**record, "bandwidth_gbs": {}}),
+        lambda record: json.dumps({**record, "bandwidth_gbs": [1]}),
+        lambda record: json.dumps({"bandwidth_gbs": {"1": 3}}),
+    ],
+)
+def test_a_damaged_file_is_as_good_as_none(change, report: HardwareReport, tmp_path: Path) -> None:
+    calibrate.store(tmp_path, report, {"1": 10.5})
+    file = tmp_path / calibrate.FILE_NAME
+    file.write_text(change(json.loads(file.read_text())))
+    assert calibrate.recall(tmp_path, report) is None
+
+
+def test_an_unwritable_cache_is_a_warning(report: HardwareReport, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    warnings = calibrate.store(tmp_path / "file" / "cache", report, {"1": 10.5})
+    assert len(warnings) == 1
+    assert "could not be remembered" in warnings[0]
+
+
+def test_probe_measures_once_and_remembers(tmp_path: Path, fake_kernels: list[tuple[int, int]]) -> None:
+    sources = machines.laptop().sources(tmp_path / "root")
+    first = probe(5, calibrate=True, sources=sources, models_folder=tmp_path, cache_folder=tmp_path / "cache")
+    measurements = len(fake_kernels)
+    second = probe(5, sources=sources, models_folder=tmp_path, cache_folder=tmp_path / "cache")
+    assert measurements > 0
+    assert len(fake_kernels) == measurements
+    assert first.memory.bandwidth_gbs == second.memory.bandwidth_gbs == calibrate.recall(tmp_path / "cache", first)
+
+
+def test_this_machine_reads_at_a_plausible_rate(report: HardwareReport, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibrate, "ROUNDS", 1)
+    monkeypatch.setattr(calibrate, "BUFFER_BYTES", 128 << 20)
+    small = replace(report, cpu=replace(report.cpu, usable_cores=1, performance_cores=1))
+    measured = calibrate.measure(small)
+    assert list(measured) == ["1"]
+    assert 0.5 < measured["1"] < 1000
