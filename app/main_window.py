@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QMainWindow, QStackedWid
 from app import tasks
 from app.actions import make_actions
 from app.host import DEMO, EngineHost, HostState
+from app.models.survey import demo_is_here
 from app.settings.store import SettingsStore
 from app.sidebar import Sidebar
 from app.statusbar import StatusBar
@@ -31,14 +32,21 @@ MODEL_FILES = "Models (*.gguf *.safetensors *.json);;All files (*)"
 
 
 class MainWindow(QMainWindow):
-    """make_chat: stands in for the chat part; for tests.
+    """make_chat, demo_is_here: stand in for the chat part and for a look at the disk; for tests.
 
     The window paints before it makes its pages: they are made when they are first shown, the chat right after
     the first paint.
     """
 
-    def __init__(self, host: EngineHost, settings: SettingsStore, make_chat: ChatMaker | None = None) -> None:
+    def __init__(
+        self,
+        host: EngineHost,
+        settings: SettingsStore,
+        make_chat: ChatMaker | None = None,
+        demo_is_here: Callable[[], bool] = demo_is_here,
+    ) -> None:
         super().__init__()
+        self._demo_is_here = demo_is_here
         self._host, self._settings = host, settings
         self._make_chat = make_chat or self._make_real_chat
         self._started = False
@@ -165,14 +173,25 @@ class MainWindow(QMainWindow):
         values = self._settings.values
         if values.start == "nothing" or self._host.state.kind != "empty":
             return
-        path = DEMO
-        if (
-            values.start == "last"
-            and values.last_model
-            and (values.last_model == DEMO or Path(values.last_model).exists())
-        ):
-            path = values.last_model
-        self.load_model(path)
+        last = values.last_model
+        if values.start == "last" and last is not None and last != DEMO and Path(last).exists():
+            self.load_model(last)
+        else:
+            tasks.run(self._demo_is_here, done=self._offer_demo, failed=self.show_fault)
+
+    def _offer_demo(self, here: bool) -> None:
+        """Loads the demo at start if it is here. Its download waits to be asked for."""
+        if not self._autoload:
+            return
+        if here:
+            self.load_model(DEMO)
+            return
+        note = GreenroomError(
+            "The demo model is not here yet",
+            "it is put together once from a download of 93 MB",
+            "Get it now, or open a model you have.",
+        )
+        self.banners.show_error(note, "info", "demo", [("Get the demo model", lambda: self.load_model(DEMO))])
 
     # Pages
 
@@ -246,6 +265,7 @@ class MainWindow(QMainWindow):
     def load_model(self, path: str, force: bool = False) -> None:
         """A path or "demo", with the context and threads of the settings."""
         self._autoload = False
+        self.banners.dismiss("demo")
         values = self._settings.values
         wishes = {} if values.threads is None else {"threads": values.threads}
         self._host.load(path, force=force, context=values.context, **wishes)
