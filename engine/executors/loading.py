@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import psutil
 
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.checkpoints.formats import FORMATS
 from engine.errors import GreenroomError
+from engine.hardware.memory import read_memory
+from engine.hardware.sources import Sources
 from engine.models.spec import ModelSpec
 from engine.progress import Progress, ProgressCallback
 
@@ -117,5 +117,5 @@ def check_ram(needed: int, name: str, part: str) -> None:
 
 
 def available_ram() -> int:
-    memory: Any = psutil.virtual_memory()
-    return int(memory.available)
+    """Bytes free now for this process, within a container's limit."""
+    return read_memory(Sources())[0].available_bytes

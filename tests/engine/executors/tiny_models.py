@@ -6,6 +6,7 @@ a part gives other logits.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel, Qwen2MoeConfig, Qwen3MoeConfig
 from transformers.utils import logging as transformers_logging
 
+from engine.checkpoints.checkpoint import Checkpoint
+from engine.models.spec import ModelSpec
 from engine.placement.plan import OffloadPlan, PlanBytes, Prediction, Range
 
 transformers_logging.disable_progress_bar()
@@ -32,6 +35,8 @@ SIZES = {
     "eos_token_id": None,
     "pad_token_id": None,
 }
+#: One sequence for all comparisons; longer than the chunks it is cut into.
+TOKENS = np.random.default_rng(7).integers(0, VOCAB, 48)
 LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 10000.0,
@@ -60,6 +65,15 @@ CONFIGS: dict[str, tuple[type, dict[str, Any]]] = {
     "qwen3_moe": (Qwen3MoeConfig, {**MOE, "head_dim": 32, "norm_topk_prob": True}),
     "qwen3_moe-raw": (Qwen3MoeConfig, {**MOE, "head_dim": 24, "norm_topk_prob": False, "attention_bias": True}),
 }
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A model's file, and the logits of TOKENS that transformers computes in float32 from exactly its weights."""
+
+    checkpoint: Checkpoint
+    spec: ModelSpec
+    logits: np.ndarray
 
 
 def build(name: str, seed: int = 0, **changes: Any) -> PreTrainedModel:

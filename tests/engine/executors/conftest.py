@@ -1,0 +1,55 @@
+"""Tiny models on disk with their transformers oracle, each made once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny_models
+from tiny_models import TOKENS, Tiny, make_plan
+
+from engine.checkpoints import open_checkpoint
+from engine.executors.torch_executor import TorchExecutor, load
+from engine.models import model_spec
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Tiny]:
+    """tiny(name, form): name of tiny_models.CONFIGS; form "safetensors", "sharded", "fused", or "gguf-<GGML type>"."""
+    made: dict[tuple[str, str], Tiny] = {}
+
+    def make(name: str, form: str) -> Tiny:
+        if (name, form) not in made:
+            model = tiny_models.build(name)
+            path = _save(model, tmp_path_factory.mktemp("tiny") / "model", form)
+            checkpoint = open_checkpoint(path)
+            made[name, form] = Tiny(checkpoint, model_spec(checkpoint), tiny_models.logits(model, TOKENS))
+        return made[name, form]
+
+    return make
+
+
+def _save(model: Any, path: Path, form: str) -> Path:
+    if form == "fused":
+        return tiny_models.save_fused(model, path)
+    if form == "sharded":
+        return tiny_models.save(model, path, max_shard_size="100KB")
+    if form == "safetensors":
+        return tiny_models.save(model, path)
+    return tiny_models.save_gguf(model, path.with_suffix(".gguf"), form.removeprefix("gguf-"))
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[..., TorchExecutor]]:
+    """run(tiny, **plan changes) loads an executor that is closed after the test."""
+    loaded: list[TorchExecutor] = []
+
+    def start(model: Tiny, **changes: Any) -> TorchExecutor:
+        loaded.append(load(model.checkpoint, model.spec, make_plan(**changes)))
+        return loaded[-1]
+
+    yield start
+    for executor in loaded:
+        executor.close()
