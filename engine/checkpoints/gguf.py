@@ -27,7 +27,9 @@ def shard_number(name: str) -> int | None:
 def plain_stem(name: str) -> str:
     """The file name without ".gguf" and without its shard number."""
     match = _SHARD.fullmatch(name)
-    return match["stem"] if match else name.removesuffix(".gguf")
+    if match:
+        return match["stem"]
+    return name[: -len(".gguf")] if name.lower().endswith(".gguf") else name
 
 
 def shard_paths(path: Path) -> list[Path]:

@@ -22,7 +22,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 MAX_TEXT = 16_000_000
 _MAX_STEPS = 1_000_000
-_MAX_SECONDS = 10.0
+_CALL_STEPS = 10  # a call costs about as much as ten turns of an empty loop
+_MAX_SECONDS = 5.0
 _MAX_ITEMS = 1_000_000
 _MAX_WIDTH = 10_000
 _MAX_BITS = 4_096
@@ -38,8 +39,8 @@ class _Budget:
         self._steps = _MAX_STEPS
         self._deadline = time.monotonic() + _MAX_SECONDS
 
-    def step(self) -> None:
-        self._steps -= 1
+    def spend(self, steps: int = 1) -> None:
+        self._steps -= steps
         if self._steps < 0 or time.monotonic() > self._deadline:
             raise TooMuch("it works without end")
 
@@ -97,7 +98,7 @@ def _text(value: Any) -> str:
 
 @pass_context
 def _counted(_context: jinja2.runtime.Context, values: Iterable[Any]) -> Iterator[Any]:
-    spend = _budget.get().step
+    spend = _budget.get().spend
     for value in values:
         spend()
         yield value
@@ -125,7 +126,7 @@ def _join(separator: str, values: Iterable[Any]) -> str:
 
 
 #: String methods whose result can be far larger than what they are given.
-_GROWING = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs", "format", "format_map", "translate"})
+_GROWING = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs", "translate"})
 #: The same among Jinja's filters.
 _GROWING_FILTERS = ("center", "indent", "wordwrap", "format", "batch", "slice", "truncate")
 
@@ -274,7 +275,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return cast(nodes.Template, _guard(super()._parse(source, name, filename)))
 
     def call(self, context: jinja2.runtime.Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
-        _budget.get().step()
+        _budget.get().spend(_CALL_STEPS)
         owner, name = getattr(obj, "__self__", None), getattr(obj, "__name__", "")
         if isinstance(owner, str):
             if name == "replace":
@@ -282,8 +283,20 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             if name == "join":
                 return _join(owner, *args, **kwargs)
             if name in _GROWING:
-                _check_widths(owner, [*args, *kwargs.values()], name.startswith("format"))
+                _check_widths(owner, [*args, *kwargs.values()], is_format=False)
         return super().call(context, obj, *args, **kwargs)
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        # Jinja hands out its own, safe version of "...".format, which no longer shows its text.
+        safe = super().wrap_str_format(value)
+        if safe is None:
+            return None
+
+        def bounded(*args: Any, **kwargs: Any) -> str:
+            _check_widths(value.__self__, [*args, *kwargs.values()], is_format=True)
+            return safe(*args, **kwargs)
+
+        return bounded
 
     def call_binop(self, context: jinja2.runtime.Context, operator: str, left: Any, right: Any) -> Any:
         if operator == "%" and isinstance(left, str):
