@@ -133,12 +133,12 @@ def _inspect(found: _Found) -> InstalledModel:
 def _demo() -> Path:
     from engine.hub.demo import demo_path
 
-    path: Path = demo_path()
+    path = demo_path()
     if not path.exists():
         raise GreenroomError(
             "The demo model is not ready",
-            "it is put together once from a download of 93 MB",
-            "Run `python3 installers/bootstrap.py setup`, or open the window and let it prepare the model.",
+            "it is put together once, from a download of 97 MB",
+            "Open the window or run `greenroom generate demo --prompt Hello`; either prepares it.",
         )
     return path
 
