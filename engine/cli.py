@@ -375,9 +375,9 @@ def _opened(name: str, terminal: Terminal) -> Iterator[Checkpoint]:
     from engine.hub.library import resolve
 
     if name == "demo":
-        from engine.hub.demo import data_folder, prepare_demo
+        from engine.hub.demo import prepare_demo
 
-        path = prepare_demo(data_folder(), progress=terminal.progress)
+        path = prepare_demo(progress=terminal.progress)
     else:
         path = resolve(name)
     with contextlib.closing(engine.open_checkpoint(path)) as checkpoint:

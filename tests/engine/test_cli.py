@@ -1,0 +1,457 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import engine
+from engine.cli import BUG, DONE, INTERRUPTED, REFUSED, VERBS, main
+from engine.log import log_folder
+from engine.runtime.engine import Engine
+from engine.runtime.events import Message, SamplingParams
+
+pytestmark = pytest.mark.usefixtures("data_folder", "_close_log")
+
+
+@pytest.fixture
+def _close_log() -> Iterator[None]:
+    yield
+    for handler in list(logging.getLogger().handlers):
+        if handler.name == "greenroom log file":
+            logging.getLogger().removeHandler(handler)
+            handler.close()
+
+
+def answer(model: Path | str, *more: str) -> list[str]:
+    return ["generate", str(model), "--prompt", "Hello", "--temperature", "0", "--max-tokens", "8", *more]
+
+
+def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """stdout, which must be one JSON object and nothing else."""
+    return json.loads(capsys.readouterr().out)
+
+
+def process(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    """The command line as its own process."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.Popen([sys.executable, "-m", "engine", *arguments], **pipes)
+
+
+# --- answers -------------------------------------------------------------------------------------------------------
+
+
+def test_generate_prints_the_answer_and_the_figures_apart(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(answer(tiny_model, "--json")) == DONE
+    told = document(capsys)
+    assert main(answer(tiny_model)) == DONE
+    shown = capsys.readouterr()
+    assert shown.out == told["text"] + "\n"
+    line = r"\d+\.\d tok/s · 8 tokens · first token \d+\.\d s · prompt \d+ tok/s · .+ · stopped: token limit\n"
+    assert re.fullmatch(line, shown.err)
+
+
+def test_generate_json_has_the_documented_fields(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(answer(tiny_model, "--json", "--system", "Be brief.")) == DONE
+    told = document(capsys)
+    assert {"text", "token_ids", "stop_reason", "stats"} <= told.keys()
+    assert told["stop_reason"] == "length"
+    assert len(told["token_ids"]) == told["stats"]["completion_tokens"] == 8
+    assert told["stats"]["decode_tps"] > 0
+    assert {"reused_tokens", "first_token_s", "prefill_tps"} <= told["stats"].keys()
+    with contextlib.closing(engine.open_checkpoint(tiny_model)) as checkpoint:
+        text = checkpoint.chat_template().render([Message("system", "Be brief."), Message("user", "Hello")])
+        assert told["stats"]["prompt_tokens"] == len(checkpoint.tokenizer().encode(text, special=False))
+
+
+def test_generate_raw_continues_the_text_itself(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(answer(tiny_model, "--json", "--raw")) == DONE
+    assert document(capsys)["stats"]["prompt_tokens"] == len("Hello")
+    assert main(answer(tiny_model, "--raw", "--system", "x")) == REFUSED
+
+
+def test_sampling_options_reach_the_sampler(
+    tiny_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    real = Engine.generate
+
+    def generate(self: Engine, prompt: Any, params: SamplingParams) -> Any:
+        seen.append(params)
+        return real(self, prompt, params)
+
+    monkeypatch.setattr(Engine, "generate", generate)
+    options = (
+        "--top-k 5 --top-p 0.5 --min-p 0.1 --repetition-penalty 1.1 --presence-penalty 0.2 --frequency-penalty 0.3"
+    )
+    assert main(answer(tiny_model, *options.split(), "--seed", "4", "--stop", "a", "--stop", "b", "--json")) == DONE
+    assert seen == [
+        SamplingParams(
+            max_tokens=8,
+            temperature=0.0,
+            top_k=5,
+            top_p=0.5,
+            min_p=0.1,
+            repetition_penalty=1.1,
+            presence_penalty=0.2,
+            frequency_penalty=0.3,
+            seed=4,
+            stop=("a", "b"),
+        )
+    ]
+    assert main(["generate", str(tiny_model), "--prompt", "x", "--max-tokens", "1", "--json"]) == DONE
+    assert seen[1] == SamplingParams(max_tokens=1)
+
+
+def test_wishes_reach_the_plan(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = "--threads 1 --device cpu --dtype float32 --kv-type f32 --context 64 --isa portable"
+    assert main(["plan", str(tiny_model), *options.split(), "--json"]) == DONE
+    told = document(capsys)
+    wished = {"threads": 1, "device": "cpu", "dense_dtype": "float32", "kv_type": "f32", "context": 64}
+    assert {name: told[name] for name in wished} == wished
+    assert told["isa"] == "portable"
+
+
+def test_plan_json_has_the_documented_fields(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(tiny_model), "--json"]) == DONE
+    told = document(capsys)
+    assert {"mode", "label", "bytes", "prediction", "explanation", "alternatives"} <= told.keys()
+    assert {"ram", "vram", "ram_total", "vram_total"} <= told["bytes"].keys()
+    assert {"decode_tps", "prefill_tps", "bottleneck"} <= told["prediction"].keys()
+    assert {"low", "likely", "high"} == told["prediction"]["decode_tps"].keys()
+
+
+def test_plan_in_words_shows_label_and_arithmetic(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(tiny_model), "--json"]) == DONE
+    told = document(capsys)
+    assert main(["plan", str(tiny_model)]) == DONE
+    shown = capsys.readouterr().out
+    assert told["label"] in shown.splitlines()[0]
+    assert all(line in shown for line in told["explanation"])
+
+
+def test_plan_for_another_pc(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--ram", "64", "--cpu", "Ryzen 9 7950X", "--ram-bandwidth", "60", "--vram", "0"]
+    assert main(["plan", str(tiny_model), *options, "--json"]) == DONE
+    assert document(capsys)["mode"] == "cpu"
+    assert main(["plan", str(tiny_model), "--cpu", "Abacus 3000"]) == REFUSED
+    assert "Abacus 3000" in capsys.readouterr().err
+
+
+def test_probe_json_has_the_documented_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["probe", "--json"]) == DONE
+    told = document(capsys)
+    assert {"cpu", "memory", "gpus", "numa", "disk", "warnings"} <= told.keys()
+    assert {"name", "physical_cores", "logical_cores", "isa", "kernels"} <= told["cpu"].keys()
+    assert {"cpu", "usable"} <= told["cpu"]["isa"].keys()
+    assert {"int4", "int8", "bf16"} <= told["cpu"]["kernels"].keys()
+    assert {"total_bytes", "available_bytes", "bandwidth_gbs"} <= told["memory"].keys()
+    assert main(["probe"]) == DONE
+    assert told["cpu"]["name"] in capsys.readouterr().out
+
+
+def test_bench_json_has_the_documented_fields(
+    tiny_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine.runtime import bench
+
+    monkeypatch.setattr(bench, "_BUFFER_BYTES", 1 << 20)
+    monkeypatch.setattr(bench, "_SMALLEST_BUFFER_BYTES", 1 << 16)
+    options = ["-p", "8,16", "-n", "3", "-t", "1,2", "-r", "1"]
+    assert main(["bench", str(tiny_model), *options, "--json"]) == DONE
+    told = document(capsys)
+    assert {"machine", "model", "plan", "results"} <= told.keys()
+    assert told["machine"]["cpu"]["name"]
+    assert [(r["threads"], r["n_prompt"], r["n_gen"]) for r in told["results"]] == [
+        (1, 8, 3),
+        (1, 16, 3),
+        (2, 8, 3),
+        (2, 16, 3),
+    ]
+    figures = {"prefill_tps", "decode_tps", "decode_gbs", "read_bandwidth_gbs", "bandwidth_share", "prefill_gops"}
+    assert all(result[name] > 0 for result in told["results"] for name in figures)
+    assert main(["bench", str(tiny_model), *options]) == DONE
+    shown = capsys.readouterr().out
+    assert told["machine"]["cpu"]["name"] in shown
+    assert len(shown.splitlines()) == 2 + 4
+
+
+def test_perplexity_json_has_the_documented_fields(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("Ein Männlein steht im Walde " * 5, encoding="utf-8")
+    options = ["--file", str(text), "--window", "64"]
+    assert main(["perplexity", str(tiny_model), *options, "--json"]) == DONE
+    told = document(capsys)
+    assert told["tokens"] == len(text.read_bytes()) - 1
+    assert told["perplexity"] > 1
+    assert main(["perplexity", str(tiny_model), *options]) == DONE
+    assert f"{told['perplexity']:.4f}" in capsys.readouterr().out
+
+
+def test_models_lists_what_is_there_and_its_names_work(
+    tiny_model: Path, data_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["models", "--json"]) == DONE
+    assert document(capsys)["models"] == []
+    folder = data_folder / "models" / "someone"
+    folder.mkdir(parents=True)
+    (folder / "tiny").symlink_to(tiny_model, target_is_directory=True)
+    assert main(["models", "--json"]) == DONE
+    (model,) = document(capsys)["models"]
+    assert (model["name"], model["architecture"], model["error"]) == ("someone/tiny", "qwen3_moe", None)
+    assert main(answer("tiny", "--json")) == DONE
+    assert document(capsys)["token_ids"]
+
+
+def test_demo_is_prepared_when_it_is_missing(
+    tiny_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine.hub import demo
+
+    prepared = []
+    monkeypatch.setattr(demo, "prepare_demo", lambda progress: prepared.append(progress) or tiny_model)
+    assert main(["plan", "demo", "--json"]) == DONE
+    assert document(capsys)["model"]["architecture"] == "qwen3_moe"
+    assert len(prepared) == 1
+
+
+# --- bad input -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["fly"],
+        ["plan"],
+        ["generate", "demo"],
+        ["generate", "demo", "--prompt", "x", "--max-tokens", "0"],
+        ["generate", "demo", "--prompt", "x", "--threads", "two"],
+        ["plan", "demo", "--context", "-5"],
+        ["plan", "demo", "--ram", "much"],
+        ["plan", "demo", "--ram-bandwidth", "0"],
+        ["plan", "demo", "--dtype", "float8"],
+        ["bench", "demo", "-t", "1,,2"],
+        ["models", "--unknown"],
+    ],
+)
+def test_wrong_arguments_end_with_2_and_a_usage_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == REFUSED
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "usage: greenroom" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["plan", "no/such/file.gguf"], "no/such/file.gguf"),
+        (["generate", "{text}", "--prompt", "x"], "text.txt"),
+        (["generate", "{model}", "--prompt", "x", "--temperature", "-1"], "temperature"),
+        (["generate", "{model}", "--prompt", "x" * 600, "--raw", "--context", "512"], "holds 512"),
+        (["generate", "{model}", "--prompt", "", "--raw"], "empty"),
+        (["plan", "{model}", "--context", "100000"], "100000"),
+        (["plan", "{model}", "--isa", "mmx"], "mmx"),
+        (["bench", "{model}", "-p", "8000", "-n", "200"], "8200"),
+        (["perplexity", "{model}", "--file", "nothing.txt"], "nothing.txt"),
+        (["perplexity", "{model}", "--file", "{binary}"], "not UTF-8"),
+        (["perplexity", "{model}", "--file", "{folder}"], "cannot be read"),
+        (["perplexity", "{model}", "--file", "{text}", "--window", "8", "--stride", "9"], "stride"),
+    ],
+)
+def test_bad_input_ends_with_2_and_one_sentence(
+    arguments: list[str], complaint: str, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text.txt").write_text("Some text.")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    places = {"model": tiny_model, "text": tmp_path / "text.txt", "binary": tmp_path / "binary", "folder": tmp_path}
+    arguments = [argument.format(**places) for argument in arguments]
+    assert main(arguments) == REFUSED
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert complaint in shown.err
+    assert len(shown.err.splitlines()) == 1
+    assert shown.err.startswith("greenroom: ")
+    assert main([*arguments, "--json"]) == REFUSED
+    assert {"what", "why", "remedy"} == document(capsys)["error"].keys()
+
+
+def test_a_plan_that_does_not_fit_is_explained_and_can_be_forced(
+    tiny_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = engine.plan
+
+    def tight(*arguments: Any, **wishes: Any) -> Any:
+        sums = ["experts 3 GB + KV cache 1 GB = 4 GB"]
+        return replace(real(*arguments, **wishes), mode="tight", label="Tight: needs 3 GB more", explanation=sums)
+
+    monkeypatch.setattr(engine, "plan", tight)
+    assert main(answer(tiny_model)) == REFUSED
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "experts 3 GB + KV cache 1 GB = 4 GB" in shown.err
+    assert "Tight: needs 3 GB more" in shown.err
+    assert "--force" in shown.err
+    assert main(answer(tiny_model, "--force")) == DONE
+
+
+def test_a_bug_ends_with_1_one_sentence_and_a_traceback_in_the_log(
+    tiny_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("of the planner")
+
+    monkeypatch.setattr(engine, "plan", broken)
+    assert main(answer(tiny_model, "--json")) == BUG
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert len(shown.err.splitlines()) == 1
+    assert "ZeroDivisionError" in shown.err
+    log = log_folder() / "greenroom.log"
+    assert str(log) in shown.err
+    assert "Traceback" in log.read_text()
+
+
+# --- the terminal --------------------------------------------------------------------------------------------------
+
+
+def test_interrupt_ends_with_130_and_the_model_closed(
+    tiny_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = []
+    real_generate, real_close = Engine.generate, Engine.close
+
+    def generate(self: Engine, *arguments: Any) -> Iterator[Any]:
+        yield from list(real_generate(self, *arguments))[:3]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Engine, "generate", generate)
+    monkeypatch.setattr(Engine, "close", lambda self: closed.append(real_close(self)))
+    assert main(answer(tiny_model)) == INTERRUPTED
+    assert len(closed) == 1
+    assert main(answer(tiny_model, "--json")) == INTERRUPTED
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends a POSIX signal")
+def test_ctrl_c_stops_a_running_answer(tiny_model: Path) -> None:
+    running = process("generate", str(tiny_model), "--prompt", "Hi", "--raw", "--seed", "1", "--context", "8192")
+    assert running.stdout is not None
+    # The first character is there, and thousands are to come.
+    assert running.stdout.read(1)
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == INTERRUPTED
+    assert err.decode().splitlines() == ["Stopped."]
+
+
+def test_help_names_the_verbs_that_work(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == DONE
+    shown = capsys.readouterr().out
+    assert VERBS == ("probe", "plan", "generate", "bench", "perplexity", "models")
+    assert all(re.search(rf"^ +{verb}\b", shown, re.MULTILINE) for verb in VERBS)
+    assert "download" not in shown
+    assert "serve" not in shown
+    assert main(["--version"]) == DONE
+    assert engine.__version__ in capsys.readouterr().out
+
+
+def test_importing_the_command_line_is_light() -> None:
+    heavy = "('torch', 'PySide6', 'numpy', 'tokenizers', 'gguf', 'transformers')"
+    code = f"import sys, engine.cli; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_closed_pipe_ends_quietly(tiny_model: Path) -> None:
+    running = process("generate", str(tiny_model), "--prompt", "Hi", "--raw", "--max-tokens", "300")
+    assert running.stdout is not None
+    running.stdout.close()
+    running.stdout = None
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == INTERRUPTED
+    assert err == b""
+
+
+def test_help_into_a_closed_pipe_ends_quietly() -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    running = process("--help", stdout=write_end)
+    os.close(write_end)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode in (DONE, INTERRUPTED)
+    assert err == b""
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp437"])
+def test_a_terminal_without_utf8_still_gets_an_answer(tiny_model: Path, encoding: str) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    running = process("generate", str(tiny_model), "--prompt", "Привет", "--max-tokens", "40", env=environment)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == DONE, err
+    assert out.decode(encoding)
+    assert b"tok/s" in err
+
+
+def test_what_a_library_prints_does_not_reach_stdout(
+    tiny_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = engine.open_checkpoint
+
+    def talkative(path: Any) -> Any:
+        print("Loading!")  # noqa: T201
+        return real(path)
+
+    monkeypatch.setattr(engine, "open_checkpoint", talkative)
+    assert main(["plan", str(tiny_model), "--json"]) == DONE
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["mode"]
+    assert "Loading!" in shown.err
+
+
+def test_progress_is_drawn_for_a_terminal_only_and_leaves_nothing_behind(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Tty(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen, file = Tty(), io.StringIO()
+    for stream in (screen, file):
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert main(answer(tiny_model)) == DONE
+    assert "\r" not in file.getvalue()
+    assert "Reading" in screen.getvalue()
+    *drawn, last = screen.getvalue().split("\r")
+    assert drawn[-1].strip() == ""
+    assert "tok/s" in last
+
+
+def test_a_process_without_stdout_and_stderr_does_not_fail(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under pythonw on Windows."""
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(["plan", "nothing.gguf"]) == REFUSED
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["plan", str(tiny_model)]) == INTERRUPTED
+
+
+def test_an_unwritable_log_folder_is_no_reason_to_fail(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("GREENROOM_DATA", str(tmp_path / "file"))
+    assert main(["probe", "--json"]) == DONE
+    assert document(capsys)["cpu"]

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.log import log_folder, start_logging
+
+
+@pytest.fixture(autouse=True)
+def _root_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    before = list(root.handlers)
+    yield
+    for handler in [h for h in root.handlers if h not in before]:
+        root.removeHandler(handler)
+        handler.close()
+
+
+def test_records_go_to_the_file_and_not_to_the_screen(data_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = start_logging()
+    assert path == data_folder / "logs" / "greenroom.log"
+    logging.getLogger("engine.something").info("loaded %s", "한국어")
+    logging.getLogger("somebody.else").warning("a warning")
+    logging.getLogger("somebody.else").debug("chatter")
+    text = path.read_text(encoding="utf-8")
+    assert "INFO" in text
+    assert "engine.something: loaded 한국어" in text
+    assert "a warning" in text
+    assert "chatter" not in text
+    shown = capfd.readouterr()
+    assert (shown.out, shown.err) == ("", "")
+
+
+def test_starting_twice_writes_each_record_once(data_folder: Path) -> None:
+    start_logging()
+    path = start_logging()
+    logging.getLogger("engine").warning("only once")
+    assert path is not None
+    assert path.read_text(encoding="utf-8").count("only once") == 1
+
+
+def test_the_file_does_not_grow_without_end(data_folder: Path) -> None:
+    path = start_logging()
+    assert path is not None
+    for _ in range(60):
+        logging.getLogger("engine").warning("x" * 100_000)
+    kept = sorted(path.parent.iterdir())
+    assert [file.name for file in kept] == ["greenroom.log", *(f"greenroom.log.{n}" for n in (1, 2, 3))]
+    assert all(file.stat().st_size <= 1_100_000 for file in kept)
+
+
+def test_a_folder_that_cannot_be_made_costs_the_log_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("GREENROOM_DATA", str(tmp_path / "file"))
+    assert start_logging() is None
+    logging.getLogger("engine").warning("nowhere")
+    assert capfd.readouterr().err == ""
+
+
+def test_without_a_chosen_folder_the_systems_one_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GREENROOM_DATA", raising=False)
+    assert "greenroom" in str(log_folder()).lower()

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import errno
+import io
+import json
+import sys
+
+import pytest
+
+from engine.errors import GreenroomError
+from engine.progress import Progress
+from engine.terminal import OutputClosedError, Terminal
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Failing(io.StringIO):
+    """A stream whose other end went away."""
+
+    def __init__(self, error: int) -> None:
+        super().__init__()
+        self._error = error
+
+    def write(self, text: str) -> int:
+        raise OSError(self._error, "gone")
+
+
+def streams(monkeypatch: pytest.MonkeyPatch) -> tuple[io.StringIO, io.StringIO]:
+    """stdout and stderr from now on. (pytest puts its own back between a fixture and the test.)"""
+    out, err = io.StringIO(), Tty()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    return out, err
+
+
+def test_json_keeps_words_off_stdout_and_is_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, _ = streams(monkeypatch)
+    terminal = Terminal(json=True)
+    terminal.say("words")
+    terminal.stream("more")
+    terminal.document({"text": "naïve 👩‍🚀 \ud800"})
+    assert out.getvalue().isascii()
+    assert json.loads(out.getvalue()) == {"text": "naïve 👩‍🚀 \ud800"}
+
+
+def test_words_keep_documents_off_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, _ = streams(monkeypatch)
+    terminal = Terminal()
+    terminal.document({"text": "x"})
+    terminal.say("words")
+    assert out.getvalue() == "words\n"
+
+
+def test_figures_that_json_cannot_carry_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, _ = streams(monkeypatch)
+    with pytest.raises(ValueError, match="JSON compliant"):
+        Terminal(json=True).document({"speed": float("nan")})
+    assert out.getvalue() == ""
+
+
+def test_a_shorter_progress_line_covers_the_longer_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, err = streams(monkeypatch)
+    terminal = Terminal()
+    terminal.progress(Progress(5, 5, "Reading experts of layer 31"))
+    terminal.progress(Progress(5, 5, "Ready"))
+    first, second = err.getvalue().split("\r")[1:]
+    assert first == "Reading experts of layer 31 100%"
+    assert second == "Ready 100%".ljust(len(first))
+    terminal.note("Done.")
+    *_, blank, last = err.getvalue().split("\r")
+    assert blank.strip() == ""
+    assert last == "Done.\n"
+
+
+def test_an_unknown_total_shows_no_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, err = streams(monkeypatch)
+    Terminal().progress(Progress(0, 0, "Looking around"))
+    assert err.getvalue() == "\rLooking around"
+
+
+@pytest.mark.parametrize("number", [errno.EPIPE, errno.EINVAL])
+def test_a_reader_that_left_is_told_apart_from_a_full_disk(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(sys, "stdout", Failing(number))
+    with pytest.raises(OutputClosedError):
+        Terminal().say("words")
+    monkeypatch.setattr(sys, "stdout", Failing(errno.ENOSPC))
+    with pytest.raises(GreenroomError, match="disk is full"):
+        Terminal().say("words")
+
+
+def test_a_broken_stderr_loses_notes_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", Failing(errno.EPIPE))
+    terminal = Terminal()
+    terminal.note("lost")
+    terminal.say("words")
+    assert out.getvalue() == "words\n"
