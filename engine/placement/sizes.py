@@ -124,7 +124,7 @@ def role_of(weight: str) -> str:
     if parts[0] != "layers":
         return {"embed": "embeddings", "lm_head": "lm_head"}.get(parts[0], "router_and_norms")
     block, rest = parts[2], parts[3:]
-    if rest[-1] in ("norm", "router"):
+    if rest[-1] == "router" or rest[-1].endswith("norm"):
         return "router_and_norms"
     if block == "moe":
         return "shared_experts" if rest[0] == "shared" else "experts"

@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import machines
 import pytest
+import recorded_machines as machines
 
 from engine import _native
 from engine.errors import Cancelled, GreenroomError

@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import machines
 import pytest
-from machines import GIB, MACHINES, Machine
+import recorded_machines as machines
+from recorded_machines import GIB, MACHINES, Machine
 
 from engine.hardware.child import Reply
 from engine.hardware.probe import probe

@@ -1,0 +1,182 @@
+"""Machines known by name, and machines that are not here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fake_machines import MakeReport, make_report
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.errors import GreenroomError
+from engine.hardware.report import GpuReport
+from engine.placement.machines import CPUS, GPUS, find_cpu, find_gpu, ram_bandwidth, what_if
+
+GB = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("name", "memory", "channels"),
+    [
+        ("AMD Ryzen 5 5600X 6-Core Processor", "DDR4-3200", 2),
+        ("5600X", "DDR4-3200", 2),
+        ("AMD Ryzen 9 7950X 16-Core Processor", "DDR5-5200", 2),
+        ("AMD Ryzen 7 7840U w/ Radeon 780M Graphics", "DDR5-5200", 2),
+        ("AMD Ryzen 7 5800H with Radeon Graphics", "DDR4-3200", 2),
+        ("AMD Ryzen 9 9950X 16-Core Processor", "DDR5-5600", 2),
+        ("AMD RYZEN AI MAX+ 395 w/ Radeon 8060S", "LPDDR5X-8000", 4),
+        ("AMD Ryzen Threadripper PRO 5955WX 16-Cores", "DDR4-3200", 8),
+        ("AMD Ryzen Threadripper 7970X 32-Cores", "DDR5-5200", 4),
+        ("AMD EPYC 9355 32-Core Processor", "DDR5-6000", 12),
+        ("AMD EPYC 9654 96-Core Processor", "DDR5-4800", 12),
+        ("AMD EPYC 7543 32-Core Processor", "DDR4-3200", 8),
+        ("Intel(R) Xeon(R) Gold 6454S", "DDR5-4800", 8),
+        ("Intel(R) Xeon(R) Platinum 8380 CPU @ 2.30GHz", "DDR4-3200", 8),
+        ("INTEL(R) XEON(R) PLATINUM 8592+", "DDR5-5600", 8),
+        ("Intel(R) Xeon(R) 6980P", "DDR5-6400", 12),
+        ("Intel(R) Xeon(R) CPU E5-2690 v4 @ 2.60GHz", "DDR4-2400", 4),
+        ("Intel(R) Core(TM) i9-14900K", "DDR5-5600", 2),
+        ("13th Gen Intel(R) Core(TM) i7-13700H", "DDR5-5600", 2),
+        ("Intel(R) Core(TM) i7-8700K CPU @ 3.70GHz", "DDR4-2666", 2),
+        ("Intel(R) Core(TM) i5-2500K CPU @ 3.30GHz", "DDR3-1600", 2),
+        ("Intel(R) Core(TM) Ultra 7 265K", "DDR5-6400", 2),
+    ],
+)
+def test_cpu_generations(name: str, memory: str, channels: int) -> None:
+    model = find_cpu(name)
+    assert model is not None
+    assert (model.memory, model.channels) == (memory, channels)
+
+
+@pytest.mark.parametrize("name", ["AMD EPYC", "Apple M2 Pro", "unknown CPU", "", "Loongson-3A6000"])
+def test_other_names_are_not_guessed(name: str) -> None:
+    assert find_cpu(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "gbs"),
+    [
+        ("NVIDIA GeForce RTX 4090", 1008),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", 576),
+        ("NVIDIA GeForce RTX 3060 Ti", 448),
+        ("NVIDIA GeForce RTX 3060", 360),
+        ("NVIDIA H100 80GB HBM3", 3350),
+        ("NVIDIA H100 PCIe", 2000),
+        ("NVIDIA L4", 300),
+        ("NVIDIA L40S", 864),
+        ("Tesla T4", 320),
+        ("NVIDIA Something New", 250),
+    ],
+)
+def test_gpus(name: str, gbs: float) -> None:
+    assert find_gpu(name).bandwidth_gbs == gbs
+
+
+def test_tables_are_sane() -> None:
+    for cpu in CPUS:
+        assert 20 < cpu.peak_gbs < 700
+        assert cpu.memory.endswith(str(cpu.megatransfers))
+    for gpu in GPUS:
+        assert 100 < gpu.bandwidth_gbs < 10000
+        assert gpu.teraflops > 0
+
+
+def test_measured_bandwidth_comes_first(machine: MakeReport) -> None:
+    report = machine(bandwidth={"1": 20.0, "2": 36.0, "8": 60.0})
+    assert ram_bandwidth(report, 8).likely == 60.0
+    assert ram_bandwidth(report, 5).likely == pytest.approx(48.0)
+    assert ram_bandwidth(report, 64).likely == 60.0
+    assert ram_bandwidth(report, 2).source == "measured"
+
+
+def test_the_table_has_a_wider_range_than_a_measurement(machine: MakeReport) -> None:
+    measured = ram_bandwidth(machine(bandwidth={"8": 60.0}), 8)
+    table = ram_bandwidth(machine(), 8)
+    guess = ram_bandwidth(machine(cpu="AMD EPYC"), 8)
+    widths = [(found.high - found.low) / found.likely for found in (measured, table, guess)]
+    assert widths == sorted(widths)
+    assert table.source == "DDR5-5200 in 2 channels"
+    assert table.likely == pytest.approx(2 * 8 * 5.2 * 0.85)
+    assert ram_bandwidth(machine(), 1).likely == 16
+
+
+@given(st.dictionaries(st.integers(1, 256).map(str), st.floats(1, 500), min_size=1), st.integers(1, 300))
+def test_interpolation_stays_between_measurements(points: dict[str, float], threads: int) -> None:
+    found = ram_bandwidth(make_report(bandwidth=points), threads)
+    assert min(points.values()) * 0.999 <= found.likely <= max(points.values()) * 1.001
+
+
+def test_two_sockets_are_less_than_twice_one(machine: MakeReport) -> None:
+    one = what_if(machine(), cpu="EPYC 9355")
+    two = what_if(machine(), cpu="2x EPYC 9355")
+    assert two.cpu.physical_cores == 2 * one.cpu.physical_cores
+    ratio = ram_bandwidth(two, 64).likely / ram_bandwidth(one, 64).likely
+    assert 1.4 <= ratio <= 1.55
+
+
+@pytest.mark.parametrize(
+    ("name", "cores"),
+    [
+        ("Ryzen 9 7950X", 16),
+        ("Ryzen 9 5900X", 12),
+        ("Ryzen 7 7800X3D", 8),
+        ("Ryzen 5 5600G", 6),
+        ("Core i9-14900K", 8),
+        ("Core i9-10900K", 10),
+        ("i5-13600K", 6),
+        ("i7-7700K", 4),
+        ("Xeon Gold 6454S", 32),
+        ("2x EPYC 7763", 64),
+        ("Threadripper PRO 5955WX", 32),
+    ],
+)
+def test_cores_by_name(name: str, cores: int, machine: MakeReport) -> None:
+    assert what_if(machine(), cpu=name).cpu.performance_cores == cores
+
+
+def test_another_cpu_forgets_what_was_measured_here(machine: MakeReport) -> None:
+    report = what_if(machine(bandwidth={"8": 60.0}), cpu="Xeon Gold 6454S", threads=24)
+    assert report.memory.bandwidth_gbs is None
+    assert report.cpu.physical_cores == 24
+    assert report.cpu.kernels.int4 == "avx512vnni"
+    assert what_if(machine(), cpu="i7-8700K").cpu.kernels.bf16 == "avx2"
+
+
+def test_other_memory(machine: MakeReport) -> None:
+    report = what_if(machine(), ram=192 * GB, ram_bandwidth=85.5)
+    assert report.memory.total_bytes == 192 * GB
+    assert report.memory.available_bytes == 186 * GB
+    assert ram_bandwidth(report, 3).likely == 85.5
+
+
+def test_another_gpu(machine: MakeReport) -> None:
+    cpu_torch = replace(machine(), os={"torch_cuda": "none"})
+    report = what_if(cpu_torch, vram=32 * GB, gpu="RTX 5090")
+    assert report.gpus == [GpuReport("RTX 5090", "nvidia", 32 * GB, 32 * GB, False)]
+    assert "torch_cuda" not in report.os
+    assert what_if(machine(vram=24 * GB), vram=48 * GB).gpus[0].name == "NVIDIA GeForce RTX 4090"
+    assert what_if(machine(vram=24 * GB), gpu="RTX 5090").gpus[0].total_bytes == 24 * GB
+    assert what_if(machine(vram=24 * GB), vram=0).gpus == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"cpu": "Abacus 3000"},
+        {"ram": 0},
+        {"ram": -5},
+        {"vram": -1},
+        {"ram_bandwidth": 0.0},
+        {"ram_bandwidth": float("nan")},
+        {"threads": 0},
+        {"gpu": "RTX 4090"},
+    ],
+)
+def test_impossible_machines_are_refused(wrong: dict, machine: MakeReport) -> None:
+    with pytest.raises(GreenroomError):
+        what_if(machine(), **wrong)
+
+
+def test_nothing_asked_changes_nothing(machine: MakeReport) -> None:
+    assert what_if(machine(vram=24 * GB)) == machine(vram=24 * GB)

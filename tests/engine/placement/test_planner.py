@@ -1,0 +1,410 @@
+"""Which plan a model gets on which machine, and what the user reads about it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields, replace
+
+import pytest
+from fake_machines import MakeReport, make_report
+from fake_models import HeaderOnly, dense_model, moe_model
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.errors import GreenroomError
+from engine.hardware.report import GpuReport
+from engine.placement import sizes
+from engine.placement.plan import LABELS, OffloadPlan, Wishes
+from engine.placement.planner import TIERS, plan
+from engine.placement.predict import SLOWEST_GOPS
+
+GB = 1_000_000_000
+#: Best first: a plan must never get worse with more memory.
+ORDER = list(LABELS)
+
+QWEN3 = moe_model("Q4_0")
+SMALL = moe_model("BF16", layers=2, hidden=256, intermediate=256, experts=8, top_k=2, heads=2, kv_heads=1, vocab=1000)
+#: Few layers with few, wide experts: as large as a real model, and quick to plan.
+WIDE = moe_model("Q6_K", layers=6, hidden=4096, intermediate=14336, experts=8, top_k=2)
+MODELS = [WIDE, SMALL, dense_model(layers=4)]
+
+
+def numbers(text: str) -> list[int]:
+    """Amounts in a sentence, in tenths of a GB."""
+    return [round(float(number) * 10) for number in re.findall(r"([\d.]+) GB", text)]
+
+
+def test_no_gpu_means_cpu(machine: MakeReport) -> None:
+    made = plan(QWEN3, machine(ram=64 * GB))
+    assert (made.mode, made.label, made.device) == ("cpu", "On the CPU", "cpu")
+    assert (made.dense_dtype, made.kv_type, made.experts) == ("quantised", "f32", "stored")
+    assert (made.context, made.threads) == (8192, 8)
+    assert made.bytes.vram == {}
+    assert made.bytes.vram_total == 0
+    assert made.explanation[0] == "On the CPU: no GPU was found."
+    assert made.runnable
+
+
+def test_cpu_bytes_by_hand(machine: MakeReport) -> None:
+    ram = plan(QWEN3, machine(ram=64 * GB), context=4096).bytes.ram
+    hidden, vocab = 2048, 151936
+    assert ram["experts"] == 48 * 128 * 3 * 768 * hidden * 18 // 32
+    assert ram["attention"] == 48 * (2 * 4096 + 2 * 512) * hidden * 18 // 32
+    assert ram["embeddings"] == ram["lm_head"] == vocab * hidden * 18 // 32
+    assert ram["router_and_norms"] == 4 * (48 * (128 * hidden + 2 * hidden + 2 * 128) + hidden)
+    assert ram["kv_cache"] == 48 * 2 * 4 * 128 * 4096 * 4
+    assert ram["reserve"] == 64 * GB * 8 // 100
+    assert sum(ram.values()) - ram["reserve"] == plan(QWEN3, machine(ram=64 * GB), context=4096).bytes.ram_total
+
+
+def test_experts_in_ram_when_vram_is_short(machine: MakeReport) -> None:
+    made = plan(QWEN3, machine(vram=24 * GB))
+    assert (made.mode, made.device) == ("hybrid", "cuda:0")
+    assert made.label == "Experts in RAM, the rest on the GPU"
+    assert (made.dense_dtype, made.kv_type) == ("bfloat16", "bf16")
+    assert made.bytes.ram["experts"] == 48 * 128 * 3 * 768 * 2048 * 18 // 32
+    assert "experts" not in made.bytes.vram
+    assert made.bytes.vram["attention"] == 48 * 2 * (2 * 4096 + 2 * 512) * 2048
+    assert made.bytes.vram["lm_head"] == 2 * 151936 * 2048
+    assert made.bytes.vram["kv_cache"] == 48 * 2 * 4 * 128 * 8192 * 2
+    assert "of experts per token" in made.prediction.bottleneck
+
+
+def test_all_on_the_gpu_when_it_fits(machine: MakeReport) -> None:
+    made = plan(QWEN3, machine(vram=80 * GB))
+    assert (made.mode, made.label, made.device) == ("all_gpu", "All on the GPU", "cuda:0")
+    assert made.bytes.vram["experts"] == 2 * 48 * 128 * 3 * 768 * 2048
+    assert "experts" not in made.bytes.ram
+    faster = made.prediction.decode_tps.likely
+    assert faster > plan(QWEN3, machine(vram=24 * GB)).prediction.decode_tps.likely
+
+
+def test_a_small_model_on_a_small_gpu_is_all_on_it(machine: MakeReport) -> None:
+    assert plan(SMALL, machine(vram=4 * GB)).mode == "all_gpu"
+
+
+def test_free_vram_counts_not_built_in_vram(machine: MakeReport) -> None:
+    assert plan(QWEN3, machine(vram=80 * GB, vram_free=24 * GB)).mode == "hybrid"
+    assert plan(QWEN3, machine(vram=80 * GB, vram_free=2 * GB)).mode == "cpu"
+
+
+def test_a_limit_on_vram_forces_experts_into_ram(machine: MakeReport) -> None:
+    made = plan(QWEN3, machine(vram=80 * GB), max_vram=10 * GB)
+    assert made.mode == "hybrid"
+    assert made.bytes.vram_total <= 10 * GB
+
+
+def test_dense_models_have_nothing_to_keep_in_ram(machine: MakeReport) -> None:
+    assert plan(dense_model(), machine(vram=24 * GB)).mode == "all_gpu"
+    made = plan(dense_model(), machine(vram=8 * GB))
+    assert made.mode == "cpu"
+    assert "no experts to keep in RAM" in made.explanation[0]
+
+
+def test_the_best_gpu_is_taken(machine: MakeReport) -> None:
+    gpus = [
+        GpuReport("AMD Radeon", "amd", 64 * GB, 64 * GB, False),
+        GpuReport("NVIDIA T400", "nvidia", 4 * GB, 3 * GB, False),
+        GpuReport("NVIDIA GeForce RTX 3090", "nvidia", 24 * GB, 23 * GB, False),
+    ]
+    made = plan(QWEN3, machine(gpus=gpus))
+    assert made.device == "cuda:1"
+    assert "RTX 3090" in made.explanation[0]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "os", "reason"),
+    [
+        ([GpuReport("Intel Iris", "intel", 0, 0, True)], {}, "integrated and shares the RAM"),
+        ([GpuReport("NVIDIA GB10", "nvidia", 0, 0, True)], {}, "integrated and shares the RAM"),
+        ([GpuReport("AMD Radeon RX 7900", "amd", 24 * GB, 24 * GB, False)], {}, "NVIDIA GPUs only"),
+        ([GpuReport("RTX 4090", "nvidia", 24 * GB, 24 * GB, False)], {"torch_cuda": "none"}, "CPU build"),
+    ],
+)
+def test_gpus_that_cannot_be_used_are_named(
+    gpus: list[GpuReport], os: dict[str, str], reason: str, machine: MakeReport
+) -> None:
+    report = replace(machine(gpus=gpus), os=os)
+    made = plan(QWEN3, report)
+    assert made.mode == "cpu"
+    assert reason in made.explanation[0]
+    with pytest.raises(GreenroomError, match="cannot run on a GPU here"):
+        plan(QWEN3, report, device="cuda")
+
+
+def test_the_cache_is_narrowed_only_to_make_it_fit(machine: MakeReport) -> None:
+    assert plan(QWEN3, machine(ram=24 * GB, free=24 * GB)).kv_type == "f32"
+    assert plan(QWEN3, machine(ram=24 * GB, free=21 * GB)).kv_type == "f16"
+    assert plan(QWEN3, machine(ram=24 * GB, free=21 * GB), kv_type="f32").mode == "tight"
+
+
+def test_tight_says_exactly_what_is_missing(machine: MakeReport) -> None:
+    made = plan(QWEN3, machine(ram=32 * GB, free=17 * GB))
+    assert made.mode == "tight"
+    assert not made.runnable
+    match = re.fullmatch(r"Tight: needs ([\d.]+) GB more free RAM", made.label)
+    assert match is not None
+    missing = made.bytes.ram_total + made.bytes.ram["reserve"] - 17 * GB
+    assert 0 <= float(match[1]) - missing / GB < 0.3
+    # The sentence adds up as written: needed + kept back - free = missing, the label's number.
+    *_, needed, kept, free, lacking = numbers(made.explanation[1])
+    assert needed + kept - free == lacking == round(float(match[1]) * 10)
+
+
+def test_too_large_says_so(machine: MakeReport) -> None:
+    made = plan(QWEN3, machine(ram=16 * GB))
+    assert (made.mode, made.label) == ("too_large", "Too large for this PC")
+    *_, needed, kept, total, lacking = numbers(made.explanation[1])
+    assert needed + kept - total == lacking
+    assert total == 160
+
+
+def test_tight_on_vram_alone(machine: MakeReport) -> None:
+    made = plan(dense_model(), machine(vram=24 * GB, vram_free=10 * GB), device="cuda")
+    assert made.mode == "tight"
+    assert re.fullmatch(r"Tight: needs [\d.]+ GB more free VRAM", made.label)
+    *_, needed, kept, free, lacking = numbers(made.explanation[2])
+    assert needed + kept - free == lacking
+
+
+def test_unloading_the_present_model_counts(machine: MakeReport) -> None:
+    report = machine(ram=32 * GB, free=17 * GB)
+    assert plan(QWEN3, report).mode == "tight"
+    made = plan(QWEN3, report, unload_bytes=10 * GB)
+    assert made.mode == "cpu"
+    assert any("10.0 GB of the model loaded now" in line for line in made.explanation)
+
+
+def test_what_if_free_memory(machine: MakeReport) -> None:
+    assert plan(QWEN3, machine(ram=16 * GB), ram_free=60 * GB).mode == "cpu"
+    assert plan(QWEN3, machine(ram=64 * GB), ram_free=5 * GB).mode == "tight"
+    assert plan(QWEN3, machine(vram=24 * GB), vram_free=90 * GB).mode == "all_gpu"
+
+
+def test_float32_keeps_everything_exact(machine: MakeReport) -> None:
+    made = plan(SMALL, machine(), dtype="float32")
+    assert (made.dense_dtype, made.kv_type, made.experts) == ("float32", "f32", "float32")
+    weights = 2 * 8 * 3 * 256 * 256
+    assert made.bytes.ram["experts"] == 4 * weights
+    gpu = plan(SMALL, machine(vram=8 * GB), dtype="float32")
+    assert (gpu.mode, gpu.dense_dtype, gpu.kv_type) == ("all_gpu", "float32", "f32")
+    assert gpu.bytes.vram["experts"] == 4 * weights
+
+
+def test_recoding_is_named_as_a_loss(machine: MakeReport) -> None:
+    made = plan(moe_model("BF16"), machine(ram=64 * GB), experts="int4")
+    assert made.experts == "int4"
+    assert made.bytes.ram["experts"] == 48 * 128 * 3 * 768 * 2048 * 18 // 32
+    assert any("re-coded from BF16 to int4" in line and "loses some accuracy" in line for line in made.explanation)
+
+
+def test_recoding_is_not_done_for_experts_on_the_gpu(machine: MakeReport) -> None:
+    made = plan(SMALL, machine(vram=8 * GB), experts="int4")
+    assert (made.mode, made.experts) == ("all_gpu", "stored")
+    assert any("not needed" in line for line in made.explanation)
+
+
+def test_larger_in_ram_than_in_the_file_is_said(machine: MakeReport) -> None:
+    made = plan(moe_model("Q6_K"), machine(ram=64 * GB))
+    stored = 48 * 128 * 3 * 768 * 2048 * 210 // 256
+    assert made.bytes.ram["experts"] > stored
+    assert any(f"stores the experts in {stored / GB:.1f} GB" in line for line in made.explanation)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "words"),
+    [
+        ({"colour": "red"}, "colour"),
+        ({"device": "tpu"}, "auto, cpu or cuda"),
+        ({"device": "sim"}, "simulated device"),
+        ({"device": "cuda"}, "no GPU was found"),
+        ({"dtype": "float64"}, "dtype"),
+        ({"kv_type": "q8"}, "kv_type"),
+        ({"experts": "int3"}, "experts"),
+        ({"experts": "int4"}, "quantised already \\(Q4_0\\)"),
+        ({"isa": "neon"}, "portable"),
+        ({"threads": 0}, "threads"),
+        ({"threads": 17}, "16 logical cores"),
+        ({"threads": 2.5}, "threads"),
+        ({"threads": True}, "threads"),
+        ({"ram_free": -1}, "ram_free"),
+        ({"max_vram": "4"}, "max_vram"),
+        ({"context": 0}, "context"),
+        ({"context": 40961}, "at most 40960"),
+        ({"context": "many"}, "context"),
+    ],
+)
+def test_impossible_wishes_are_one_sentence(wishes: dict, words: str, machine: MakeReport) -> None:
+    with pytest.raises(GreenroomError, match=words) as caught:
+        plan(QWEN3, machine(), **wishes)
+    assert caught.value.remedy
+
+
+def test_recoding_needs_experts_and_no_float32(machine: MakeReport) -> None:
+    with pytest.raises(GreenroomError, match="no routed experts"):
+        plan(dense_model("BF16"), machine(), experts="int8")
+    with pytest.raises(GreenroomError, match="exact weights"):
+        plan(SMALL, machine(), experts="int8", dtype="float32")
+
+
+def test_every_wish_is_checked_or_free() -> None:
+    assert {field.name for field in fields(Wishes)} == {
+        *("device", "dtype", "kv_type", "experts", "threads", "isa"),
+        *("ram_free", "vram_free", "max_vram", "unload_bytes"),
+    }
+
+
+def test_vram_wishes_without_a_gpu_change_nothing(machine: MakeReport) -> None:
+    assert plan(QWEN3, machine(), max_vram=4 * GB).mode == "cpu"
+
+
+def test_threads_default_to_performance_cores(machine: MakeReport) -> None:
+    report = machine(cores=8)
+    assert plan(QWEN3, replace(report, cpu=replace(report.cpu, performance_cores=6))).threads == 6
+    # An older report without that figure: never more than may be used.
+    unknown = replace(report, cpu=replace(report.cpu, performance_cores=0, usable_cores=3))
+    assert plan(QWEN3, unknown).threads == 3
+    assert plan(QWEN3, report, threads=16).threads == 16
+
+
+def test_context_defaults_to_what_the_model_can(machine: MakeReport) -> None:
+    assert plan(moe_model(layers=1, context=2048), machine()).context == 2048
+    assert plan(moe_model(layers=1), machine(), context=40960).context == 40960
+
+
+def test_an_isa_cap_lowers_the_prediction(machine: MakeReport) -> None:
+    made = [plan(QWEN3, machine(), isa=isa) for isa in ("portable", "avx2", "amx", None)]
+    assert [entry.isa for entry in made] == ["portable", "avx2", "amx", None]
+    speeds = [entry.prediction.prefill_tps.likely for entry in made]
+    assert speeds[0] < speeds[1] < speeds[2] == speeds[3]
+
+
+def test_missing_kernels_still_give_a_plan(machine: MakeReport) -> None:
+    report = machine()
+    none = replace(report.cpu.kernels, int4="none", int8="none", bf16="none")
+    made = plan(QWEN3, replace(report, cpu=replace(report.cpu, kernels=none)))
+    assert made.mode == "cpu"
+    assert made.prediction.prefill_tps.likely <= SLOWEST_GOPS * 8
+
+
+def test_alternatives_really_fit(machine: MakeReport) -> None:
+    report = machine(ram=32 * GB, free=28 * GB)
+    model = moe_model("BF16")
+    made = plan(model, report)
+    assert made.mode == "too_large"
+    text = "\n".join(made.alternatives)
+    assert "re-coded to int4" in text
+    assert plan(model, report, experts="int4").runnable
+    assert not plan(model, report, experts="int8").runnable
+    assert "Q4_K_M file" in text
+    assert plan(moe_model("Q4_K"), report).runnable
+    assert not plan(moe_model("Q8_0"), report).runnable
+    (added,) = re.findall(r"^(\d+) GB more RAM would make it fit", text, re.MULTILINE)
+    more = int(added) << 30
+    assert plan(model, machine(ram=32 * GB + more, free=28 * GB + more)).runnable
+    less = more // 2
+    assert not plan(model, machine(ram=32 * GB + less, free=28 * GB + less)).runnable
+
+
+def test_a_shorter_context_is_offered_when_it_helps(machine: MakeReport) -> None:
+    report = machine(ram=24 * GB, free=int(20.9 * GB))
+    made = plan(QWEN3, report, context=40960)
+    assert not made.runnable
+    (context,) = re.findall(r"A context of (\d+) tokens would fit", "\n".join(made.alternatives))
+    assert plan(QWEN3, report, context=int(context)).runnable
+    assert not plan(QWEN3, report, context=2 * int(context)).runnable
+
+
+def test_a_narrower_cache_is_offered_when_f32_was_asked_for(machine: MakeReport) -> None:
+    made = plan(QWEN3, machine(ram=24 * GB, free=21 * GB), kv_type="f32")
+    assert made.alternatives[0].startswith("A KV cache in f16 instead of f32 would fit")
+
+
+def test_nothing_is_offered_that_would_not_fit(machine: MakeReport) -> None:
+    made = plan(moe_model("BF16"), machine(ram=8 * GB))
+    # 62.8 GB and 8 % of 76.7 GB; 7 GB and the new 68.7 GB are free. 32 GB would not do.
+    assert made.alternatives == ["64 GB more RAM would make it fit."]
+
+
+def test_a_shorter_context_for_the_gpu(machine: MakeReport) -> None:
+    made = plan(QWEN3, machine(vram=62 * GB, vram_free=int(62 * GB)), context=40960)
+    assert made.mode == "hybrid"
+    (context,) = re.findall(r"context of (\d+) tokens everything would fit on the GPU", "\n".join(made.alternatives))
+    assert plan(QWEN3, machine(vram=62 * GB), context=int(context)).mode == "all_gpu"
+
+
+def test_measured_bandwidth_narrows_the_range(machine: MakeReport) -> None:
+    table = plan(QWEN3, machine()).prediction.decode_tps
+    measured = plan(QWEN3, machine(bandwidth={"1": 20.0, "8": 60.0})).prediction
+    assert "at 60 GB/s" in measured.bottleneck
+    assert "not measured" not in measured.bottleneck
+    assert measured.decode_tps.high / measured.decode_tps.low < table.high / table.low
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> tuple[HeaderOnly, dict]:
+    model = draw(st.sampled_from(MODELS))
+    ram = draw(st.integers(GB, 128 * GB))
+    vram = draw(st.sampled_from([0, 2 * GB, 8 * GB, 24 * GB, 80 * GB]))
+    return model, {"ram": ram, "free": draw(st.integers(0, ram)), "vram": vram}
+
+
+@settings(max_examples=40, deadline=None)
+@given(situations(), st.integers(0, 64 * GB))
+def test_more_memory_never_makes_a_plan_worse(situation: tuple[HeaderOnly, dict], more: int) -> None:
+    model, parts = situation
+    before = plan(model, make_report(**parts))
+    ram = plan(model, make_report(**{**parts, "ram": parts["ram"] + more, "free": parts["free"] + more}))
+    assert ORDER.index(ram.mode) <= ORDER.index(before.mode)
+    vram = plan(model, make_report(**{**parts, "vram": parts["vram"] + more}))
+    assert ORDER.index(vram.mode) <= ORDER.index(before.mode)
+
+
+@settings(max_examples=40, deadline=None)
+@given(situations())
+def test_every_plan_is_consistent(situation: tuple[HeaderOnly, dict]) -> None:
+    model, parts = situation
+    made = plan(model, make_report(**parts))
+    check_consistent(made)
+    need = made.bytes.ram_total + made.bytes.ram["reserve"]
+    if made.runnable:
+        assert need <= parts["free"]
+        assert made.label == LABELS[made.mode]
+    elif made.mode == "tight":
+        assert need <= parts["ram"]
+        assert made.label.startswith("Tight: needs ")
+    if made.bytes.vram and made.runnable:
+        assert made.bytes.vram_total + made.bytes.vram["reserve"] <= parts["vram"]
+
+
+def check_consistent(made: OffloadPlan) -> None:
+    used = made.bytes
+    assert used.ram_total == sum(n for role, n in used.ram.items() if role != "reserve")
+    assert used.vram_total == sum(n for role, n in used.vram.items() if role != "reserve")
+    assert set(used.ram) | set(used.vram) <= {
+        *("experts", "shared_experts", "dense_mlp", "attention", "router_and_norms", "embeddings", "lm_head"),
+        *("kv_cache", "buffers", "reserve"),
+    }
+    assert bool(used.vram) == made.device.startswith("cuda")
+    decode = made.prediction.decode_tps
+    assert 0 < decode.low <= decode.likely <= decode.high
+    for line in made.explanation:
+        terms, equals, total = line.partition(" = ")
+        if equals and " GB" in terms:
+            assert sum(numbers(terms)) == numbers(total)[0]
+    assert json.loads(json.dumps(made.to_json()))["mode"] == made.mode
+    assert made.explain().count("\n") == len(made.explanation) - 1
+
+
+def test_tiers_are_known_to_the_kernels() -> None:
+    from engine import _native
+
+    assert set(_native.tiers()) <= set(TIERS)
+
+
+def test_a_chunk_is_what_the_runtime_reads_at_once() -> None:
+    from engine.runtime import engine
+
+    assert sizes.PREFILL_CHUNK == engine.PREFILL_CHUNK
+    assert sizes.SCORING_CHUNK == engine._SCORING_CHUNK

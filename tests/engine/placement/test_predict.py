@@ -1,0 +1,155 @@
+"""Speeds from bytes, against hand-made sums and published runs of another engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.placement.machines import SUSTAINED_SHARE, Bandwidth, find_cpu, find_gpu
+from engine.placement.predict import GREENROOM, EngineProfile, Speeds, Work, achieved_share, predict
+
+GB = 10**9
+
+#: Qwen3-30B-A3B at 4.5 bits on a CPU, by hand: 1.02 GB of experts, 0.7 GB of the rest, 3.1 G weights.
+QWEN3 = Work(
+    layers=48,
+    cpu_expert_bytes=1_020_000_000,
+    cpu_dense_bytes=700_000_000,
+    gpu_bytes=0,
+    kv_bytes=1_600_000_000,
+    kv_on_gpu=False,
+    cpu_values=3_100_000_000,
+    gpu_values=0,
+    code="int4",
+    tier="avx512vnni",
+    threads=8,
+)
+DDR5 = Speeds(Bandwidth(50, 60, 65, "measured"), 1008, 165)
+
+
+def test_decode_by_hand() -> None:
+    prediction = predict(QWEN3, DDR5)
+    cache = 1.6 / 4
+    share = achieved_share(GREENROOM, (1.72 + cache) * GB / 48)
+    seconds = (1.72 + cache) / (60 * share) + 48 * GREENROOM.cpu_layer_s
+    assert prediction.decode_tps.likely == pytest.approx(1 / seconds)
+
+
+def test_prefill_by_hand() -> None:
+    # Two operations per weight; 8 cores.
+    gops = 8 * GREENROOM.gops_per_core["int4", "avx512vnni"]
+    assert predict(QWEN3, DDR5).prefill_tps.likely == pytest.approx(gops / (2 * 3.1))
+
+
+def test_share_between_small_and_large_experts() -> None:
+    shares = [achieved_share(GREENROOM, size * 1e6) for size in (0, 1, 25, 50, 100, 1000)]
+    assert shares[:3] == [GREENROOM.share_small] * 3
+    assert shares[3] == pytest.approx((GREENROOM.share_small + GREENROOM.share_large) / 2)
+    assert shares[4:] == [GREENROOM.share_large] * 2
+
+
+def test_the_bottleneck_says_its_arithmetic() -> None:
+    assert predict(QWEN3, DDR5).bottleneck == "limited by RAM bandwidth: 1.72 GB of weights per token at 60 GB/s"
+    hybrid = replace(QWEN3, cpu_dense_bytes=0, gpu_bytes=700_000_000, kv_on_gpu=True)
+    assert predict(hybrid, DDR5).bottleneck == "limited by RAM bandwidth: 1.02 GB of experts per token at 60 GB/s"
+    assumed = replace(DDR5, ram=Bandwidth(30, 71, 85, "DDR5-5200 in 2 channels"))
+    assert "at 71 GB/s (not measured: assumed from DDR5-5200 in 2 channels)" in predict(QWEN3, assumed).bottleneck
+    guessed = replace(DDR5, ram=Bandwidth(16, 40, 100, ""))
+    assert "a guess for an unknown CPU" in predict(QWEN3, guessed).bottleneck
+    gpu = replace(QWEN3, cpu_expert_bytes=0, cpu_dense_bytes=0, gpu_bytes=60 * GB, kv_on_gpu=True)
+    assert predict(gpu, DDR5).bottleneck == "limited by VRAM bandwidth: 60.00 GB of weights per token at 1008 GB/s"
+    tiny = replace(QWEN3, cpu_expert_bytes=5_000_000, cpu_dense_bytes=20_000_000, kv_bytes=0)
+    assert predict(tiny, DDR5).bottleneck.startswith("limited by the fixed cost of each layer: 48 layers")
+
+
+def test_an_unknown_tier_is_slow_not_wrong() -> None:
+    assert predict(replace(QWEN3, tier="none"), DDR5).prefill_tps.likely < 10
+
+
+WORKS = st.builds(
+    Work,
+    layers=st.integers(1, 100),
+    cpu_expert_bytes=st.integers(0, 10**11),
+    cpu_dense_bytes=st.integers(0, 10**10),
+    gpu_bytes=st.integers(0, 10**10),
+    kv_bytes=st.integers(0, 10**11),
+    kv_on_gpu=st.booleans(),
+    cpu_values=st.integers(0, 10**11),
+    gpu_values=st.integers(0, 10**11),
+    code=st.sampled_from(["int4", "int8", "bf16", "f16", "f32"]),
+    tier=st.sampled_from(["portable", "avx2", "avx512vnni", "avx512bf16", "none"]),
+    threads=st.integers(1, 256),
+)
+
+
+@given(WORKS, st.floats(1, 1000))
+def test_ranges_are_ordered_and_finite(work: Work, gbs: float) -> None:
+    prediction = predict(work, replace(DDR5, ram=Bandwidth(0.5 * gbs, gbs, 1.2 * gbs, "")))
+    for figures in (prediction.decode_tps, prediction.prefill_tps):
+        assert 0 < figures.low <= figures.likely <= figures.high < float("inf")
+
+
+@given(WORKS, st.floats(1, 500), st.floats(1, 2))
+def test_faster_memory_is_never_slower(work: Work, gbs: float, factor: float) -> None:
+    slow, fast = (
+        predict(work, replace(DDR5, ram=Bandwidth(speed, speed, speed, ""))).decode_tps for speed in (gbs, gbs * factor)
+    )
+    assert fast.likely >= slow.likely
+    assert fast.high >= slow.high
+
+
+#: llama.cpp, so that the hardware model can be checked with runs that exist. Four figures for all rows: shares of the
+#: sustained bandwidth for small and large experts, 100 us per layer around the CPU's part, 35 us of launches.
+LLAMA_CPP = EngineProfile(
+    share_small=0.50,
+    share_large=0.69,
+    cpu_layer_s=100e-6,
+    gpu_layer_s=35e-6,
+    handoff_s=65e-6,
+    gpu_share=0.8,
+    gops_per_core={},
+    gpu_prefill_share=0.3,
+    spread=(0.65, 1.5),
+)
+
+#: (what, CPU or measured GB/s, GPU, layers, expert GB read from RAM, GB read from VRAM, published tokens per second)
+PUBLISHED = [
+    ("Qwen3-30B-A3B Q4_K_M all on an RTX 4090", None, "RTX 4090", 48, 0.0, 1.75, 261.5),
+    ("gpt-oss-120b MXFP4, experts on an i9-14900K", "i9-14900K", "RTX 4090", 36, 1.90, 2.2, 25.6),
+    ("Qwen3.6-35B-A3B Q4_K_M, experts on a 5600X", "Ryzen 5 5600X", "RTX 3060", 40, 0.57, 0.9, 42.3),
+    ("Qwen3-30B-A3B Q4_K_M, 36 of 48 layers on quad DDR4", 102.0, "RTX 3090", 48, 0.765, 0.95, 36.7),
+]
+
+
+@pytest.mark.parametrize("row", PUBLISHED, ids=[row[0] for row in PUBLISHED])
+def test_published_runs_lie_in_the_range(row: tuple) -> None:
+    _, source, gpu_name, layers, experts, vram, published = row
+    if isinstance(source, float):
+        ram = Bandwidth(0.9 * source, source, 1.05 * source, "measured")
+    elif source is not None:
+        model = find_cpu(source)
+        assert model is not None
+        likely = model.peak_gbs * SUSTAINED_SHARE
+        ram = Bandwidth(0.5 * likely, likely, 1.2 * likely, model.memory)
+    else:
+        ram = Bandwidth(1, 1, 1, "")
+    gpu = find_gpu(gpu_name)
+    work = Work(
+        layers=layers,
+        cpu_expert_bytes=round(experts * GB),
+        cpu_dense_bytes=0,
+        gpu_bytes=round(vram * GB),
+        kv_bytes=0,
+        kv_on_gpu=True,
+        cpu_values=0,
+        gpu_values=1,
+        code="int4",
+        tier="avx2",
+        threads=8,
+    )
+    decode = predict(work, Speeds(ram, gpu.bandwidth_gbs, gpu.teraflops), LLAMA_CPP).decode_tps
+    assert decode.low <= published <= decode.high
+    assert decode.likely == pytest.approx(published, rel=0.35)

@@ -1,0 +1,174 @@
+"""Bytes from headers against hand-made sums."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from fake_models import dense_model, moe_model
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine import _native
+from engine.models import model_spec
+from engine.placement import packing, sizes
+from engine.placement.packing import CODES, RECODES, packed_nbytes, packed_nbytes_rule
+from engine.placement.sizes import Inventory, Layout, Shape, role_of, take_inventory
+
+GB = 1_000_000_000
+
+
+def inventory_of(model) -> Inventory:
+    return take_inventory(model_spec(model), model)
+
+
+@given(
+    st.sampled_from(list(CODES)),
+    st.sampled_from([None, *RECODES]),
+    st.integers(1, 5000),
+    st.integers(1, 40),
+    st.sampled_from([1, 32, 256]),
+)
+def test_the_rule_is_the_kernels_own(format: str, recode: str | None, rows: int, blocks: int, block: int) -> None:
+    columns = blocks * block
+    try:
+        native = _native.packed_nbytes(rows, columns, format, recode, None)
+    except ValueError:
+        native = None  # a shape the format cannot have
+    rule = packed_nbytes_rule(rows, columns, format, recode)
+    assert native in (None, rule)
+    assert packed_nbytes(rows, columns, format, recode) == rule
+
+
+def test_without_the_kernels_the_rule_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_native_rule", lambda: None)
+    # 16 strips of 16 rows; per row 64 groups of 16 bytes of codes and a 2-byte scale.
+    assert packed_nbytes(256, 2048, "Q4_0") == 256 * 64 * 18
+
+
+def test_an_experts_object_takes_what_its_matrices_take() -> None:
+    for formats in (("Q4_0", "Q4_0", "Q6_K"), ("BF16", "BF16", "BF16"), ("Q4_K", "Q4_K", "Q6_K")):
+        experts = _native.Experts(3, 256, 512, *formats)
+        shapes = zip(formats, ((512, 256), (512, 256), (256, 512)), strict=True)
+        assert experts.nbytes == 3 * sum(packed_nbytes(*shape, name) for name, shape in shapes)
+
+
+def test_qwen3_30b_experts_by_hand() -> None:
+    inventory = inventory_of(moe_model("Q4_0"))
+    layout = Layout("packed")
+    # 48 layers x 128 experts x 3 matrices of 768 x 2048 weights at 4.5 bits.
+    assert sizes.expert_bytes(inventory, layout) == 48 * 128 * 3 * 768 * 2048 * 9 // 16
+    # 8 of them are read per token: the 1.02 GB of the published tables.
+    assert sizes.active_expert_bytes(inventory, layout) == 48 * 8 * 3 * 768 * 2048 * 9 // 16
+    assert round(sizes.active_expert_bytes(inventory, layout) / GB, 2) == 1.02
+    assert sizes.active_expert_values(inventory) == 48 * 8 * 3 * 768 * 2048
+
+
+def test_qwen3_30b_dense_part_by_hand() -> None:
+    inventory = inventory_of(moe_model("Q8_0"))
+    hidden, vocab = 2048, 151936
+    attention = 48 * (4096 * hidden + 2 * 512 * hidden + hidden * 4096)
+    norms = 48 * (2 * hidden + 2 * 128) + hidden
+    routers = 48 * 128 * hidden
+    assert sizes.dense_bytes(inventory, Layout("packed")) == {
+        "embeddings": vocab * hidden * 34 // 32,
+        "lm_head": vocab * hidden * 34 // 32,
+        "attention": attention * 34 // 32,
+        "router_and_norms": 4 * (routers + norms),
+    }
+    assert sizes.dense_bytes(inventory, Layout("bfloat16")) == {
+        "embeddings": vocab * hidden * 34 // 32,  # stays as stored
+        "lm_head": 2 * vocab * hidden,
+        "attention": 2 * attention,
+        "router_and_norms": 4 * (routers + norms),
+    }
+    assert sizes.dense_values(inventory) == attention + norms + routers + vocab * hidden
+
+
+def test_a_tied_head_is_counted_once_more() -> None:
+    tied, own = inventory_of(moe_model(tied=True)), inventory_of(moe_model())
+    assert tied.roles["lm_head"] == own.roles["lm_head"] == Counter({Shape(151936, 2048, "Q4_0"): 1})
+
+
+def test_recoding_applies_to_packed_experts() -> None:
+    inventory = inventory_of(moe_model("BF16"))
+    weights = 48 * 128 * 3 * 768 * 2048
+    assert sizes.expert_bytes(inventory, Layout("packed")) == 2 * weights
+    assert sizes.expert_bytes(inventory, Layout("packed", "int8")) == weights * 34 // 32
+    assert sizes.expert_bytes(inventory, Layout("packed", "int4")) == weights * 18 // 32
+    assert sizes.expert_bytes(inventory, Layout("packed", "float32")) == 4 * weights
+
+
+def test_recoding_keeps_what_has_the_code_already() -> None:
+    assert packed_nbytes_rule(16, 256, "Q4_K", "int4") == packed_nbytes_rule(16, 256, "Q4_K")
+    assert packed_nbytes_rule(16, 256, "Q6_K", "int8") == packed_nbytes_rule(16, 256, "Q6_K")
+
+
+def test_dense_models_have_an_mlp_role() -> None:
+    inventory = inventory_of(dense_model("Q4_1"))
+    assert inventory.experts == ()
+    assert sizes.dense_bytes(inventory, Layout("packed"))["dense_mlp"] == 32 * 3 * 4096 * 14336 * 20 // 32
+    assert sizes.expert_bytes(inventory, Layout("packed")) == 0
+
+
+@pytest.mark.parametrize(
+    ("weight", "role"),
+    [
+        ("embed", "embeddings"),
+        ("norm", "router_and_norms"),
+        ("lm_head", "lm_head"),
+        ("layers.3.attention.norm", "router_and_norms"),
+        ("layers.3.attention.q", "attention"),
+        ("layers.3.attention.q_bias", "attention"),
+        ("layers.3.attention.k_norm", "router_and_norms"),
+        ("layers.11.ffn.norm", "router_and_norms"),
+        ("layers.11.ffn.down", "dense_mlp"),
+        ("layers.0.moe.router", "router_and_norms"),
+        ("layers.0.moe.experts.17.gate", "experts"),
+        ("layers.0.moe.shared.up", "shared_experts"),
+        ("layers.0.moe.shared.router", "router_and_norms"),
+    ],
+)
+def test_roles(weight: str, role: str) -> None:
+    assert role_of(weight) == role
+
+
+def test_another_format_for_the_same_model() -> None:
+    inventory = inventory_of(moe_model("BF16"))
+    smaller = inventory.stored_as("Q4_K")
+    assert smaller is not None
+    assert smaller.expert_formats() == {"Q4_K"}
+    assert smaller.roles["router_and_norms"] == inventory.roles["router_and_norms"]
+    assert sizes.active_expert_values(smaller) == sizes.active_expert_values(inventory)
+    odd = inventory_of(moe_model("BF16", layers=1, intermediate=96, vocab=100))
+    assert odd.stored_as("Q4_K") is None
+    assert odd.stored_as("Q8_0") is not None
+
+
+@pytest.mark.parametrize(
+    ("total", "reserve"),
+    [
+        (2 * GB, GB // 2),
+        (8 * GB, 2 * GB),
+        (16 * GB, 2 * GB),
+        (64 * GB, 64 * GB * 8 // 100),
+        (1024 * GB, 16 * GB),
+    ],
+)
+def test_ram_reserve(total: int, reserve: int) -> None:
+    assert sizes.ram_reserve(total) == reserve
+
+
+@given(st.integers(0, 10**13), st.integers(0, 10**13))
+def test_more_ram_always_leaves_more_after_the_reserve(a: int, b: int) -> None:
+    small, large = sorted((a, b))
+    assert small - sizes.ram_reserve(small) <= large - sizes.ram_reserve(large)
+
+
+def test_longer_contexts_need_more_work_space() -> None:
+    spec = model_spec(moe_model())
+    spaces = [sizes.activation_bytes(spec, context, widened=True) for context in (128, 1024, 8192, 40960)]
+    assert spaces == sorted(spaces)
+    # 8192 tokens: one layer's keys and values as float32, the mask of 512 tokens, a chunk's activations.
+    widest = 6 * 2048 + 3 * 768 * 8
+    assert spaces[2] == 4 * (512 * widest + 2 * 4 * 128 * 8192 + 512 * 8192)
