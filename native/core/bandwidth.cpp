@@ -7,26 +7,12 @@
 #include <stdexcept>
 
 #include "arena.h"
+#include "dispatch.h"
 
 namespace greenroom {
 namespace {
 
 constexpr size_t kTile = size_t{1} << 18;
-
-// Eight sums: one chain of additions would be slower than memory.
-uint64_t read_all(const std::byte* data, size_t nbytes) {
-  uint64_t sum[8] = {};
-  for (size_t at = 0; at < nbytes; at += sizeof sum) {
-    uint64_t words[8];
-    std::memcpy(words, data + at, sizeof words);
-    for (size_t i = 0; i < 8; ++i)
-      sum[i] += words[i];
-  }
-  uint64_t total = 0;
-  for (uint64_t s : sum)
-    total += s;
-  return total;
-}
 
 } // namespace
 
@@ -37,6 +23,7 @@ std::vector<double> read_bandwidth(ThreadPool& pool, long long nbytes, long long
     throw std::invalid_argument("repeats must be 1 to 1000");
   const size_t tiles = static_cast<size_t>(nbytes) / kTile;
   Arena buffer(tiles * kTile);
+  const KernelTable& kernels = kernels_for(kInt8F16, std::nullopt);
   std::atomic<uint64_t> sink{0}; // keeps the loop from being optimised away
   ThreadPool::Call call(pool);
   call.run({{tiles, [&](size_t tile, int) { std::memset(buffer.data() + tile * kTile, 1, kTile); }}});
@@ -44,7 +31,8 @@ std::vector<double> read_bandwidth(ThreadPool& pool, long long nbytes, long long
   for (long long i = 0; i < repeats; ++i) {
     const auto start = std::chrono::steady_clock::now();
     call.run({{tiles, [&](size_t tile, int) {
-                 sink.fetch_add(read_all(buffer.data() + tile * kTile, kTile), std::memory_order_relaxed);
+                 sink.fetch_add(kernels.read(reinterpret_cast<const uint8_t*>(buffer.data()) + tile * kTile, kTile),
+                                std::memory_order_relaxed);
                }}});
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     rates.push_back(static_cast<double>(buffer.nbytes()) / seconds.count());

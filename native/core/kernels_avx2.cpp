@@ -362,6 +362,23 @@ void swiglu(const float* gate, const float* up, size_t n, float* h) {
   }
 }
 
+uint64_t read(const uint8_t* p, size_t n) {
+  __m256i sum[8];
+  GREENROOM_UNROLL
+  for (int k = 0; k < 8; ++k)
+    sum[k] = _mm256_setzero_si256();
+  for (size_t at = 0; at < n; at += 256) {
+    GREENROOM_UNROLL
+    for (int k = 0; k < 8; ++k)
+      sum[k] = _mm256_add_epi64(sum[k], load(p + at + 32 * k));
+  }
+  GREENROOM_UNROLL
+  for (int k = 1; k < 8; ++k)
+    sum[0] = _mm256_add_epi64(sum[0], sum[k]);
+  return static_cast<uint64_t>(_mm256_extract_epi64(sum[0], 0) + _mm256_extract_epi64(sum[0], 1) +
+                               _mm256_extract_epi64(sum[0], 2) + _mm256_extract_epi64(sum[0], 3));
+}
+
 } // namespace
 
 const KernelTable kAvx2Kernels = {
@@ -372,6 +389,7 @@ const KernelTable kAvx2Kernels = {
     quantise,
     round_bf16,
     swiglu,
+    read,
 };
 
 } // namespace greenroom

@@ -61,10 +61,15 @@ template <bool kWide, bool kMin> struct Int4 {
       GREENROOM_UNROLL
       for (int t = 0; t < kTokens; ++t) {
         const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + s;
-        __m512i sum = kMin ? _mm512_setzero_si512() : _mm512_set1_epi32(a->sum_x8);
+        // Two chains: eight dependent instructions would fill the scheduler with waiters.
+        __m512i first = kMin ? _mm512_setzero_si512() : _mm512_set1_epi32(a->sum_x8);
+        __m512i second = _mm512_setzero_si512();
         GREENROOM_UNROLL
-        for (int j = 0; j < 8; ++j)
-          sum = _mm512_dpbusd_epi32(sum, w[j], _mm512_set1_epi32(word(a->q + 4 * j)));
+        for (int j = 0; j < 4; ++j) {
+          first = _mm512_dpbusd_epi32(first, w[j], _mm512_set1_epi32(word(a->q + 4 * j)));
+          second = _mm512_dpbusd_epi32(second, w[j + 4], _mm512_set1_epi32(word(a->q + 16 + 4 * j)));
+        }
+        const __m512i sum = _mm512_add_epi32(first, second);
         acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(scale, _mm512_set1_ps(a->scale)), acc[t]);
         if (kMin)
           acc[t] = _mm512_fmadd_ps(min, _mm512_set1_ps(a->scaled_sum), acc[t]);
@@ -321,6 +326,22 @@ void avx512::swiglu(const float* gate, const float* up, size_t n, float* h) {
   }
 }
 
+uint64_t avx512::read(const uint8_t* p, size_t n) {
+  __m512i sum[8];
+  GREENROOM_UNROLL
+  for (int k = 0; k < 8; ++k)
+    sum[k] = _mm512_setzero_si512();
+  for (size_t at = 0; at < n; at += 512) {
+    GREENROOM_UNROLL
+    for (int k = 0; k < 8; ++k)
+      sum[k] = _mm512_add_epi64(sum[k], _mm512_load_si512(p + at + 64 * k));
+  }
+  GREENROOM_UNROLL
+  for (int k = 1; k < 8; ++k)
+    sum[0] = _mm512_add_epi64(sum[0], sum[k]);
+  return static_cast<uint64_t>(_mm512_reduce_add_epi64(sum[0]));
+}
+
 const KernelTable kAvx512VnniKernels = {
     "avx512vnni",
     {strip<Int4<false, false>, 16>, strip<Int4<false, true>, 16>, strip<Int4<true, true>, 16>, strip<Int8, 16>,
@@ -329,6 +350,7 @@ const KernelTable kAvx512VnniKernels = {
     avx512::quantise,
     avx512::round_bf16,
     avx512::swiglu,
+    avx512::read,
 };
 
 } // namespace greenroom
