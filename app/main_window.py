@@ -152,6 +152,7 @@ class MainWindow(QMainWindow):
             self.show_page("chat")
         self.sidebar.set_chat_list(self._chat_list)
         self._chat_list.chatChosen.connect(self._open_chat)
+        self._chat_page.chatChanged.connect(self._chat_list.set_current)
         self.statusbar.start()
         if self._settings.problem is not None:
             self._show_settings_problem(self._settings.problem)
@@ -344,7 +345,7 @@ class MainWindow(QMainWindow):
     def closeEvent(self, event: QCloseEvent) -> None:
         self.hide()
         self._host.shutdown()
-        if self._chat_page is not None and hasattr(self._chat_page, "shutdown"):
+        if self._chat_page is not None:
             self._chat_page.shutdown()
         tasks.shutdown()
         super().closeEvent(event)

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtGui import QShowEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app import tasks
@@ -20,6 +20,9 @@ from app.widgets.labels import label
 from app.widgets.page import PageHead, scrolled
 from app.words import gigabytes
 from engine.errors import GreenroomError
+
+#: A narrower page folds its rows.
+ROOMY = 980
 
 
 class ModelsPage(QWidget):
@@ -76,6 +79,10 @@ class ModelsPage(QWidget):
         super().showEvent(event)
         self.refresh()
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        for widget in self._rows:
+            widget.set_compact(self.width() < ROOMY)
+
     @Slot()
     def refresh(self) -> None:
         """Looks again at the disk and at what is free; what is shown stays until the new list is there."""
@@ -104,6 +111,7 @@ class ModelsPage(QWidget):
             widget.ejectWanted.connect(self._host.unload)
             widget.cancelWanted.connect(self._host.cancel_load)
             widget.show_state(self._host.state)
+            widget.set_compact(self.width() < ROOMY)
             self._list.addWidget(widget)
             self._rows.append(widget)
         self._card.show()

@@ -14,8 +14,6 @@ from app.widgets.plan_popover import PlanPopover
 from app.words import gigabytes, rate_range
 
 CHIP_WIDTH, SPEED_WIDTH, SIZE_WIDTH, ACTION_WIDTH = 264, 124, 76, 176
-#: Below this width of the row its size column gives way.
-ROOMY = 860
 
 
 class RowWidget(QFrame):
@@ -35,33 +33,31 @@ class RowWidget(QFrame):
         self._name = ElideLabel(row.name, "strong", Qt.TextElideMode.ElideMiddle)
         self._detail = label("", "small", wrap=True)
         self._problem = label("", "warn-small", wrap=True)
-        text = QVBoxLayout()
-        text.setSpacing(2)
-        text.addStretch(1)
-        text.addWidget(self._name)
-        text.addWidget(self._detail)
-        text.addWidget(self._problem)
-        text.addStretch(1)
+        self._text = QVBoxLayout()
+        self._text.setSpacing(2)
+        self._text.addStretch(1)
+        for part in (self._name, self._detail, self._problem):
+            self._text.addWidget(part)
+        self._text.addStretch(1)
 
         self.chip = ChipButton()
         self.chip.setToolTip("Show the sum behind this")
         self.chip.clicked.connect(self._open_plan)
         self._waiting = label("working it out…", "small")
-        chip_cell = _cell(CHIP_WIDTH, self.chip, self._waiting)
+        self._chip_cell = _cell(CHIP_WIDTH, self.chip, self._waiting)
         self._speed = label("", "strong")
         self._unit = label("tok/s", "small")
         speed_cell = _cell(SPEED_WIDTH, self._speed, self._unit)
         self._size = label("")
         self._size_cell = _cell(SIZE_WIDTH, self._size)
 
-        row_box = QHBoxLayout(self)
-        row_box.setContentsMargins(16, 12, 16, 12)
-        row_box.setSpacing(12)
-        row_box.addLayout(text, 1)
-        row_box.addWidget(chip_cell)
-        row_box.addWidget(speed_cell)
-        row_box.addWidget(self._size_cell)
-        row_box.addWidget(self._build_action())
+        self._columns = QHBoxLayout(self)
+        self._columns.setContentsMargins(16, 12, 16, 12)
+        self._columns.setSpacing(12)
+        self._columns.addLayout(self._text, 1)
+        for cell in (self._chip_cell, speed_cell, self._size_cell, self._build_action()):
+            self._columns.addWidget(cell)
+        self._compact = False
         self.show_row(row)
 
     def _build_action(self) -> QWidget:
@@ -134,8 +130,18 @@ class RowWidget(QFrame):
         else:
             self._action.setCurrentIndex(0)
 
-    def resizeEvent(self, event: object) -> None:
-        self._size_cell.setVisible(self.width() >= ROOMY)
+    def set_compact(self, compact: bool) -> None:
+        """For a narrow window: the plan goes under the name and the size gives way."""
+        if compact == self._compact:
+            return
+        self._compact = compact
+        self._size_cell.setVisible(not compact)
+        if compact:
+            self._columns.removeWidget(self._chip_cell)
+            self._text.insertWidget(self._text.count() - 1, self._chip_cell)
+        else:
+            self._text.removeWidget(self._chip_cell)
+            self._columns.insertWidget(1, self._chip_cell)
 
     def _load(self) -> None:
         refused = self.row.plan is not None and not self.row.plan.runnable

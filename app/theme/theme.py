@@ -61,7 +61,7 @@ class Theme(QObject):
 
     def icon(self, name: str, role: str = "muted") -> QIcon:
         """assets/icons/<name>.svg in the colour of token `role`, as it is now. See `bind_icon` for one that follows."""
-        return make_icon(name, getattr(self._tokens, role), self._tokens.line)
+        return make_icon(name, getattr(self._tokens, role), self._tokens.faint)
 
     def bind_icon(self, button: QAbstractButton, name: str, role: str = "muted") -> None:
         """Gives a button (or replaces) an icon that follows the theme for as long as the button lives."""

@@ -125,5 +125,8 @@ def test_shutdown_waits_for_running_work_and_leaves_no_thread(qtbot: QtBot) -> N
 def test_shutdown_says_when_something_would_not_stop(qtbot: QtBot) -> None:
     gate = threading.Event()
     tasks.run(gate.wait, 20)
+    late = [t for t in threading.enumerate() if t.name.startswith("greenroom-task")]
     assert not tasks.shutdown(timeout=0.05)
     gate.set()
+    for thread in late:
+        thread.join(20)

@@ -1,0 +1,55 @@
+"""The report in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fakes import make_report
+
+from app.hardware.checks import Check, checks
+from engine.hardware.report import DiskReport, GpuReport, Isa, MemoryReport
+
+
+def by_title(found: list[Check]) -> dict[str, Check]:
+    return {check.title: check for check in found}
+
+
+def test_a_good_machine_has_no_warnings() -> None:
+    report = make_report(memory=MemoryReport(64_000_000_000, 51_200_000_000, {"4": 40.0, "8": 52.0, "16": 49.5}))
+    found = checks(report)
+    assert [check.state for check in found] == ["good"] * 5
+    assert by_title(found)["Memory"].note == "52.0 GB/s with 8 threads"
+    assert by_title(found)["Instructions"].note == "kernels: avx512vnni, avx512"
+
+
+def test_missing_avx2_is_a_problem_with_its_possible_cause() -> None:
+    cpu = replace(make_report().cpu, isa=Isa(["sse4_2"], ["sse4_2"]))
+    check = by_title(checks(make_report(cpu=cpu)))["Instructions"]
+    assert check.state == "bad"
+    assert "BIOS" in check.sentence
+
+
+def test_instructions_the_system_withholds_are_named() -> None:
+    cpu = replace(make_report().cpu, isa=Isa(["avx2", "amx"], ["avx2"]))
+    check = by_title(checks(make_report(cpu=cpu)))["Instructions"]
+    assert check.state == "warn"
+    assert "AMX" in check.sentence
+
+
+def test_shared_memory_is_never_counted_as_vram() -> None:
+    shared = GpuReport("AMD Radeon iGPU", "AMD", 8_000_000_000, 8_000_000_000, True)
+    found = by_title(checks(make_report(gpus=[shared])))
+    assert "No graphics card with its own memory" in found["Graphics"].sentence
+    assert "not counted" in found["Not counted"].sentence
+
+
+def test_a_limited_process_a_full_disk_and_little_memory_are_warned_about() -> None:
+    report = make_report(
+        cpu=replace(make_report().cpu, usable_cores=2),
+        memory=MemoryReport(8_000_000_000, 1_000_000_000),
+        disk=DiskReport("/", 5_000_000_000, 100_000_000_000),
+        warnings=["Locked memory is limited to 8 GB."],
+    )
+    found = by_title(checks(report))
+    assert [found[t].state for t in ("Processor", "Memory", "Disk", "Note")] == ["warn"] * 4
+    assert "only 2 of them" in found["Processor"].sentence

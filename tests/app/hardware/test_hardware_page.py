@@ -1,0 +1,78 @@
+"""The This PC page."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from fakes import FakeApi, make_report
+from pytestqt.qtbot import QtBot
+
+from app import tasks
+from app.hardware.page import HardwarePage
+from engine.errors import GreenroomError
+from engine.hardware.report import HardwareReport, MemoryReport
+from engine.progress import Progress
+
+MEASURED = make_report(memory=MemoryReport(64_000_000_000, 50_000_000_000, {"8": 52.0}))
+
+
+def shown(qtbot: QtBot, page: HardwarePage) -> HardwarePage:
+    qtbot.addWidget(page)
+    page.resize(1000, 700)
+    page.show()
+    tasks.finish()
+    return page
+
+
+def titles(page: HardwarePage) -> list[str]:
+    return [row.check.title for row in page.rows]
+
+
+def test_shows_a_check_for_each_part(qtbot: QtBot, api: FakeApi) -> None:
+    page = shown(qtbot, HardwarePage(api))
+    assert titles(page) == ["Processor", "Instructions", "Memory", "Graphics", "Disk"]
+    assert page.rows[0].accessibleName().startswith("Processor: Good. AMD Ryzen")
+
+
+def test_measuring_shows_progress_and_then_the_speed(qtbot: QtBot, api: FakeApi) -> None:
+    go_on = threading.Event()
+
+    def measure(progress: Callable[[Progress], None]) -> HardwareReport:
+        progress(Progress(1, 4, "Reading RAM with 8 threads"))
+        assert go_on.wait(20)
+        return MEASURED
+
+    page = shown(qtbot, HardwarePage(api, measure))
+    page.measure.click()
+    qtbot.waitUntil(lambda: page._message.text() == "Reading RAM with 8 threads", timeout=20_000)
+    assert not page.measure.isEnabled()
+    go_on.set()
+    tasks.finish()
+    assert page.measure.isEnabled()
+    assert next(row.check.note for row in page.rows if row.check.title == "Memory") == "52.0 GB/s with 8 threads"
+
+
+def test_measuring_can_be_cancelled(qtbot: QtBot, api: FakeApi) -> None:
+    def measure(progress: Callable[[Progress], None]) -> HardwareReport:
+        while True:
+            progress(Progress(1, 4, "Reading RAM"))
+
+    page = shown(qtbot, HardwarePage(api, measure))
+    page.measure.click()
+    page.stop_measuring()
+    tasks.finish()
+    assert page.measure.isEnabled()
+    assert page.report is api.report
+
+
+def test_a_failed_measurement_says_why_and_keeps_the_report(qtbot: QtBot, api: FakeApi) -> None:
+    def measure(progress: Callable[[Progress], None]) -> HardwareReport:
+        raise GreenroomError("The memory could not be measured", "too little is free", "Close other programs.")
+
+    page = shown(qtbot, HardwarePage(api, measure))
+    page.measure.click()
+    tasks.finish()
+    assert "too little is free" in page._trouble.text()
+    assert page.measure.isEnabled()
+    assert len(page.rows) == 5

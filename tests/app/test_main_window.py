@@ -1,0 +1,340 @@
+"""The window as a whole, with a fake engine and a fake chat."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fakes import FakeApi
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QAbstractButton, QAbstractSpinBox, QComboBox, QLineEdit, QPushButton, QWidget
+from pytestqt.qtbot import QtBot
+
+from app import tasks
+from app.actions import ACTIONS
+from app.host import DEMO, EngineHost
+from app.main_window import MainWindow
+from app.settings.store import SettingsStore
+from app.theme import theme
+from engine.errors import GreenroomError
+from engine.runtime.events import Message, SamplingParams
+
+LONG = 20_000
+PATH = "/models/Qwen3-30B-A3B.gguf"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class FakeChatPage(QWidget):
+    chatChanged = Signal(int)  # noqa: N815
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[object] = []
+
+    def new_chat(self) -> None:
+        self.calls.append("new")
+
+    def open_chat(self, chat: int) -> None:
+        self.calls.append(chat)
+        self.chatChanged.emit(chat)
+
+    def shutdown(self) -> None:
+        self.calls.append("shutdown")
+
+
+class FakeChatList(QWidget):
+    chatChosen = Signal(int)  # noqa: N815
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filters: list[str] = []
+        self.current: int | None = None
+
+    def set_current(self, chat: int) -> None:
+        self.current = chat
+
+    def filter(self, text: str) -> None:
+        self.filters.append(text)
+
+
+Open = Callable[..., MainWindow]
+
+
+@pytest.fixture
+def open_window(host: EngineHost, settings: SettingsStore, qtbot: QtBot) -> Open:
+    def make(demo_is_here: bool = True, **choices: object) -> MainWindow:
+        if choices:
+            settings.change(**choices)
+        window = MainWindow(host, settings, lambda *_: (FakeChatPage(), FakeChatList()), lambda: demo_is_here)
+        qtbot.addWidget(window)
+        window.show()
+        qtbot.waitUntil(lambda: window._chat_list is not None, timeout=LONG)
+        tasks.finish()
+        return window
+
+    return make
+
+
+def press(qtbot: QtBot, window: MainWindow, key: str) -> None:
+    """Through the action, as the shortcut does: a shortcut itself needs a window manager that gives focus."""
+    action = window.actions_by_key[key]
+    assert action in window.actions()
+    action.trigger()
+
+
+def banner_texts(window: MainWindow) -> list[str]:
+    return [str(banner.error) for banner in window.banners.banners]
+
+
+def click(window: MainWindow, text: str) -> None:
+    next(b for b in window.banners.findChildren(QPushButton) if b.text() == text).click()
+
+
+def test_every_action_has_a_handler_and_its_own_shortcut(open_window: Open) -> None:
+    window = open_window()
+    assert set(window.actions_by_key) == {spec.key for spec in ACTIONS}
+    shortcuts = [action.shortcut().toString() for action in window.actions_by_key.values()]
+    assert len(set(shortcuts)) == len(shortcuts)
+    assert {"Ctrl+N", "Ctrl+O", "Ctrl+F", "Ctrl+,", "Esc"} <= set(shortcuts)
+
+
+def test_pages_are_made_when_first_shown_and_marked_in_the_sidebar(open_window: Open) -> None:
+    window = open_window()
+    assert window.page == "chat"
+    for key in ("models", "hardware", "settings"):
+        window.sidebar._nav[key].click()
+        assert window.page == key
+        assert window.sidebar._nav[key].isChecked()
+        assert window.topbar.isHidden()
+        tasks.finish()
+    window.actions_by_key["show_chat"].trigger()
+    assert window.page == "chat"
+    assert not any(entry.isChecked() for entry in window.sidebar._nav.values())
+
+
+def test_new_chat_search_and_choosing_reach_the_chat_part(open_window: Open, qtbot: QtBot) -> None:
+    window = open_window()
+    window.show_page("settings")
+    press(qtbot, window, "new_chat")
+    assert window.page == "chat"
+    window._chat_list.chatChosen.emit(7)
+    assert window._chat_page.calls == ["new", 7]
+    assert window._chat_list.current == 7
+    press(qtbot, window, "search")
+    qtbot.keyClicks(window.sidebar.search, "parser")
+    assert window._chat_list.filters[-1] == "parser"
+
+
+def test_the_last_model_is_loaded_at_start(open_window: Open, tmp_path: Path, host: EngineHost, qtbot: QtBot) -> None:
+    path = tmp_path / "last.gguf"
+    path.write_bytes(b"")
+    open_window(start="last", last_model=str(path), context=4096)
+    qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
+    assert host.state.path == str(path)
+    assert host.state.plan.context == 4096
+
+
+def test_the_demo_is_loaded_when_the_last_model_is_gone(open_window: Open, host: EngineHost, qtbot: QtBot) -> None:
+    open_window(start="last", last_model="/gone.gguf")
+    qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
+    assert host.state.path == DEMO
+
+
+def test_a_missing_demo_is_offered_not_downloaded(open_window: Open, host: EngineHost, qtbot: QtBot) -> None:
+    window = open_window(demo_is_here=False, start="demo")
+    assert host.state.kind == "empty"
+    assert "93 MB" in banner_texts(window)[0]
+    click(window, "Get the demo model")
+    qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
+    assert banner_texts(window) == []
+
+
+def test_nothing_is_loaded_when_nothing_was_chosen(open_window: Open, host: EngineHost) -> None:
+    window = open_window(start="nothing")
+    assert host.state.kind == "empty"
+    assert window.statusbar.note.text() == "No model loaded"
+
+
+def test_a_loaded_model_is_remembered(
+    open_window: Open, settings: SettingsStore, host: EngineHost, qtbot: QtBot
+) -> None:
+    window = open_window()
+    window.load_model(PATH)
+    qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
+    assert settings.values.last_model == PATH
+    assert settings.values.recent == (PATH,)
+    assert window.topbar.model.shown_name == "Qwen3-30B-A3B"
+
+
+def test_threads_from_the_settings_go_into_the_plan(
+    open_window: Open, api: FakeApi, host: EngineHost, qtbot: QtBot
+) -> None:
+    open_window(threads=6).load_model(PATH)
+    qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
+    assert api.plans == [(None, {"threads": 6})]
+
+
+def test_a_failing_load_is_a_banner_and_the_program_goes_on(
+    open_window: Open, api: FakeApi, host: EngineHost, qtbot: QtBot
+) -> None:
+    window = open_window()
+    api.open_error = GreenroomError("x.gguf is unknown", "its architecture is mamba9", "Choose another model.")
+    window.load_model("/models/x.gguf")
+    qtbot.waitUntil(lambda: host.state.kind == "failed", timeout=LONG)
+    assert "mamba9" in banner_texts(window)[0]
+    api.open_error = None
+    click(window, "Use the demo model")
+    qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
+    assert banner_texts(window) == []
+
+
+def test_a_refused_plan_can_be_loaded_anyway(open_window: Open, api: FakeApi, host: EngineHost, qtbot: QtBot) -> None:
+    window = open_window()
+    api.mode, api.label = "tight", "Tight: needs 3.1 GB more free RAM"
+    window.load_model(PATH)
+    qtbot.waitUntil(lambda: host.state.kind == "failed", timeout=LONG)
+    assert window.topbar.chip.text() == api.label
+    click(window, "Load anyway")
+    qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
+
+
+def test_esc_cancels_loading_and_stops_answers(open_window: Open, api: FakeApi, host: EngineHost, qtbot: QtBot) -> None:
+    window = open_window()
+    stop = window.actions_by_key["stop"]
+    assert not stop.isEnabled()
+    api.hold_load = threading.Event()
+    window.load_model(PATH)
+    qtbot.waitUntil(lambda: host.state.kind == "loading", timeout=LONG)
+    stop.trigger()
+    qtbot.waitUntil(lambda: host.state.kind == "empty", timeout=LONG)
+    api.hold_load, api.gate = None, threading.Semaphore(0)
+    window.load_model(PATH)
+    qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
+    host.generate([Message("user", "Hello?")], SamplingParams())
+    with qtbot.waitSignal(host.answerFinished, timeout=LONG) as answer:
+        stop.trigger()
+    assert answer.args[0].stop_reason == "cancelled"
+
+
+def test_the_theme_switches_live_and_is_remembered(open_window: Open, settings: SettingsStore) -> None:
+    window = open_window(theme="light")
+    before = window.grab().toImage().pixelColor(600, 400)
+    window.actions_by_key["toggle_theme"].trigger()
+    after = window.grab().toImage().pixelColor(600, 400)
+    assert settings.values.theme == "dark"
+    assert (before.name().upper(), after.name().upper()) == ("#F7F6F2", "#131715")
+    theme().set_mode("system")
+
+
+def test_an_unwritable_folder_is_a_banner(
+    host: EngineHost, tmp_path: Path, qtbot: QtBot, settings: SettingsStore
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_bytes(b"")
+    store = SettingsStore(blocked / "below")
+    window = MainWindow(host, store, lambda *_: (FakeChatPage(), FakeChatList()), lambda: False)
+    qtbot.addWidget(window)
+    window.show()
+    store.change(theme="dark", start="nothing")
+    assert "Nothing can be saved" in banner_texts(window)[0]
+    theme().set_mode("system")
+
+
+def test_a_fault_of_our_own_is_shown_once(open_window: Open) -> None:
+    window = open_window()
+    for _ in range(3):
+        window.show_fault(GreenroomError("Something in Greenroom went wrong", "KeyError: 1", "You can go on."))
+    assert len(window.banners.banners) == 1
+
+
+def test_closing_while_generating_ends_everything(
+    open_window: Open, api: FakeApi, host: EngineHost, qtbot: QtBot
+) -> None:
+    api.gate = threading.Semaphore(0)
+    window = open_window()
+    window.load_model(PATH)
+    qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
+    host.generate([Message("user", "Hello?")], SamplingParams())
+    window.close()
+    assert api.engines[0].closed
+    assert window._chat_page.calls == ["shutdown"]
+
+
+@pytest.mark.parametrize("page", ["chat", "models", "hardware", "settings"])
+def test_every_control_has_a_name(open_window: Open, page: str) -> None:
+    window = open_window()
+    window.show_page(page)
+    tasks.finish()
+    kinds = (QAbstractButton, QLineEdit, QComboBox, QAbstractSpinBox)
+    nameless = [
+        control
+        for kind in kinds
+        for control in window.findChildren(kind)
+        if control.isVisible()
+        and not isinstance(control.parent(), QAbstractSpinBox)
+        and not control.accessibleName()
+        and not (isinstance(control, QAbstractButton) and control.text())
+    ]
+    assert nameless == []
+
+
+def test_tab_reaches_the_pages_controls(open_window: Open, qtbot: QtBot) -> None:
+    window = open_window()
+    window.show_page("settings")
+    reached = set()
+    for _ in range(40):
+        window.focusNextChild()
+        focused = window.focusWidget()
+        reached.add(focused.accessibleName())
+    assert {"Theme", "Context length", "Threads", "New chat", "Search chats", "Models"} <= reached
+
+
+def test_the_smallest_window_cuts_nothing_off(open_window: Open) -> None:
+    window = open_window()
+    window.resize(window.minimumSize())
+    for page in ("models", "hardware", "settings"):
+        window.show_page(page)
+        tasks.finish()
+        window.grab()
+        for control in window.stack.currentWidget().findChildren(QPushButton):
+            if control.isVisible():
+                right = control.mapTo(window, control.rect().topRight()).x()
+                assert right <= window.width(), control.accessibleName()
+    assert window.width() == window.minimumWidth()
+
+
+def test_the_window_shows_before_torch_is_imported(private_data: Path) -> None:
+    program = """
+import sys
+from PySide6.QtCore import QEvent, QObject, QTimer
+from PySide6.QtWidgets import QApplication
+app = QApplication([])
+from app.host import EngineHost
+from app.main_window import MainWindow
+from app.settings.store import SettingsStore
+heavy = ("torch", "numpy", "gguf", "tokenizers", "transformers", "engine._native", "app.chat.page")
+painted = []
+class Watch(QObject):
+    def eventFilter(self, watched, event):
+        if event.type() == QEvent.Type.Paint and not painted:
+            painted.append([name for name in heavy if name in sys.modules])
+            app.quit()
+        return False
+host = EngineHost()
+window = MainWindow(host, SettingsStore())
+watch = Watch()
+window.centralWidget().installEventFilter(watch)
+window.show()
+QTimer.singleShot(20000, app.quit)
+app.exec()
+host.shutdown()
+print(painted)
+"""
+    environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen", "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
+    assert ran.stdout.strip() == "[[]]", ran.stderr

@@ -1,0 +1,102 @@
+"""The bar over the chat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from fakes import make_plan
+from PySide6.QtWidgets import QApplication, QPushButton, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.actions import ACTIONS, make_actions
+from app.host import DEMO, HostState
+from app.settings.store import SettingsStore
+from app.topbar import TopBar
+from app.widgets.plan_popover import PlanPopover
+from engine.progress import Progress
+
+READY = HostState("ready", "Qwen3-30B-A3B", "/m/q.gguf", make_plan(), kernel="int4")
+
+
+@pytest.fixture
+def bar(settings: SettingsStore, qtbot: QtBot) -> Iterator[TopBar]:
+    window = QWidget()
+    qtbot.addWidget(window)
+    made = TopBar(settings, make_actions(window, {spec.key: lambda: None for spec in ACTIONS}), window)
+    made.resize(940, 46)
+    window.show()
+    yield made
+    window.close()
+
+
+def popover() -> PlanPopover:
+    return next(w for w in QApplication.topLevelWidgets() if isinstance(w, PlanPopover) and w.isVisible())
+
+
+def test_without_a_model_it_asks_for_one(bar: TopBar) -> None:
+    assert bar.model.shown_name == "Choose a model"
+    assert bar.chip.isHidden()
+    assert bar.speed.isHidden()
+
+
+def test_shows_name_plan_and_prediction(bar: TopBar) -> None:
+    bar.show_state(READY)
+    assert bar.model.shown_name == "Qwen3-30B-A3B"
+    assert bar.chip.text() == "Experts in RAM, the rest on the GPU"
+    assert bar.speed.text() == "predicted 49 to 66 tok/s"
+    assert not bar.cancel.isVisible()
+
+
+def test_loading_shows_what_happens_and_can_be_cancelled(bar: TopBar, qtbot: QtBot) -> None:
+    progress = Progress(24, 48, "Reading experts of layer 24 of 48")
+    bar.show_state(HostState("loading", "Qwen", "/m/q.gguf", make_plan(), progress))
+    assert bar.message.text() == progress.message
+    assert bar.progress.value() == 500
+    with qtbot.waitSignal(bar.loadCancelled):
+        bar.cancel.click()
+
+
+def test_unknown_totals_show_a_moving_bar(bar: TopBar) -> None:
+    bar.show_state(HostState("planning", "Qwen", "/m/q.gguf", progress=Progress(0, 0, "Looking at this PC")))
+    assert (bar.progress.minimum(), bar.progress.maximum()) == (0, 0)
+
+
+def test_a_long_name_leaves_room_for_the_rest(bar: TopBar) -> None:
+    bar.show_state(HostState("ready", "Qwen3-235B-아주-긴-이름-" * 8, "/m/q.gguf", make_plan()))
+    bar.grab()
+    assert bar.model.width() <= 0.4 * bar.width() + 1
+    assert bar.speed.geometry().right() <= bar.width()
+
+
+def test_the_menu_offers_demo_recent_models_and_files(bar: TopBar, settings: SettingsStore, qtbot: QtBot) -> None:
+    settings.change(recent=["/m/q.gguf", "/m/한국어 & more.gguf"])
+    bar.show_state(READY)
+    menu = bar.build_menu()
+    texts = [action.text() for action in menu.actions() if not action.isSeparator()]
+    assert texts[0].startswith("Demo model")
+    assert texts[1:3] == ["q.gguf", "한국어 && more.gguf"]
+    assert "Open a model file…" in texts
+    assert "Open a model folder…" in texts
+    assert [a.text() for a in menu.actions() if a.isChecked()] == ["q.gguf"]
+    with qtbot.waitSignal(bar.modelChosen) as chosen:
+        menu.actions()[0].trigger()
+    assert chosen.args == [DEMO]
+    with qtbot.waitSignal(bar.ejected):
+        next(a for a in menu.actions() if a.text().startswith("Eject")).trigger()
+
+
+def test_the_chip_opens_the_sum(bar: TopBar) -> None:
+    bar.show_state(READY)
+    bar.chip.click()
+    opened = popover()
+    assert "22.3 GB of RAM is free" in opened.accessibleDescription()
+    opened.close()
+
+
+def test_a_refused_plan_offers_load_anyway_beside_the_sum(bar: TopBar, qtbot: QtBot) -> None:
+    bar.show_state(HostState("failed", "Qwen", "/m/q.gguf", make_plan("tight", "Tight: needs 3.1 GB more free RAM")))
+    bar.chip.click()
+    anyway = next(b for b in popover().findChildren(QPushButton) if b.text() == "Load anyway")
+    with qtbot.waitSignal(bar.loadAnyway):
+        anyway.click()

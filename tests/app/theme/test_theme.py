@@ -1,0 +1,114 @@
+"""Both themes can be read, follow the choice at once, and reach every icon."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import asdict
+
+import pytest
+from PySide6.QtGui import QGuiApplication, QIcon, QImage
+from PySide6.QtWidgets import QApplication, QPushButton
+from pytestqt.qtbot import QtBot
+
+from app.theme import DARK, LIGHT, Tokens, theme
+from app.theme.icons import icon_source, make_pixmap
+from app.theme.stylesheet import build_stylesheet
+from app.theme.tokens import TEXT_PAIRS, contrast
+from engine.resources import asset
+
+ICONS = sorted(path.stem for path in asset("icons").glob("*.svg") if path.stem != "logo")
+
+
+@pytest.fixture(autouse=True)
+def back_to_system(qapp: QApplication) -> object:
+    yield
+    theme().set_mode("system")
+
+
+@pytest.mark.parametrize("tokens", [LIGHT, DARK], ids=lambda t: t.name)
+@pytest.mark.parametrize(("ink", "surface"), [(ink, s) for ink, group in TEXT_PAIRS.items() for s in group])
+def test_text_can_be_read(tokens: Tokens, ink: str, surface: str) -> None:
+    assert contrast(getattr(tokens, ink), getattr(tokens, surface)) >= 4.5
+
+
+def test_contrast_is_the_known_one() -> None:
+    assert contrast("#000000", "#FFFFFF") == pytest.approx(21.0)
+    assert contrast("#777777", "#FFFFFF") == pytest.approx(4.48, abs=0.01)
+
+
+@pytest.mark.parametrize("tokens", [LIGHT, DARK], ids=lambda t: t.name)
+def test_the_sheet_holds_only_colours_of_its_theme(tokens: Tokens) -> None:
+    sheet = build_stylesheet(tokens, 14, "Mono", {"icon_up": "u", "icon_down": "d", "icon_check": "c"})
+    assert set(re.findall(r"#[0-9A-Fa-f]{6}\b", sheet)) <= set(asdict(tokens).values())
+    assert "$" not in sheet
+
+
+def test_switching_changes_palette_and_sheet_at_once(qapp: QApplication, qtbot: QtBot) -> None:
+    theme().set_mode("light")
+    assert qapp.palette().window().color().name().upper() == LIGHT.bg
+    with qtbot.waitSignal(theme().changed):
+        theme().set_mode("dark")
+    assert theme().dark
+    assert qapp.palette().window().color().name().upper() == DARK.bg
+    assert DARK.panel in qapp.styleSheet()
+
+
+def test_system_mode_follows_the_system(qapp: QApplication) -> None:
+    from PySide6.QtCore import Qt
+
+    theme().set_mode("system")
+    hints = QGuiApplication.styleHints()
+    try:
+        hints.setColorScheme(Qt.ColorScheme.Dark)
+        followed = theme().dark == (hints.colorScheme() == Qt.ColorScheme.Dark)
+    finally:
+        hints.unsetColorScheme()
+    assert followed
+
+
+def test_an_unknown_mode_is_refused() -> None:
+    with pytest.raises(ValueError, match="purple"):
+        theme().set_mode("purple")
+
+
+def test_there_is_one_theme(qapp: QApplication) -> None:
+    assert theme() is theme()
+
+
+def inked(image: QImage) -> set[str]:
+    """The colours of the fully covered pixels; anti-aliasing may round a channel by one, so only frequent ones."""
+    points = [(x, y) for x in range(image.width()) for y in range(image.height())]
+    colours = Counter(c.name().upper() for c in (image.pixelColor(x, y) for x, y in points) if c.alpha() == 255)
+    return {name for name, count in colours.items() if count >= max(colours.values()) / 2}
+
+
+@pytest.mark.parametrize("name", ICONS)
+def test_every_icon_draws_in_the_colour_it_is_given(qapp: QApplication, name: str) -> None:
+    assert "currentColor" in icon_source(name)
+    image = make_pixmap(name, "#1E7356", 16, 4.0).toImage()
+    assert image.width() == 64
+    assert inked(image) == {"#1E7356"}
+
+
+def test_a_bound_icon_follows_the_theme_and_dies_with_its_button(qtbot: QtBot) -> None:
+    theme().set_mode("light")
+    button = QPushButton("x")
+    qtbot.addWidget(button)
+    theme().bind_icon(button, "plus", "text")
+    before = inked(button.icon().pixmap(64, 64).toImage())
+    theme().set_mode("dark")
+    after = inked(button.icon().pixmap(64, 64).toImage())
+    assert before == {LIGHT.text}
+    assert after == {DARK.text}
+    theme().bind_icon(button, "stop", "bad")
+    theme().set_mode("light")
+    assert inked(button.icon().pixmap(64, 64).toImage()) == {LIGHT.bad}
+    button.deleteLater()
+    theme().set_mode("dark")
+
+
+def test_a_disabled_icon_is_paler(qapp: QApplication) -> None:
+    theme().set_mode("light")
+    icon = theme().icon("stop", "text")
+    assert inked(icon.pixmap(64, 64, QIcon.Mode.Disabled).toImage()) == {LIGHT.faint}

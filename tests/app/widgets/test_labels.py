@@ -1,0 +1,24 @@
+"""A label that shortens its text."""
+
+from __future__ import annotations
+
+from pytestqt.qtbot import QtBot
+
+from app.widgets.labels import ElideLabel
+
+
+def test_what_is_cut_is_in_the_tool_tip(qtbot: QtBot) -> None:
+    label = ElideLabel("Qwen3-235B-A22B-아주-긴-이름-" * 4)
+    qtbot.addWidget(label)
+    label.resize(120, 20)
+    label.grab()
+    assert label.toolTip() == label.text()
+    label.resize(4000, 20)
+    label.grab()
+    assert label.toolTip() == ""
+
+
+def test_a_long_text_does_not_ask_for_room(qtbot: QtBot) -> None:
+    label = ElideLabel("long " * 200)
+    qtbot.addWidget(label)
+    assert label.minimumSizeHint().width() < 120
