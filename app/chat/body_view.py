@@ -1,0 +1,207 @@
+"""One message's Markdown as a column of widgets, which can grow while it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
+
+from app.chat.code_view import CodeView
+from app.chat.markdown import Code, Leaf, Rule, StreamParser, Table, Text, parse
+from app.chat.rich_text import INDENT, PARAGRAPH_GAP, QUOTE_INDENT, TableView, TextView
+
+#: Characters in one text view. Beyond that the next paragraph starts a new one, so that laying out stays quick.
+LONGEST_VIEW = 12_000
+
+
+@dataclass
+class _Part:
+    """A widget and the leaves it shows."""
+
+    widget: TextView | CodeView | TableView | QFrame
+    first: int
+    count: int
+
+
+class BodyView(QWidget):
+    """Shows Markdown. `set_text` takes it whole; `grow` takes a longer version of it again and again."""
+
+    linkChosen = Signal(str)
+
+    def __init__(self, ink: str = "text", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._ink = ink
+        self._width = 0
+        self._text = ""
+        self._parser: StreamParser | None = None
+        self._leaves: list[Leaf] = []
+        self._parts: list[_Part] = []
+        self._caret = False
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(PARAGRAPH_GAP)
+
+    @property
+    def text(self) -> str:
+        return self._text
+
+    @property
+    def leaves(self) -> Sequence[Leaf]:
+        return self._leaves
+
+    def set_text(self, text: str) -> None:
+        self._text = text
+        self._parser = None
+        self._change(0, parse(text))
+
+    def grow(self, text: str) -> None:
+        """Show `text`, which begins with what was shown last."""
+        if self._parser is None or not text.startswith(self._text):
+            self._parser = StreamParser()
+        self._text = text
+        self._change(*self._parser.update(text))
+
+    def finish(self) -> None:
+        """The text will not grow any more."""
+        self.set_caret(False)
+        if self._parser is not None and self._parser.needs_second_pass:
+            self.set_text(self._text)
+        self._parser = None
+
+    def restyle(self) -> None:
+        """Draw everything anew in the colours of the present theme."""
+        leaves = self._leaves
+        self._truncate(0)
+        self._leaves = []
+        self._change(0, leaves)
+
+    def set_caret(self, on: bool) -> None:
+        self._caret = on
+        self._place_caret()
+
+    def set_width(self, width: int) -> None:
+        if width != self._width:
+            self._width = width
+            for part in self._parts:
+                self._fit(part)
+            self.setFixedWidth(width)
+
+    def _change(self, keep: int, leaves: Sequence[Leaf]) -> None:
+        """Keep the first leaves, replace the others. What is the same again is not touched."""
+        same = 0
+        for old, new in zip(self._leaves[keep:], leaves, strict=False):
+            if old != new:
+                break
+            same += 1
+        keep += same
+        leaves = leaves[same:]
+        if keep == len(self._leaves) and not leaves:
+            return
+        if leaves and self._replace_in_place(keep, leaves[0]):
+            self._leaves[keep:] = [leaves[0]]
+            keep, leaves = keep + 1, leaves[1:]
+        self._truncate(keep, reuse=bool(leaves) and isinstance(leaves[0], Text))
+        del self._leaves[keep:]
+        run: list[Text] = []
+        for leaf in leaves:
+            if isinstance(leaf, Text):
+                run.append(leaf)
+            else:
+                self._append_texts(run)
+                run = []
+                self._append_block(leaf)
+        self._append_texts(run)
+        self._place_caret()
+
+    def _replace_in_place(self, index: int, leaf: Leaf) -> bool:
+        """Let the widget that shows leaf `index` show this one, if it can without being made anew."""
+        part = next((part for part in self._parts if part.first == index), None)
+        if part is None or (leaf.indent, leaf.quote) != (self._leaves[index].indent, self._leaves[index].quote):
+            return False
+        if (isinstance(part.widget, CodeView) and isinstance(leaf, Code)) or (
+            isinstance(part.widget, TableView) and isinstance(leaf, Table)
+        ):
+            self._truncate(index + 1)
+            part.widget.show_leaf(leaf)
+            return True
+        return False
+
+    def _truncate(self, keep: int, reuse: bool = False) -> None:
+        """Take away all leaves but the first. reuse: leave an emptied text view for the text that follows."""
+        while self._parts and self._parts[-1].first >= keep:
+            last = self._parts[-1]
+            if reuse and last.first == keep and isinstance(last.widget, TextView):
+                last.count = 0
+                return
+            self._parts.pop()
+            self._column.removeWidget(last.widget)
+            last.widget.hide()
+            last.widget.deleteLater()
+        if self._parts:
+            last = self._parts[-1]
+            last.count = min(last.count, keep - last.first)
+
+    def _append_texts(self, leaves: Sequence[Text]) -> None:
+        while leaves:
+            part = self._parts[-1] if self._parts else None
+            if part is None or not isinstance(part.widget, TextView) or self._full(part):
+                view = TextView(self, ink=self._ink)
+                view.linkChosen.connect(self.linkChosen)
+                part = self._add(view)
+            assert isinstance(part.widget, TextView)
+            room = LONGEST_VIEW - (part.widget.length if part.count else 0)
+            taken = 0
+            while taken < len(leaves) and (room > 0 or not taken):
+                room -= sum(len(span.text) for span in leaves[taken].spans)
+                taken += 1
+            part.widget.change(part.count, leaves[:taken])
+            part.count += taken
+            self._leaves += leaves[:taken]
+            leaves = leaves[taken:]
+
+    @staticmethod
+    def _full(part: _Part) -> bool:
+        return part.count > 0 and isinstance(part.widget, TextView) and part.widget.length > LONGEST_VIEW
+
+    def _append_block(self, leaf: Code | Table | Rule) -> None:
+        widget: CodeView | TableView | QFrame
+        if isinstance(leaf, Code):
+            widget = CodeView(leaf, self)
+        elif isinstance(leaf, Table):
+            widget = TableView(leaf, self)
+            widget.linkChosen.connect(self.linkChosen)
+        else:
+            widget = QFrame(self)
+            widget.setObjectName("rule")
+        part = self._add(widget)
+        part.count = 1
+        self._leaves.append(leaf)
+        self._fit(part)
+
+    def _add(self, widget: TextView | CodeView | TableView | QFrame) -> _Part:
+        part = _Part(widget, len(self._leaves), 0)
+        self._parts.append(part)
+        self._column.addWidget(widget, 0, Qt.AlignmentFlag.AlignRight)
+        self._fit(part)
+        widget.show()
+        return part
+
+    def _fit(self, part: _Part) -> None:
+        if self._width <= 0:
+            return
+        inset = 0
+        if not isinstance(part.widget, TextView) and part.first < len(self._leaves):
+            leaf = self._leaves[part.first]
+            inset = leaf.indent * INDENT + leaf.quote * QUOTE_INDENT
+        width = max(80, self._width - inset)
+        if isinstance(part.widget, (TextView, CodeView, TableView)):
+            part.widget.set_width(width)
+        else:
+            part.widget.setFixedSize(width, 1)
+
+    def _place_caret(self) -> None:
+        for part in self._parts:
+            if isinstance(part.widget, TextView):
+                part.widget.set_caret(self._caret and part is self._parts[-1])

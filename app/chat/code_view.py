@@ -1,0 +1,227 @@
+"""A code block: its language, a Copy button, and highlighting that never holds up the window."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from pygments.lexer import Lexer
+from pygments.lexers import get_lexer_by_name
+from pygments.token import Token, _TokenType
+from pygments.util import ClassNotFound
+from PySide6.QtCore import Qt, QTimer, Slot
+from PySide6.QtGui import QColor, QFontMetrics, QTextCharFormat, QTextCursor, QTextLayout, QWheelEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
+
+from app.chat.copy_button import CopyButton
+from app.chat.markdown import Code
+from app.theme import theme
+
+#: Seconds of highlighting between two turns of the event loop.
+SLICE = 0.006
+#: While code is written, only this many characters at its end are looked at; the whole is done once it is complete.
+STREAM_WINDOW = 3000
+
+#: Kind of token -> theme colour. The nearest ancestor counts.
+COLOURS: dict[_TokenType, str] = {
+    Token.Comment: "faint",
+    Token.Keyword: "accent",
+    Token.Operator.Word: "accent",
+    Token.Name.Tag: "accent",
+    Token.Name.Builtin: "vram",
+    Token.Name.Decorator: "vram",
+    Token.Name.Attribute: "vram",
+    Token.Literal.Number: "vram",
+    Token.Literal.String: "warn",
+    Token.Generic.Deleted: "bad",
+    Token.Generic.Inserted: "ram",
+    Token.Generic.Heading: "vram",
+    Token.Generic.Subheading: "vram",
+}
+
+
+@lru_cache(maxsize=64)
+def lexer_for(language: str) -> Lexer | None:
+    """The lexer of a language by one of its names; None when there is none."""
+    if not language:
+        return None
+    try:
+        return get_lexer_by_name(language.lower(), stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return None
+
+
+def _colour_of(kind: _TokenType) -> str | None:
+    while kind is not Token:
+        if kind in COLOURS:
+            return COLOURS[kind]
+        kind = kind.parent
+    return None
+
+
+class CodeView(QFrame):
+    """One code block in a frame. It is as tall as its code and scrolls sideways."""
+
+    def __init__(self, leaf: Code, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("codeBlock")
+        self._leaf = Code("")
+        self._language = QLabel(self)
+        self._language.setProperty("role", "small")
+        self._copy = CopyButton(lambda: self._leaf.text, self.tr("Copy code"), self)
+        self._text = _CodeText(self)
+        head = QHBoxLayout()
+        head.setContentsMargins(14, 6, 8, 0)
+        head.addWidget(self._language)
+        head.addStretch()
+        head.addWidget(self._copy)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(1, 1, 1, 1)
+        column.setSpacing(2)
+        column.addLayout(head)
+        column.addWidget(self._text)
+        self.show_leaf(leaf)
+
+    @property
+    def code(self) -> str:
+        return self._leaf.text
+
+    @property
+    def language(self) -> str:
+        return self._language.text()
+
+    @property
+    def copy_button(self) -> QPushButton:
+        return self._copy
+
+    def show_leaf(self, leaf: Code) -> None:
+        """Show this code. Cheap when it only continues what is shown."""
+        self._language.setText(leaf.language or self.tr("text"))
+        self._text.show_code(leaf, self._leaf)
+        self._leaf = leaf
+        if self._width_known:
+            self._fit()
+
+    def set_width(self, width: int) -> None:
+        self.setFixedWidth(width)
+        self._fit()
+
+    @property
+    def _width_known(self) -> bool:
+        return self.minimumWidth() == self.maximumWidth()
+
+    def _fit(self) -> None:
+        self._text.fit(self.width() - 2)
+        head = max(self._copy.sizeHint().height(), self._language.sizeHint().height()) + 6
+        self.setFixedHeight(head + 2 + self._text.height() + 2)
+
+
+class _CodeText(QPlainTextEdit):
+    """The code itself. Colours are laid over the text in slices of a few milliseconds."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setReadOnly(True)
+        self.setUndoRedoEnabled(False)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        self.setFont(theme().mono(theme().mono().pixelSize() + 1))
+        self.setTabStopDistance(4 * QFontMetrics(self.font()).horizontalAdvance(" "))
+        self.document().setDocumentMargin(0)
+        self.setViewportMargins(14, 0, 8, 10)
+        self.setAccessibleName(self.tr("Code"))
+        self._widest = 0
+        self._measured = 0
+        self._pending: Iterator[tuple[int, Any, str]] | None = None
+        #: Where highlighting is: line, UTF-16 column, and the colours of that line so far.
+        self._line = self._column = 0
+        self._ranges: list[QTextLayout.FormatRange] = []
+        self._timer = QTimer(self, singleShot=True, interval=0)
+        self._timer.timeout.connect(self._highlight_slice)
+
+    def show_code(self, leaf: Code, before: Code) -> None:
+        if leaf.text.startswith(before.text) and self.document().characterCount() > 1:
+            cursor = QTextCursor(self.document())
+            cursor.movePosition(QTextCursor.MoveOperation.End)
+            cursor.insertText(leaf.text[len(before.text) :])
+        else:
+            self.setPlainText(leaf.text)
+            self._widest = self._measured = 0
+        lexer = lexer_for(leaf.language)
+        if lexer is not None:
+            self._start_highlighting(leaf, lexer)
+
+    def fit(self, width: int) -> None:
+        """Take the height of all lines at that width."""
+        metrics = QFontMetrics(self.font())
+        for number in range(max(0, self._measured - 1), self.blockCount()):
+            text = self.document().findBlockByNumber(number).text()
+            self._widest = max(self._widest, metrics.horizontalAdvance(text.expandtabs(4)))
+        self._measured = self.blockCount()
+        margins = self.viewportMargins()
+        wide = self._widest > width - margins.left() - margins.right()
+        bar = self.horizontalScrollBar().sizeHint().height() if wide else 0
+        self.setFixedSize(width, self.blockCount() * metrics.lineSpacing() + margins.bottom() + bar + 2)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """Sideways turns scroll the code, all others the chat."""
+        delta = event.angleDelta()
+        if abs(delta.x()) > abs(delta.y()):
+            super().wheelEvent(event)
+        else:
+            event.ignore()
+
+    def _start_highlighting(self, leaf: Code, lexer: Lexer) -> None:
+        start = 0
+        if not leaf.closed and len(leaf.text) > STREAM_WINDOW:
+            start = leaf.text.rfind("\n", 0, len(leaf.text) - STREAM_WINDOW) + 1
+        self._line = leaf.text.count("\n", 0, start)
+        self._column = 0
+        self._ranges = []
+        self._pending = iter(lexer.get_tokens_unprocessed(leaf.text[start:]))
+        self._highlight_slice()
+
+    @Slot()
+    def _highlight_slice(self) -> None:
+        assert self._pending is not None
+        until = time.perf_counter() + SLICE
+        for _, kind, text in self._pending:
+            self._colour(kind, text)
+            if time.perf_counter() > until:
+                self._timer.start()
+                return
+        self._finish_line()
+        self._pending = None
+        self._timer.stop()
+
+    def _colour(self, kind: Any, text: str) -> None:
+        colour = _colour_of(kind)
+        for number, piece in enumerate(text.split("\n")):
+            if number:
+                self._finish_line()
+                self._line += 1
+                self._column = 0
+            # Qt counts UTF-16 units, Python characters.
+            length = len(piece) if piece.isascii() else len(piece.encode("utf-16-le")) // 2
+            if colour is not None and length:
+                form = QTextCharFormat()
+                form.setForeground(QColor(theme().colour(colour)))
+                part = QTextLayout.FormatRange()
+                part.start, part.length, part.format = self._column, length, form
+                self._ranges.append(part)
+            self._column += length
+
+    def _finish_line(self) -> None:
+        """Hand a line's colours to its layout, as QSyntaxHighlighter does; the text is untouched."""
+        block = self.document().findBlockByNumber(self._line)
+        if block.isValid():
+            block.layout().setFormats(self._ranges)
+            self.document().markContentsDirty(block.position(), block.length())
+        self._ranges = []

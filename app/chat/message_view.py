@@ -1,0 +1,351 @@
+"""One message as it is shown: a question in its bubble, an answer with its thinking, text, figures and actions."""
+
+from __future__ import annotations
+
+import time
+
+from PySide6.QtCore import QEvent, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QEnterEvent, QPaintEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from app.chat.body_view import BodyView
+from app.chat.copy_button import CopyButton, link_button
+from app.chat.markdown import LINE_BREAK, Span, Text
+from app.chat.rich_text import TextView
+from app.chat.store import StoredMessage
+from app.chat.thinking import split_thought
+from app.chat.words import seconds, stats_line
+from app.theme import theme
+from app.widgets.labels import ElideLabel, label
+from engine.errors import GreenroomError
+
+BUBBLE_WIDTH, BUBBLE_PADDING = 540, 15
+#: Drawing may take at most one part in this of the time while an answer streams.
+DRAW_SHARE = 4
+
+
+class Pager(QWidget):
+    """ "‹ 2/3 ›": pages between versions of a message."""
+
+    stepped = Signal(int)
+
+    def __init__(self, version: int, versions: int, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        older = link_button("‹", self.tr("Previous version"))
+        newer = link_button("›", self.tr("Next version"))
+        older.setEnabled(version > 1)
+        newer.setEnabled(version < versions)
+        older.clicked.connect(lambda: self.stepped.emit(-1))
+        newer.clicked.connect(lambda: self.stepped.emit(+1))
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(0)
+        row.addWidget(older)
+        row.addWidget(label(f"{version}/{versions}", "small"))
+        row.addWidget(newer)
+
+
+class _QuietButton(QPushButton):
+    """Seen only while the pointer is over its message or the keyboard is on it."""
+
+    def __init__(self, icon: str, name: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setProperty("kind", "ghost")
+        self.setFixedSize(30, 30)
+        self.setAccessibleName(name)
+        self.setToolTip(name)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        theme().bind_icon(self, icon)
+        self.shown = False
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self.shown or self.hasFocus():
+            super().paintEvent(event)
+
+
+class QuestionView(QWidget):
+    """A question, at the right."""
+
+    editWanted = Signal(object)
+    versionWanted = Signal(object, int)
+    linkChosen = Signal(str)
+
+    def __init__(self, message: StoredMessage, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.message = message
+        self._bubble = QFrame(self)
+        self._bubble.setObjectName("bubble")
+        self._text = TextView(self._bubble)
+        self._text.setAccessibleName(self.tr("Your message"))
+        inside = QVBoxLayout(self._bubble)
+        inside.setContentsMargins(BUBBLE_PADDING, 8, BUBBLE_PADDING, 12)
+        inside.addWidget(self._text)
+        self._edit = _QuietButton("edit", self.tr("Edit message"), self)
+        self._edit.clicked.connect(lambda: self.editWanted.emit(self.message))
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(4)
+        row.addStretch()
+        if message.versions > 1:
+            pager = Pager(message.version, message.versions, self)
+            pager.stepped.connect(lambda step: self.versionWanted.emit(self.message, step))
+            row.addWidget(pager)
+        row.addWidget(self._edit)
+        row.addWidget(self._bubble)
+        self._width = 0
+        self._write()
+
+    @property
+    def edit_button(self) -> QPushButton:
+        return self._edit
+
+    def set_width(self, width: int) -> None:
+        self._width = width
+        self.setFixedWidth(width)
+        limit = min(BUBBLE_WIDTH, width) - 2 * BUBBLE_PADDING
+        self._text.set_width(self._text.natural_width(limit))
+
+    def restyle(self) -> None:
+        self._write()
+        self.set_width(self._width)
+
+    def _write(self) -> None:
+        """What the user wrote is shown as it is: no Markdown."""
+        self._text.change(0, [Text((Span(self.message.text.rstrip().replace("\n", LINE_BREAK)),))])
+
+    def enterEvent(self, event: QEnterEvent) -> None:
+        self._show_edit(True)
+        super().enterEvent(event)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self._show_edit(False)
+        super().leaveEvent(event)
+
+    def _show_edit(self, on: bool) -> None:
+        self._edit.shown = on
+        self._edit.update()
+
+
+class ThoughtView(QFrame):
+    """A thinking section, closed at first. Its text is laid out only while it is open."""
+
+    linkChosen = Signal(str)
+    toggled = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("thought")
+        self._toggle = QPushButton(self)
+        self._toggle.setObjectName("thoughtToggle")
+        self._toggle.setCheckable(True)
+        self._toggle.toggled.connect(self._show_body)
+        self._body = BodyView("muted", self)
+        self._body.linkChosen.connect(self.linkChosen)
+        self._body.hide()
+        self._text = ""
+        self._caption = ""
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(1, 1, 1, 1)
+        self._column.setSpacing(0)
+        self._column.addWidget(self._toggle)
+        self._column.addWidget(self._body, 0, Qt.AlignmentFlag.AlignHCenter)
+
+    @property
+    def toggle(self) -> QPushButton:
+        return self._toggle
+
+    def show_thought(self, text: str, thinking: bool, took: float | None) -> None:
+        """took: seconds so far, None when nobody measured."""
+        if thinking:
+            self._caption = self.tr("Thinking… {0}").format(seconds(took or 0.0))
+        elif took is None:
+            self._caption = self.tr("Thoughts")
+        else:
+            self._caption = self.tr("Thought for {0}").format(seconds(took))
+        self._text = text
+        self._show_caption()
+        if self._toggle.isChecked():
+            self._body.grow(text)
+
+    def set_width(self, width: int) -> None:
+        self.setFixedWidth(width)
+        self._body.set_width(width - 28)
+
+    def restyle(self) -> None:
+        self._body.restyle()
+
+    def _show_caption(self) -> None:
+        self._toggle.setText(("▾ " if self._toggle.isChecked() else "▸ ") + self._caption)
+
+    @Slot(bool)
+    def _show_body(self, on: bool) -> None:
+        self._show_caption()
+        if on:
+            self._body.grow(self._text)
+        self._column.setContentsMargins(1, 1, 1, 12 if on else 1)
+        self._body.setVisible(on)
+        self.toggled.emit()
+
+
+class ErrorView(QFrame):
+    """Why there is no (more) answer."""
+
+    def __init__(self, error: GreenroomError, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("surface", "banner-bad")
+        self.setAccessibleName(str(error))
+        column = QVBoxLayout(self)
+        column.setContentsMargins(14, 10, 14, 10)
+        column.setSpacing(2)
+        column.addWidget(label(error.what, "strong", wrap=True))
+        why = label(f"{error.why[:1].upper()}{error.why[1:]}. {error.remedy}", wrap=True)
+        why.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        column.addWidget(why)
+
+    def set_width(self, width: int) -> None:
+        self.setFixedWidth(width)
+        self.setFixedHeight(self.layout().heightForWidth(width))
+
+
+class AnswerView(QWidget):
+    """An answer, as wide as the column. While it is written it grows; then its figures and actions appear."""
+
+    regenerateWanted = Signal(object)
+    versionWanted = Signal(object, int)
+    linkChosen = Signal(str)
+    #: It has become taller or shorter.
+    resized = Signal()
+
+    def __init__(self, message: StoredMessage, streaming: bool = False, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.message = message
+        self._width = 0
+        self._thought: ThoughtView | None = None
+        self._error: ErrorView | None = None
+        self._footer: QWidget | None = None
+        self._waiting: QLabel | None = None
+        self._body = BodyView(parent=self)
+        self._body.linkChosen.connect(self.linkChosen)
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(10)
+        self._column.addWidget(self._body)
+        self._pending: tuple[str, float | None] | None = None
+        self._draw_again = 0.0
+        self._draw_timer = QTimer(self, singleShot=True)
+        self._draw_timer.timeout.connect(self._draw_pending)
+        if streaming:
+            self._body.hide()
+            self._waiting = label(self.tr("Reading your message…"), "muted")
+            self._column.insertWidget(0, self._waiting)
+        else:
+            self._show_text(message.text, message.thought_s, whole=True)
+            self._show_end()
+
+    @property
+    def body(self) -> BodyView:
+        return self._body
+
+    @property
+    def thought(self) -> ThoughtView | None:
+        return self._thought
+
+    @property
+    def shown_text(self) -> str:
+        """The answer without its thinking section."""
+        return split_thought(self.message.text).answer
+
+    def grow(self, text: str, thought_s: float | None) -> None:
+        """Show a longer version. When drawing has become slow, text is gathered and drawn less often."""
+        self._pending = (text, thought_s)
+        wait = self._draw_again - time.perf_counter()
+        if wait <= 0:
+            self._draw_pending()
+        elif not self._draw_timer.isActive():
+            self._draw_timer.start(max(1, round(wait * 1000)))
+
+    def finish(self, message: StoredMessage) -> None:
+        """The answer is whole."""
+        self._draw_timer.stop()
+        self._pending = None
+        self.message = message
+        self._show_text(message.text, message.thought_s)
+        self._body.finish()
+        if self._waiting is not None:
+            self._waiting.hide()
+        self._show_end()
+        self.resized.emit()
+
+    def set_width(self, width: int) -> None:
+        self._width = width
+        self.setFixedWidth(width)
+        for part in (self._body, self._thought, self._error):
+            if part is not None:
+                part.set_width(width)
+
+    def restyle(self) -> None:
+        self._body.restyle()
+        if self._thought is not None:
+            self._thought.restyle()
+
+    @Slot()
+    def _draw_pending(self) -> None:
+        if self._pending is None:
+            return
+        start = time.perf_counter()
+        self._show_text(*self._pending)
+        self._pending = None
+        self.resized.emit()
+        now = time.perf_counter()
+        self._draw_again = now + (now - start) * (DRAW_SHARE - 1)
+
+    def _show_text(self, text: str, thought_s: float | None, whole: bool = False) -> None:
+        split = split_thought(text)
+        if split.thought is not None and (split.thought or split.thinking):
+            if self._thought is None:
+                self._add_thought()
+            assert self._thought is not None
+            self._thought.show_thought(split.thought, split.thinking, thought_s)
+        if self._waiting is not None:
+            self._waiting.setVisible(not split.answer and self._thought is None)
+        if whole:
+            self._body.set_text(split.answer)
+        elif split.answer:
+            self._body.set_caret(True)
+            self._body.grow(split.answer)
+        self._body.setVisible(bool(split.answer))
+
+    def _add_thought(self) -> None:
+        self._thought = ThoughtView(self)
+        self._thought.linkChosen.connect(self.linkChosen)
+        self._thought.toggled.connect(self.resized)
+        if self._width:
+            self._thought.set_width(self._width)
+        self._column.insertWidget(0, self._thought)
+
+    def _show_end(self) -> None:
+        """The error, if there is one, the figures and the actions."""
+        message = self.message
+        if message.error is not None:
+            self._error = ErrorView(message.error, self)
+            if self._width:
+                self._error.set_width(self._width)
+            self._column.addWidget(self._error)
+        self._footer = QWidget(self)
+        row = QHBoxLayout(self._footer)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        figures = ElideLabel(stats_line(message.stats, message.stop_reason), "small")
+        figures.setObjectName("stats")
+        row.addWidget(figures, 1)
+        if message.versions > 1:
+            pager = Pager(message.version, message.versions)
+            pager.stepped.connect(lambda step: self.versionWanted.emit(self.message, step))
+            row.addWidget(pager)
+        if self.shown_text:
+            row.addWidget(CopyButton(lambda: self.shown_text, self.tr("Copy answer")))
+        again = link_button(self.tr("Regenerate"), self.tr("Regenerate this answer"))
+        again.setObjectName("regenerate")
+        again.clicked.connect(lambda: self.regenerateWanted.emit(self.message))
+        row.addWidget(again)
+        self._column.addWidget(self._footer)

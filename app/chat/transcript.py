@@ -1,0 +1,217 @@
+"""The messages of the open chat, one below the other, built as far as they are looked at."""
+
+from __future__ import annotations
+
+import time
+
+from PySide6.QtCore import QEvent, QObject, Qt, Signal, Slot
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QFrame, QPushButton, QScrollArea, QVBoxLayout, QWidget
+
+from app.chat.controller import Stream
+from app.chat.message_view import AnswerView, QuestionView
+from app.chat.store import StoredMessage
+from app.theme import theme
+
+COLUMN, MARGIN = 652, 24
+#: Messages built at once when a chat opens and when older ones come into sight, and the seconds that may take.
+BATCH, FEWEST, BUDGET = 30, 6, 0.1
+#: Pixels from an end that count as being there.
+NEAR_END, NEAR_TOP = 32, 400
+
+
+class Transcript(QScrollArea):
+    """Follows the end while an answer grows, unless the user has scrolled up."""
+
+    editWanted = Signal(object)
+    regenerateWanted = Signal(object)
+    versionWanted = Signal(object, int)
+    linkChosen = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWidgetResizable(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setAccessibleName(self.tr("Messages"))
+        self._content = QWidget()
+        self._content.setProperty("surface", "page")
+        self._column = QVBoxLayout(self._content)
+        self._column.setContentsMargins(MARGIN, MARGIN, MARGIN, MARGIN)
+        self._column.setSpacing(24)
+        self._column.addStretch()
+        self.setWidget(self._content)
+        self._messages: list[StoredMessage] = []
+        self._stream: Stream | None = None
+        #: Views of the messages from `_first` on.
+        self._views: list[QuestionView | AnswerView] = []
+        self._first = 0
+        self._following = True
+        self._settling = False
+        self._jump = QPushButton(self.viewport())
+        self._jump.setObjectName("jump")
+        self._jump.setFixedSize(32, 32)
+        self._jump.setAccessibleName(self.tr("Go to the end"))
+        self._jump.setToolTip(self.tr("Go to the end"))
+        theme().bind_icon(self._jump, "chevron-down", "text")
+        self._jump.clicked.connect(self.go_to_end)
+        self._jump.hide()
+        self.verticalScrollBar().valueChanged.connect(self._scrolled)
+        theme().changed.connect(self._restyle)
+
+    @property
+    def views(self) -> list[QuestionView | AnswerView]:
+        """What is built: the newest messages."""
+        return list(self._views)
+
+    @property
+    def following(self) -> bool:
+        return self._following
+
+    def show_messages(self, messages: list[StoredMessage], stream: Stream | None, stay: bool = False) -> None:
+        """Show a path. stream: the answer among them that is being written. stay: keep the place that is looked at."""
+        place = self.verticalScrollBar().value()
+        same = 0
+        for old, new in zip(self._messages, messages, strict=False):
+            if old != new or (stream is not None and new.id == stream.message_id):
+                break
+            same += 1
+        while self._views and self._first + len(self._views) > same:
+            self._drop(self._views.pop())
+        self._messages, self._stream = messages, stream
+        if not self._views:
+            self._first = len(messages)
+            self._build_older()
+        for message in messages[self._first + len(self._views) :]:
+            self._insert(len(self._views), self._make(message))
+        self._following = not stay
+        self._settle(place if stay else None)
+
+    def grow(self, stream: Stream) -> None:
+        """Show the text that has come for a streaming answer, if it is one of these."""
+        view = self._answer(stream.message_id)
+        if view is not None:
+            view.grow(stream.text, stream.thought_s)
+
+    def finish(self, message: StoredMessage) -> None:
+        """A streaming answer is whole."""
+        view = self._answer(message.id)
+        if view is not None:
+            self._stream = None
+            self._messages = [message if old.id == message.id else old for old in self._messages]
+            view.finish(message)
+
+    @Slot()
+    def go_to_end(self) -> None:
+        self._following = True
+        self._settle()
+
+    def _answer(self, message_id: int) -> AnswerView | None:
+        for view in reversed(self._views):
+            if view.message.id == message_id and isinstance(view, AnswerView):
+                return view
+        return None
+
+    def _build_older(self) -> None:
+        """Build messages before the first one built, newest of them first."""
+        until = time.perf_counter() + BUDGET
+        for built in range(BATCH):
+            if self._first == 0 or (built >= FEWEST and time.perf_counter() > until):
+                break
+            self._first -= 1
+            self._insert(0, self._make(self._messages[self._first]))
+
+    def _make(self, message: StoredMessage) -> QuestionView | AnswerView:
+        view: QuestionView | AnswerView
+        if message.role == "user":
+            view = QuestionView(message, self._content)
+            view.editWanted.connect(self.editWanted)
+        else:
+            stream = self._stream if self._stream is not None and self._stream.message_id == message.id else None
+            view = AnswerView(message, stream is not None, self._content)
+            view.regenerateWanted.connect(self.regenerateWanted)
+            view.resized.connect(self._settle)
+            if stream is not None and stream.text:
+                view.grow(stream.text, stream.thought_s)
+        view.versionWanted.connect(self.versionWanted)
+        view.linkChosen.connect(self.linkChosen)
+        return view
+
+    def _insert(self, place: int, view: QuestionView | AnswerView) -> None:
+        self._views.insert(place, view)
+        view.set_width(self._width())
+        self._column.insertWidget(place, view, 0, Qt.AlignmentFlag.AlignHCenter)
+        view.show()
+
+    def _drop(self, view: QuestionView | AnswerView) -> None:
+        self._column.removeWidget(view)
+        view.hide()
+        view.deleteLater()
+
+    def _width(self) -> int:
+        return max(240, min(COLUMN, self.viewport().width() - 2 * MARGIN))
+
+    @Slot()
+    def _settle(self, place: int | None = None) -> None:
+        """Lay out now and keep to the end, or go to a place. Waiting for the event loop would show a jump."""
+        self._settling = True
+        self._column.activate()
+        height = max(self.viewport().height(), self._column.sizeHint().height())
+        self._content.resize(self.viewport().width(), height)
+        bar = self.verticalScrollBar()
+        if self._following:
+            bar.setValue(bar.maximum())
+        elif place is not None:
+            bar.setValue(place)
+        self._settling = False
+        self._show_jump()
+
+    @Slot(int)
+    def _scrolled(self, value: int) -> None:
+        if self._settling:
+            return
+        bar = self.verticalScrollBar()
+        self._following = value >= bar.maximum() - NEAR_END
+        self._show_jump()
+        if value < NEAR_TOP and self._first > 0:
+            below = bar.maximum() - value
+            self._build_older()
+            self._settling = True
+            self._settle_from_end(below)
+            self._settling = False
+
+    def _settle_from_end(self, below: int) -> None:
+        """Lay out with what is looked at in its place, `below` pixels from the end."""
+        self._column.activate()
+        self._content.resize(self.viewport().width(), max(self.viewport().height(), self._column.sizeHint().height()))
+        bar = self.verticalScrollBar()
+        bar.setValue(bar.maximum() - below)
+
+    def _show_jump(self) -> None:
+        self._jump.setVisible(not self._following)
+        size = self._jump.size()
+        self._jump.move((self.viewport().width() - size.width()) // 2, self.viewport().height() - size.height() - 10)
+        self._jump.raise_()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        width = self._width()
+        for view in self._views:
+            view.set_width(width)
+        self._settle()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        done = super().eventFilter(watched, event)
+        # Qt has given the content its new size: a range that shrank or grew must not lose the end.
+        if watched is self._content and event.type() == QEvent.Type.Resize and self._following and not self._settling:
+            self._settling = True
+            self.verticalScrollBar().setValue(self.verticalScrollBar().maximum())
+            self._settling = False
+        return done
+
+    @Slot()
+    def _restyle(self) -> None:
+        for view in self._views:
+            view.restyle()
+        self._settle()
