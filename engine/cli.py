@@ -11,7 +11,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -229,8 +229,6 @@ _SAMPLING = (
 
 
 def _generate(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
-    from dataclasses import asdict
-
     from engine.progress import Progress
     from engine.runtime.events import STOP_REASONS, Message, SamplingParams
 
@@ -241,17 +239,21 @@ def _generate(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     prompt = args.prompt if args.raw else [*system, Message("user", args.prompt)]
     text: list[str] = []
     token_ids: list[int] = []
-    with _loaded(args, terminal, args.context) as (_, engine):
-        for event in engine.generate(prompt, params):
-            stats = event.stats
-            read = stats.reused_tokens + stats.prefilled_tokens
-            if stats.completion_tokens == 0 and read < stats.prompt_tokens:
-                terminal.progress(Progress(read, stats.prompt_tokens, "Reading the prompt"))
-            terminal.stream(event.text)
-            text.append(event.text)
-            token_ids += event.token_ids
-        terminal.stream("\n")
+    with _loaded(args, terminal, args.context) as engine:
         kernel = engine.kernel
+        try:
+            for event in engine.generate(prompt, params):
+                stats = event.stats
+                read = stats.reused_tokens + stats.prefilled_tokens
+                if stats.completion_tokens == 0 and read < stats.prompt_tokens:
+                    terminal.progress(Progress(read, stats.prompt_tokens, "Reading the prompt"))
+                text.append(event.text)
+                token_ids += event.token_ids
+                terminal.stream(event.text)
+        finally:
+            # Also when it is broken off, so that what comes next starts on a line of its own.
+            if text:
+                terminal.stream("\n")
     reason = event.stop_reason or "error"
     terminal.note(
         f"{stats.decode_tps:.1f} tok/s · {stats.completion_tokens} tokens · first token {stats.first_token_s:.1f} s · "
@@ -325,7 +327,7 @@ def _perplexity(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     from engine.runtime.perplexity import perplexity
 
     text = _read_text(Path(args.file))
-    with _loaded(args, terminal, args.context or args.window) as (_, engine):
+    with _loaded(args, terminal, args.context or args.window) as engine:
         token_ids = engine.tokenizer.encode(text, special=False)
         result = perplexity(engine, token_ids, args.window, args.stride, terminal.progress)
     terminal.say(
@@ -353,8 +355,6 @@ def _no_options(_: argparse.ArgumentParser) -> None:
 
 
 def _models(_: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
-    from dataclasses import asdict
-
     from engine.hub.library import installed, models_folder
 
     models = installed()
@@ -375,8 +375,10 @@ def _opened(name: str, terminal: Terminal) -> Iterator[Checkpoint]:
     from engine.hub.library import resolve
 
     if name == "demo":
-        from engine.hub.demo import prepare_demo
+        from engine.hub.demo import demo_path, prepare_demo
 
+        if not demo_path().exists():
+            terminal.note("The demo model is prepared; this happens once and takes a minute.")
         path = prepare_demo(progress=terminal.progress)
     else:
         path = resolve(name)
@@ -397,14 +399,14 @@ def _planned(
 
 
 @contextlib.contextmanager
-def _loaded(args: argparse.Namespace, terminal: Terminal, context: int | None) -> Iterator[tuple[OffloadPlan, Engine]]:
+def _loaded(args: argparse.Namespace, terminal: Terminal, context: int | None) -> Iterator[Engine]:
     import engine
 
     with _opened(args.model, terminal) as checkpoint:
         plan = _planned(checkpoint, engine.probe(), args, context)
         _check_runnable(checkpoint, plan, args.force, terminal)
         with engine.load(checkpoint, plan, terminal.progress) as loaded:
-            yield plan, loaded
+            yield loaded
 
 
 def _check_runnable(checkpoint: Checkpoint, plan: OffloadPlan, force: bool, terminal: Terminal) -> None:
@@ -430,7 +432,8 @@ def _gb(nbytes: int) -> str:
 
 
 def _range(speed: Range) -> str:
-    return f"about {speed.likely:.3g} tok/s ({speed.low:.3g} to {speed.high:.3g})"
+    likely, low, high = (f"{x:.1f}" if x < 10 else f"{x:.0f}" for x in (speed.likely, speed.low, speed.high))
+    return f"about {likely} tok/s ({low} to {high})"
 
 
 _VERBS = (
