@@ -91,11 +91,11 @@ class ChatTemplate:
         """
         template = self._tool_template if tools else self._template
         variables = {
+            "documents": None,
             **self._variables,
             **extra,
             "messages": [_as_dict(message) for message in messages],
             "tools": tools,
-            "documents": None,
             "add_generation_prompt": add_generation_prompt,
         }
         try:
@@ -125,5 +125,5 @@ def _compile(environment: BoundedEnvironment, source: str) -> jinja2.Template:
         return environment.from_string(source)
     except jinja2.TemplateError as error:
         raise GreenroomError(what, f"it is no valid Jinja template ({str(error.message)[:200]})", remedy) from error
-    except (RecursionError, SyntaxError, MemoryError, ValueError) as error:
+    except (RecursionError, SyntaxError, MemoryError, ValueError) as error:  # how Python's compiler takes deep nesting
         raise GreenroomError(what, "it is nested too deeply", remedy) from error

@@ -35,6 +35,7 @@ MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 
 # Limits far above any real file, so that a damaged one cannot make us loop or allocate for long.
+_MAX_HEADER_BYTES = 1 << 30
 _MAX_KEYS = 65_536
 _MAX_TENSORS = 131_072
 _MAX_KEY_BYTES = 65_535  # the specification's own
@@ -284,6 +285,8 @@ class _Parser:
         if count > self._size - self._at:
             self._ends()
         self._at += count
+        if self._at > _MAX_HEADER_BYTES:
+            self._refuse(f"its header goes on for more than {size_text(_MAX_HEADER_BYTES)}")
 
     def _peek(self, count: int) -> memoryview:
         """Up to count bytes from here on, fewer only at the end of the file."""

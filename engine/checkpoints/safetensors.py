@@ -59,12 +59,13 @@ class SafetensorsCheckpoint(StoredCheckpoint):
 
 
 def _folder_tensors(folder: Path) -> dict[str, TensorInfo]:
+    # As transformers chooses where a folder has both: the one file, then the index.
+    single = folder / "model.safetensors"
+    if single.exists():
+        return read_header(single)
     if (folder / INDEX).exists():
         return _indexed_tensors(folder)
     files = sorted(folder.glob("*.safetensors"))
-    single = folder / "model.safetensors"
-    if single in files:
-        files = [single]
     if not files:
         why = "it holds no .safetensors file"
         raise GreenroomError(f"{folder.name} cannot be opened", why, "Download the model again in safetensors form.")

@@ -47,11 +47,10 @@ class Tokenizer:
         backend.no_truncation()
         backend.no_padding()
         self._backend = backend
-        self._added = {token: added.content for token, added in backend.get_added_tokens_decoder().items()}
+        added = backend.get_added_tokens_decoder()
+        self._added = {token: record.content for token, record in added.items()}
+        self.special_ids = frozenset(token for token, record in added.items() if record.special)
         self.vocab_size = max(backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
-        self.special_ids = frozenset(
-            token for token, added in backend.get_added_tokens_decoder().items() if added.special
-        )
         self.bos_id = bos_id
         self.add_bos = add_bos and bos_id is not None
         self.eos_ids = frozenset(token for token in eos_ids if 0 <= token < self.vocab_size) | self._named_ends()

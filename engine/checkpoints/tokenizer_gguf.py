@@ -12,13 +12,14 @@ from tokenizers import AddedToken, decoders, models, normalizers
 from engine.checkpoints.chat_template import ChatTemplate
 from engine.checkpoints.gguf_header import GgufHeader
 from engine.checkpoints.pretokenizers import GPT2, PRE_TOKENIZERS
-from engine.checkpoints.tokenizer import Tokenizer
+from engine.checkpoints.tokenizer import END_NAMES, Tokenizer
 from engine.errors import GreenroomError
 
 log = logging.getLogger(__name__)
 
 _TOKENS = "tokenizer.ggml.tokens"
 # Values of tokenizer.ggml.token_type
+_NORMAL = 1
 _CONTROL = 3
 _USER_DEFINED = 4
 _BYTE = 6
@@ -138,10 +139,12 @@ def _sentencepiece(header: GgufHeader, tokens: Sequence[str], kinds: Sequence[in
 
 
 def _added_tokens(tokens: Sequence[str], kinds: Sequence[int]) -> Iterator[AddedToken]:
-    for token, kind in zip(tokens, kinds, strict=False):
+    for token, kind in zip(tokens, kinds or [_NORMAL] * len(tokens), strict=True):
+        # Some converters store <|im_end|> and its like as ordinary tokens; an answer would then never end.
+        special = kind == _CONTROL or (token in END_NAMES and token.startswith("<|"))
         # A user-defined piece with a space mark (runs of spaces) is found by merging; text holds no such mark.
-        if token and (kind == _CONTROL or (kind == _USER_DEFINED and _SPACE_MARK not in token)):
-            yield AddedToken(token, special=kind == _CONTROL, normalized=False)
+        if token and (special or (kind == _USER_DEFINED and _SPACE_MARK not in token)):
+            yield AddedToken(token, special=special, normalized=False)
 
 
 def _token_id(config: Mapping[str, Any], kind: str, count: int) -> int | None:

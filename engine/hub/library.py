@@ -59,7 +59,7 @@ def resolve(model: str, folder: Path | None = None) -> Path:
     """
     if model == "demo":
         return _demo()
-    path = Path(model).expanduser()
+    path = Path(os.path.expanduser(model))
     if model and _exists(path):
         return path
     found = list(_search(folder))

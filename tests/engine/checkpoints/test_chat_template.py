@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tokenizers
 import transformers
-from conftest import write_folder, write_gguf
+from checkpoint_files import write_folder, write_gguf
 from tokenizers import models
 
 from engine.checkpoints import open_checkpoint

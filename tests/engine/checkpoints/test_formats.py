@@ -4,7 +4,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from conftest import QUANTISABLE, random_blocks
+from checkpoint_files import QUANTISABLE, random_blocks
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from hypothesis import given
 from hypothesis import strategies as st

@@ -7,7 +7,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-from conftest import QUANTISABLE, random_blocks, write_gguf
+from checkpoint_files import QUANTISABLE, random_blocks, write_gguf
 from gguf.constants import GGMLQuantizationType
 
 from engine.checkpoints import open_checkpoint

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import write_folder, write_gguf
+from checkpoint_files import write_folder, write_gguf
 
 from engine.checkpoints import open_checkpoint
 from engine.errors import GreenroomError

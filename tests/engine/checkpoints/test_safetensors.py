@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import write_folder
+from checkpoint_files import write_folder
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
@@ -66,6 +66,12 @@ def test_shards_are_joined(index: bool, tmp_path: Path) -> None:
 def test_a_file_of_the_folder_opens_the_folder(tmp_path: Path) -> None:
     folder = sharded(tmp_path / "m")
     assert open_checkpoint(folder / "model-00002-of-00002.safetensors").path == folder
+
+
+def test_a_single_file_comes_before_an_index(tmp_path: Path) -> None:
+    folder = sharded(tmp_path / "m")
+    save_file({"whole": values(2)}, folder / "model.safetensors")
+    assert list(open_checkpoint(folder).tensors) == ["whole"]
 
 
 def test_an_index_that_names_a_missing_file_is_refused(tmp_path: Path) -> None:

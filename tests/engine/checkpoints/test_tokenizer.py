@@ -15,7 +15,7 @@ import pytest
 import regex
 import tokenizers
 import transformers
-from conftest import write_folder, write_gguf
+from checkpoint_files import write_folder, write_gguf
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
@@ -240,15 +240,16 @@ def test_bos_is_put_first_where_the_model_wants_it(
 
 
 def test_user_defined_tokens_are_found_but_not_special(vocabulary: ByteLevelVocabulary, tmp_path: Path) -> None:
+    ordinary = vocabulary.tokens[len(vocabulary.special) :]
     path = write_gguf(
         tmp_path / "m.gguf",
         tokenizer__ggml__model="gpt2",
-        tokenizer__ggml__tokens=[*vocabulary.tokens, "<think>"],
-        tokenizer__ggml__token_type=[NORMAL] * len(vocabulary.tokens) + [USER_DEFINED],
+        tokenizer__ggml__tokens=[*ordinary, "<think>"],
+        tokenizer__ggml__token_type=[NORMAL] * len(ordinary) + [USER_DEFINED],
         tokenizer__ggml__merges=[" ".join(merge) for merge in vocabulary.merges],
     )
     tokenizer = open_checkpoint(path).tokenizer()
-    think = len(vocabulary.tokens)
+    think = len(ordinary)
     assert tokenizer.encode("<think>") == [think]
     assert tokenizer.token_bytes(think) == b"<think>"
     assert tokenizer.special_ids == frozenset()
@@ -257,14 +258,26 @@ def test_user_defined_tokens_are_found_but_not_special(vocabulary: ByteLevelVoca
 
 def test_harmony_goes_on_after_a_message(vocabulary: ByteLevelVocabulary, tmp_path: Path) -> None:
     ends = ["<|end|>", "<|return|>", "<|call|>"]
+    ordinary = vocabulary.tokens[len(vocabulary.special) :]
     path = write_gguf(
         tmp_path / "m.gguf",
         tokenizer__ggml__model="gpt2",
-        tokenizer__ggml__tokens=[*ends, *vocabulary.tokens],
-        tokenizer__ggml__token_type=[CONTROL] * 3 + [NORMAL] * len(vocabulary.tokens),
+        tokenizer__ggml__tokens=[*ends, *ordinary],
+        tokenizer__ggml__token_type=[CONTROL] * 3 + [NORMAL] * len(ordinary),
         tokenizer__ggml__merges=[" ".join(merge) for merge in vocabulary.merges],
     )
     assert open_checkpoint(path).tokenizer().eos_ids == {1, 2}
+
+
+def test_an_end_stored_as_an_ordinary_token_still_ends(vocabulary: ByteLevelVocabulary, tmp_path: Path) -> None:
+    settings = {
+        "tokenizer__ggml__model": "gpt2",
+        "tokenizer__ggml__tokens": vocabulary.tokens,
+        "tokenizer__ggml__merges": [" ".join(merge) for merge in vocabulary.merges],
+    }
+    tokenizer = open_checkpoint(write_gguf(tmp_path / "m.gguf", **settings)).tokenizer()
+    assert tokenizer.encode("a<|im_end|>")[-1:] == [2]
+    assert tokenizer.eos_ids == {0, 2}
 
 
 def test_an_unknown_rule_warns_and_takes_gpt2s(

@@ -118,7 +118,7 @@ def test_an_unclear_name_asks_for_the_longer_one(folder: Path) -> None:
     assert library.resolve("other/soft") == folder / "other" / "soft.gguf"
 
 
-@pytest.mark.parametrize("name", ["nothing", "", "no/such/path.gguf", "nul\0byte", "x" * 5000])
+@pytest.mark.parametrize("name", ["nothing", "", "no/such/path.gguf", "~nobody/x", "nul\0byte", "x" * 5000])
 def test_an_unknown_name_lists_what_there_is(name: str, folder: Path) -> None:
     with pytest.raises(GreenroomError, match="Installed: demo, owner/big/Big-Q8_0, owner/soft, tiny"):
         library.resolve(name)
