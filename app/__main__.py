@@ -66,7 +66,8 @@ def open_window(model: str | None = None) -> int:
     host = EngineHost()
     window = MainWindow(host, SettingsStore())
     sys.excepthook = _FaultReporter(window)
-    signal.signal(signal.SIGINT, lambda *_: window.close())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: window.close())
     # Python sees a signal only when it runs; without this it would wait for the next event.
     heartbeat = QTimer(window)
     heartbeat.start(500)

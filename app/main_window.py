@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QSize, Qt, QTimer, Slot
+from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Slot
 from PySide6.QtGui import QCloseEvent, QIcon, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
 
@@ -58,6 +58,8 @@ class MainWindow(QMainWindow):
         self.setWindowIcon(QIcon(str(asset("icons/logo.svg"))))
         self.setMinimumSize(QSize(940, 560))
         self.resize(1200, 780)
+        if settings.values.window is not None:
+            self.restoreGeometry(QByteArray.fromBase64(settings.values.window.encode("ascii", "ignore")))
         theme().set_mode(settings.values.theme)
 
         self.actions_by_key = make_actions(
@@ -343,6 +345,7 @@ class MainWindow(QMainWindow):
     # The end
 
     def closeEvent(self, event: QCloseEvent) -> None:
+        self._settings.change(window=self.saveGeometry().toBase64().toStdString())
         self.hide()
         self._host.shutdown()
         if self._chat_page is not None:

@@ -16,7 +16,7 @@ from app.words import gigabytes, rate
 HEIGHT = 30
 #: Milliseconds between two looks at the CPU, and between two points of the line.
 CPU_INTERVAL_MS = 1000
-POINT_INTERVAL_MS = 250
+POINT_INTERVAL_MS = 125
 #: Seconds over which the line's points are averaged.
 WINDOW_S = 1.0
 
@@ -37,6 +37,7 @@ class Figure(QWidget):
             row.addWidget(label(before, "small"))
         row.addWidget(self.value)
         self._unit = label(after, "small")
+        self._unit.setVisible(bool(after))
         row.addWidget(self._unit)
 
     def show_value(self, text: str) -> None:
@@ -45,6 +46,7 @@ class Figure(QWidget):
         self.value.setText(figure)
         if unit:
             self._unit.setText(unit)
+            self._unit.show()
         self.setAccessibleName(f"{self._name}: {figure} {self._unit.text()}".strip())
 
 

@@ -30,6 +30,7 @@ class Settings:
     start:   what to load at start: "last" (the model used last, else the demo), "demo" or "nothing"
     last_model: the model loaded last: a path or "demo"
     recent:  paths, newest first
+    window:  the window's place and size as Qt saves it, in base64
     """
 
     theme: str = "system"
@@ -39,6 +40,7 @@ class Settings:
     start: str = "last"
     last_model: str | None = None
     recent: tuple[str, ...] = field(default_factory=tuple)
+    window: str | None = None
 
 
 def _checked(raw: Any) -> Settings:
@@ -68,6 +70,7 @@ def _checked(raw: Any) -> Settings:
         start=choice("start", ("last", "demo", "nothing")),
         last_model=text("last_model"),
         recent=tuple(paths[:RECENT_LIMIT]),
+        window=text("window"),
     )
 
 

@@ -34,7 +34,7 @@ class Sparkline(QWidget):
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        if len(self._values) < 2:
+        if len(self._values) < 3:
             return
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)

@@ -245,6 +245,14 @@ def test_an_unwritable_folder_is_a_banner(
     theme().set_mode("system")
 
 
+def test_the_windows_size_is_remembered(open_window: Open, settings: SettingsStore) -> None:
+    first = open_window()
+    first.resize(first.minimumWidth(), 640)  # the test screen is no wider
+    first.close()
+    again = MainWindow(first._host, settings, lambda *_: (FakeChatPage(), FakeChatList()))
+    assert again.size() == first.size()
+
+
 def test_a_fault_of_our_own_is_shown_once(open_window: Open) -> None:
     window = open_window()
     for _ in range(3):

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import asdict
 
 import pytest
+from PySide6.QtCore import QSize
 from PySide6.QtGui import QGuiApplication, QIcon, QImage
 from PySide6.QtWidgets import QApplication, QPushButton
 from pytestqt.qtbot import QtBot
@@ -106,6 +107,14 @@ def test_a_bound_icon_follows_the_theme_and_dies_with_its_button(qtbot: QtBot) -
     assert inked(button.icon().pixmap(64, 64).toImage()) == {LIGHT.bad}
     button.deleteLater()
     theme().set_mode("dark")
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0, 3.0])
+def test_icons_are_sharp_at_every_scale(qapp: QApplication, scale: float) -> None:
+    theme().set_mode("light")
+    pixmap = theme().icon("plus").pixmap(QSize(16, 16), scale)
+    assert pixmap.devicePixelRatio() == scale
+    assert pixmap.toImage() == make_pixmap("plus", LIGHT.muted, 16, scale).toImage()
 
 
 def test_a_disabled_icon_is_paler(qapp: QApplication) -> None:
