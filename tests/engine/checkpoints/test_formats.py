@@ -6,7 +6,7 @@ import pytest
 import torch
 from checkpoint_files import QUANTISABLE, random_blocks
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -23,6 +23,7 @@ def test_bits_per_weight_counts_scales() -> None:
     assert FORMATS["Q6_K"].bits_per_weight == 6.5625
 
 
+@settings(deadline=None)
 @given(arrays.arrays(np.uint16, 64))
 def test_bfloat16_and_float16_equal_torch_for_every_bit_pattern(bits: np.ndarray) -> None:
     for name, dtype in (("BF16", torch.bfloat16), ("F16", torch.float16)):
@@ -31,6 +32,7 @@ def test_bfloat16_and_float16_equal_torch_for_every_bit_pattern(bits: np.ndarray
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if name.startswith("Q") and name in QUANTISABLE])
+@settings(deadline=None)
 @given(seed=st.integers(0, 1000))
 def test_quantised_values_come_back_within_the_rounding_of_the_format(name: str, seed: int) -> None:
     values = np.random.default_rng(seed).uniform(-1, 1, (4, 64)).astype(np.float32)

@@ -16,7 +16,7 @@ import regex
 import tokenizers
 import transformers
 from checkpoint_files import write_folder, write_gguf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -193,6 +193,7 @@ def rebuilt(vocabulary: ByteLevelVocabulary, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.mark.parametrize("pre", RULES)
+@settings(deadline=None)
 @given(text=st.one_of(st.sampled_from(TEXTS[:-1]), st.text(ALPHABET, max_size=40)))
 def test_words_are_cut_and_merged_as_the_rule_says(
     pre: str, text: str, vocabulary: ByteLevelVocabulary, rebuilt: dict[str, Tokenizer]
@@ -369,6 +370,7 @@ def piece_tokenizer(pieces: PieceVocabulary, tmp_path_factory: pytest.TempPathFa
     return open_checkpoint(pieces.gguf(tmp_path_factory.mktemp("spm") / "m.gguf")).tokenizer()
 
 
+@settings(deadline=None)
 @given(text=st.one_of(st.sampled_from(TEXTS), st.text(ALPHABET + "qujmpxvrhe", max_size=40)))
 def test_pieces_are_merged_by_score(text: str, pieces: PieceVocabulary, piece_tokenizer: Tokenizer) -> None:
     ids = piece_tokenizer.encode(text, special=False)
