@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -82,3 +84,9 @@ def test_links_of_a_download_cache_are_followed(tmp_path: Path) -> None:
     checkpoint = open_checkpoint(snapshot / "model.safetensors")
     assert checkpoint.path == snapshot
     np.testing.assert_array_equal(checkpoint.read_float32("w"), [1, 1])
+
+
+def test_reading_checkpoints_needs_no_torch() -> None:
+    modules = "opening, tokenizer_gguf, tokenizer_files, chat_template"
+    code = f"import sys; from engine.checkpoints import {modules}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import unicodedata
@@ -16,7 +17,7 @@ import regex
 import tokenizers
 import transformers
 from checkpoint_files import write_folder, write_gguf
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -520,3 +521,44 @@ def test_a_damaged_tokenizer_json_is_refused(content: bytes, tmp_path: Path) -> 
     (folder / "tokenizer.json").write_bytes(content)
     with pytest.raises(GreenroomError, match="is damaged"):
         open_checkpoint(folder).tokenizer()
+
+
+@pytest.fixture(scope="module")
+def sound(
+    vocabulary: ByteLevelVocabulary, pieces: PieceVocabulary, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("sound")
+    template = "{% for m in messages %}{{ m.role ~ m['content'] }}{% endfor %}{{ bos_token }}"
+    return {
+        "gpt2": vocabulary.gguf(folder / "b.gguf", tokenizer__chat_template=template).read_bytes(),
+        "llama": pieces.gguf(folder / "p.gguf", tokenizer__chat_template=template).read_bytes(),
+    }
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    model=st.sampled_from(["gpt2", "llama"]),
+    changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_size=1, max_size=20),
+)
+def test_a_vocabulary_with_flipped_bytes_never_crashes(
+    model: str, changes: list[tuple[int, int]], sound: dict[str, bytes], tmp_path: Path
+) -> None:
+    data = bytearray(sound[model])
+    for at, value in changes:
+        data[at % len(data)] = value
+    path = tmp_path / "m.gguf"
+    path.write_bytes(data)
+    for use in (use_tokenizer, use_template):
+        with contextlib.suppress(GreenroomError):
+            use(path)
+
+
+def use_tokenizer(path: Path) -> None:
+    tokenizer = open_checkpoint(path).tokenizer()
+    ids = tokenizer.encode("Hello 日本 <|im_end|> 123")
+    assert all(0 <= token < tokenizer.vocab_size for token in ids)
+    assert isinstance(tokenizer.decode(ids), str)
+
+
+def use_template(path: Path) -> None:
+    assert isinstance(open_checkpoint(path).chat_template().render([{"role": "user", "content": "Hi"}]), str)
