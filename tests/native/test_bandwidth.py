@@ -1,0 +1,19 @@
+"""The read loop decode is measured against."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine import _native
+
+
+def test_one_plausible_figure_per_repeat(pool: _native.ThreadPool) -> None:
+    rates = _native.read_bandwidth(pool, 1 << 24, 4)
+    assert len(rates) == 4
+    assert all(1e7 < rate < 1e13 for rate in rates)
+
+
+@pytest.mark.parametrize(("nbytes", "repeats"), [(0, 1), (-1, 1), (1 << 50, 1), (1 << 24, 0), (1 << 24, -3)])
+def test_impossible_requests(pool: _native.ThreadPool, nbytes: int, repeats: int) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        _native.read_bandwidth(pool, nbytes, repeats)

@@ -1,0 +1,194 @@
+"""One packed matrix against float64, on every tier this CPU has."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_reference import BLOCKS, CODES, FORMATS, activations, dequantised, linear, rounding_bound, stored
+
+from engine import _native
+
+TIERS = _native.tiers()
+Floats = npt.NDArray[np.float32]
+
+
+def packed(
+    pool: _native.ThreadPool, raw: npt.NDArray[np.uint8], columns: int, fmt: str, isa: str, recode: str | None = None
+) -> _native.Matrix:
+    matrix = _native.Matrix(len(raw), columns, fmt, recode, isa)
+    matrix.load(pool, raw)
+    return matrix
+
+
+def forward(pool: _native.ThreadPool, matrix: _native.Matrix, x: Floats, rows: int) -> Floats:
+    y = np.full((len(x), rows), 123.0, np.float32)
+    matrix.forward(pool, x.ctypes.data, len(x), y.ctypes.data)
+    return y
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("isa", TIERS)
+@settings(max_examples=12, deadline=None)
+@given(
+    rows=st.integers(1, 70),
+    blocks=st.integers(1, 3),
+    tokens=st.integers(1, 40),
+    odd=st.integers(0, 7),
+    seed=st.integers(0, 99),
+)
+def test_product_is_exact_for_the_activations_it_sees(
+    pool: _native.ThreadPool, isa: str, fmt: str, rows: int, blocks: int, tokens: int, odd: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    block = BLOCKS[fmt][0]
+    columns = blocks * block if block > 1 else 8 * blocks + odd
+    raw = stored(rng, rows, columns, fmt)
+    matrix = packed(pool, raw, columns, fmt, isa)
+    assert matrix.code == CODES[fmt]
+    x = rng.standard_normal((tokens, columns)).astype(np.float32)
+    seen = activations(x, _native.kernel_tier(matrix.code, isa), matrix.code)
+    exact, bound = linear(dequantised(raw, fmt), seen)
+    y = forward(pool, matrix, x, rows)
+    assert np.all(np.abs(y - exact) <= bound)
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("isa", TIERS)
+def test_error_against_exact_activations_is_at_most_half_a_step(pool: _native.ThreadPool, isa: str, fmt: str) -> None:
+    rng = np.random.default_rng(5)
+    raw = stored(rng, 48, 512, fmt)
+    matrix = packed(pool, raw, 512, fmt, isa)
+    x = rng.standard_normal((20, 512)).astype(np.float32)
+    w = dequantised(raw, fmt).astype(np.float64)
+    step = activations(x, _native.kernel_tier(matrix.code, isa), matrix.code).step
+    bound = 0.5 * step @ np.abs(w.T) + rounding_bound(np.abs(x.astype(np.float64)) @ np.abs(w.T), 512)
+    error = np.abs(forward(pool, matrix, x, 48) - x.astype(np.float64) @ w.T)
+    assert np.all(error <= bound)
+    if matrix.code in ("int4", "int8"):
+        # Rounding errors are independent and uniform: their sum deviates by step / sqrt(12) times the norm of w.
+        deviation = np.sqrt(((step**2 / 12) @ (w**2).T).mean())
+        assert 0.7 * deviation < np.sqrt((error**2).mean()) < 1.3 * deviation
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("isa", TIERS)
+def test_bits_depend_on_neither_threads_nor_other_tokens(isa: str, fmt: str) -> None:
+    rng = np.random.default_rng(6)
+    raw = stored(rng, 83, 768, fmt)
+    x = rng.standard_normal((37, 768)).astype(np.float32)
+    results = []
+    for threads in (1, 2, 3, 4):
+        pool = _native.ThreadPool(threads)
+        matrix = packed(pool, raw, 768, fmt, isa)
+        results.append(forward(pool, matrix, x, 83))
+        results.append(np.concatenate([forward(pool, matrix, x[t : t + 1], 83) for t in range(37)]))
+        pool.close()
+    for result in results[1:]:
+        assert np.array_equal(result.view(np.uint32), results[0].view(np.uint32))
+
+
+@pytest.mark.parametrize("isa", TIERS)
+def test_more_tokens_than_one_pass_takes(pool: _native.ThreadPool, isa: str) -> None:
+    rng = np.random.default_rng(7)
+    raw = stored(rng, 5, 32, "Q8_0")
+    matrix = packed(pool, raw, 32, "Q8_0", isa)
+    x = rng.standard_normal((1100, 32)).astype(np.float32)
+    exact, bound = linear(dequantised(raw, "Q8_0"), activations(x, isa, "int8"))
+    assert np.all(np.abs(forward(pool, matrix, x, 5) - exact) <= bound)
+
+
+@pytest.mark.parametrize("isa", TIERS)
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_bad_value_spoils_its_own_token_only(pool: _native.ThreadPool, isa: str, fmt: str, bad: float) -> None:
+    rng = np.random.default_rng(8)
+    raw = stored(rng, 20, 256, fmt)
+    matrix = packed(pool, raw, 256, fmt, isa)
+    x = rng.standard_normal((18, 256)).astype(np.float32)
+    clean = forward(pool, matrix, x, 20)
+    x[11, 77] = bad
+    y = forward(pool, matrix, x, 20)
+    assert not np.isfinite(y[11]).any()
+    others = np.arange(18) != 11
+    assert np.array_equal(y[others].view(np.uint32), clean[others].view(np.uint32))
+
+
+@pytest.mark.parametrize("isa", TIERS)
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_tiny_and_huge_activations(pool: _native.ThreadPool, isa: str, fmt: str) -> None:
+    rng = np.random.default_rng(9)
+    raw = stored(rng, 16, 256, fmt)
+    matrix = packed(pool, raw, 256, fmt, isa)
+    zero = forward(pool, matrix, np.zeros((1, 256), np.float32), 16)
+    assert not zero.any()
+    tiny = forward(pool, matrix, np.full((1, 256), 1e-42, np.float32), 16)
+    assert np.all(np.abs(tiny) < 1e-35)
+    huge = np.full((1, 256), 1e30, np.float32)
+    exact, bound = linear(dequantised(raw, fmt), activations(huge, _native.kernel_tier(matrix.code, isa), matrix.code))
+    assert np.all(np.abs(forward(pool, matrix, huge, 16) - exact) <= bound)
+
+
+def test_extreme_codes_do_not_saturate(pool: _native.ThreadPool) -> None:
+    """-128 times 127 in every place: the largest sums the integer kernels can meet."""
+    raw = np.full((16, 34), 0x80, np.uint8)
+    raw[:, :2] = np.float16(1).reshape(1).view(np.uint8)
+    x = np.full((4, 32), 127, np.float32)
+    x[1] = -127
+    x[2, ::2] = -127
+    for isa in TIERS:
+        y = forward(pool, packed(pool, raw, 32, "Q8_0", isa), x, 16)
+        assert np.array_equal(y[:, 0], [-128 * 127 * 32, 128 * 127 * 32, 0, -128 * 127 * 32])
+
+
+def test_no_tokens_is_no_work(pool: _native.ThreadPool) -> None:
+    _native.Matrix(16, 32, "F32").forward(pool, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((16, 100, "Q4_0"), "multiple of 32"),
+        ((16, 64, "Q4_K"), "multiple of 256"),
+        ((16, 40, "BF16", "int4"), "multiple of 32"),
+        ((0, 32, "F32"), "0 x 32"),
+        ((16, -32, "F32"), "16 x -32"),
+        ((1 << 40, 32, "F32"), "2\\^28"),
+        ((16, 32, "Q9_9"), "Q9_9"),
+        ((16, 32, "F32", "int2"), "int2"),
+    ],
+)
+def test_impossible_shapes_are_refused(arguments: tuple[int, int, str], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        _native.Matrix(*arguments)
+    with pytest.raises(ValueError, match=words):
+        _native.packed_nbytes(*arguments)
+
+
+def test_wrong_addresses_and_counts_are_refused(pool: _native.ThreadPool) -> None:
+    matrix = _native.Matrix(16, 32, "F32")
+    x = np.zeros((1, 32), np.float32)
+    with pytest.raises(ValueError, match="x is a null address"):
+        matrix.forward(pool, 0, 1, x.ctypes.data)
+    with pytest.raises(ValueError, match="y is a null address"):
+        matrix.forward(pool, x.ctypes.data, 1, 0)
+    with pytest.raises(ValueError, match="aligned"):
+        matrix.forward(pool, x.ctypes.data + 1, 1, x.ctypes.data)
+    with pytest.raises(ValueError, match="tokens"):
+        matrix.forward(pool, x.ctypes.data, -1, x.ctypes.data)
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("recode", [None, "int8", "int4", "float32"])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 256), (16, 512), (17, 768)])
+def test_packed_nbytes_is_what_a_matrix_takes(fmt: str, recode: str | None, rows: int, columns: int) -> None:
+    assert _native.packed_nbytes(rows, columns, fmt, recode) == _native.Matrix(rows, columns, fmt, recode).nbytes
+
+
+def test_packed_bits_per_weight() -> None:
+    bits = {f: _native.packed_nbytes(1024, 2048, f) * 8 / (1024 * 2048) for f in FORMATS}
+    assert bits == {
+        "F32": 32, "F16": 16, "BF16": 16, "Q8_0": 8.5, "Q4_0": 4.5, "Q4_1": 5.0, "Q4_K": 6.0, "Q6_K": 10.0,
+    }  # fmt: skip

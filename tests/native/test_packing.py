@@ -1,0 +1,122 @@
+"""Stored bytes survive packing; recoding loses as little as its codes allow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_reference import BLOCKS, FORMATS, SCALES, dequantised, stored
+
+from engine import _native
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("recode", [None, "float32"])
+@settings(max_examples=15, deadline=None)
+@given(rows=st.integers(1, 50), blocks=st.integers(1, 4), seed=st.integers(0, 999))
+def test_dequantise_is_bit_for_bit(
+    pool: _native.ThreadPool, fmt: str, recode: str | None, rows: int, blocks: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    columns = blocks * BLOCKS[fmt][0]
+    raw = stored(rng, rows, columns, fmt)
+    matrix = _native.Matrix(rows, columns, fmt, recode)
+    matrix.load(pool, raw)
+    expected = dequantised(raw, fmt)
+    assert matrix.dequantise().shape == expected.shape
+    assert np.array_equal(matrix.dequantise().view(np.uint32), expected.view(np.uint32))
+
+
+@pytest.mark.parametrize("fmt", sorted(SCALES))
+def test_any_scale_survives(pool: _native.ThreadPool, fmt: str) -> None:
+    """Every finite f16, subnormal and negative ones too."""
+    scales = np.arange(1 << 16, dtype=np.uint16)
+    scales = scales[np.isfinite(scales.view(np.float16))]
+    block, nbytes = BLOCKS[fmt]
+    raw = np.random.default_rng(1).integers(0, 256, (len(scales), nbytes), dtype=np.uint8)
+    for at in SCALES[fmt]:
+        raw[:, at : at + 2] = scales[:, None].view(np.uint8)
+    matrix = _native.Matrix(len(scales), block, fmt)
+    matrix.load(pool, raw)
+    assert np.array_equal(matrix.dequantise(), dequantised(raw, fmt))
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_rows_may_come_in_pieces(pool: _native.ThreadPool, fmt: str) -> None:
+    rng = np.random.default_rng(2)
+    raw = stored(rng, 45, 256, fmt)
+    whole, pieces = _native.Matrix(45, 256, fmt), _native.Matrix(45, 256, fmt)
+    whole.load(pool, raw)
+    for first, last in ((20, 45), (0, 3), (3, 20)):
+        pieces.load(pool, raw[first:last], first)
+    assert np.array_equal(whole.dequantise(), pieces.dequantise())
+
+
+def test_wrong_sizes_are_refused(pool: _native.ThreadPool) -> None:
+    matrix = _native.Matrix(20, 64, "Q8_0")
+    row = np.zeros(68, np.uint8)
+    for data, first, words in (
+        (np.zeros(67, np.uint8), 0, "whole number"),
+        (np.zeros(0, np.uint8), 0, "whole number"),
+        (row, 20, "do not fit"),
+        (row, -1, "do not fit"),
+        (np.zeros(68 * 21, np.uint8), 0, "do not fit"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            matrix.load(pool, data, first)
+    with pytest.raises(TypeError):
+        matrix.load(pool, row.view(np.int8))  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        matrix.load(pool, np.zeros((2, 136), np.uint8)[:, ::2])
+
+
+def best_plain_error(w: np.ndarray, low: int, high: int) -> np.ndarray:
+    """Squared error per group when the largest value lands on the outermost code (f16 scale)."""
+    groups = w.reshape(-1, 32).astype(np.float64)
+    extreme = np.take_along_axis(groups, np.abs(groups).argmax(1)[:, None], 1)
+    scale = (extreme / low).astype(np.float16).astype(np.float64)
+    codes = np.clip(np.rint(groups / np.where(scale == 0, 1, scale)), low, high)
+    return ((groups - codes * scale) ** 2).sum(1)
+
+
+@pytest.mark.parametrize(("recode", "low", "high"), [("int4", -8, 7), ("int8", -127, 127)])
+def test_recoding_is_never_worse_than_the_plain_scale(
+    pool: _native.ThreadPool, recode: str, low: int, high: int
+) -> None:
+    rng = np.random.default_rng(3)
+    w = (rng.standard_normal((64, 512)) * rng.uniform(0.001, 2, (64, 1))).astype(np.float32)
+    matrix = _native.Matrix(64, 512, "F32", recode)
+    matrix.load(pool, w.view(np.uint8))
+    assert matrix.code == recode
+    error = ((matrix.dequantise() - w.astype(np.float64)).reshape(-1, 32) ** 2).sum(1)
+    plain = best_plain_error(w, low, high)
+    assert np.all(error <= plain * (1 + 1e-5))
+    assert error.sum() < (0.9 if recode == "int4" else 0.999) * plain.sum()
+
+
+def test_recoding_keeps_what_is_exact(pool: _native.ThreadPool) -> None:
+    rng = np.random.default_rng(4)
+    for recode, low, high in (("int4", -8, 7), ("int8", -127, 127)):
+        codes = rng.integers(low, high + 1, (16, 64))
+        codes[:, ::32] = low
+        w = (codes * 0.125).astype(np.float32)
+        w[3] = 0
+        matrix = _native.Matrix(16, 64, "F32", recode)
+        matrix.load(pool, w.view(np.uint8))
+        assert np.array_equal(matrix.dequantise(), w)
+
+
+def test_codes_of_the_asked_width_are_kept(pool: _native.ThreadPool) -> None:
+    raw = stored(np.random.default_rng(5), 16, 256, "Q4_K")
+    matrix = _native.Matrix(16, 256, "Q4_K", "int4")
+    matrix.load(pool, raw)
+    assert np.array_equal(matrix.dequantise(), dequantised(raw, "Q4_K"))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_recoding_refuses_what_no_code_can_hold(pool: _native.ThreadPool, bad: float) -> None:
+    w = np.zeros((40, 64), np.float32)
+    w[33, 5] = bad
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        _native.Matrix(40, 64, "F32", "int8").load(pool, w.view(np.uint8))

@@ -1,0 +1,161 @@
+"""The pool: resizing, cancelling, sleeping, and being asked the impossible."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine import _native
+
+PROC = Path("/proc/self/task")
+
+
+class Work:
+    """A product long enough to be interrupted, whose result is known."""
+
+    def __init__(self, rows: int = 256, tokens: int = 64) -> None:
+        self.rows, self.tokens = rows, tokens
+        self.matrix = _native.Matrix(rows, 512, "F32", isa="portable")
+        loader = _native.ThreadPool(1)
+        self.matrix.load(loader, np.ones((rows, 512), np.float32).view(np.uint8))
+        loader.close()
+        self.x = np.ones((tokens, 512), np.float32)
+
+    def run(self, pool: _native.ThreadPool) -> bool:
+        y = np.zeros((self.tokens, self.rows), np.float32)
+        self.matrix.forward(pool, self.x.ctypes.data, self.tokens, y.ctypes.data)
+        return bool((y == 512).all())
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4, 16])
+def test_any_number_of_threads(threads: int) -> None:
+    pool = _native.ThreadPool(threads)
+    assert pool.threads == threads
+    work = Work()
+    assert all(work.run(pool) for _ in range(20))
+    pool.close()
+
+
+def test_resize_between_calls() -> None:
+    pool, work = _native.ThreadPool(1), Work()
+    for threads in (3, 1, 2, 2, 5, 1):
+        pool.resize(threads)
+        assert pool.threads == threads
+        assert work.run(pool)
+    pool.close()
+
+
+@pytest.mark.parametrize("threads", [0, -1, 100_000])
+def test_impossible_thread_counts(threads: int) -> None:
+    with pytest.raises(ValueError, match="threads must be"):
+        _native.ThreadPool(threads)
+    pool = _native.ThreadPool(2)
+    with pytest.raises(ValueError, match="threads must be"):
+        pool.resize(threads)
+    assert pool.threads == 2
+    pool.close()
+
+
+def test_pinning() -> None:
+    pool, work = _native.ThreadPool(2, [0, 0]), Work()
+    assert work.run(pool)
+    pool.close()
+    with pytest.raises(ValueError, match="one core per thread"):
+        _native.ThreadPool(3, [0])
+    with pytest.raises(ValueError, match="no such core"):
+        _native.ThreadPool(2, [0, -4])
+
+
+def test_closed_pools_refuse_work() -> None:
+    pool, work = _native.ThreadPool(2), Work()
+    pool.close()
+    pool.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        work.run(pool)
+    with pytest.raises(RuntimeError, match="closed"):
+        pool.resize(2)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_cancel_interrupts_the_running_call_only(threads: int) -> None:
+    pool, work = _native.ThreadPool(threads), Work(2048, 512)
+    outcome: list[BaseException] = []
+    started = threading.Event()
+
+    def loop() -> None:
+        try:
+            while True:
+                started.set()
+                work.run(pool)
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    started.wait()
+    while thread.is_alive():
+        pool.cancel()
+        thread.join(0.001)
+    assert isinstance(outcome[0], _native.Interrupted)
+    assert isinstance(outcome[0], RuntimeError)
+    pool.cancel()  # nothing runs: forgotten
+    assert Work().run(pool)
+    pool.close()
+
+
+def test_errors_inside_a_tile_reach_the_caller() -> None:
+    pool = _native.ThreadPool(3)
+    bad = np.full((640, 32), np.nan, np.float32)
+    for _ in range(5):
+        with pytest.raises(ValueError, match="NaN"):
+            _native.Matrix(640, 32, "F32", "int8").load(pool, bad.view(np.uint8))
+    assert Work().run(pool)
+    pool.close()
+
+
+def test_two_callers_take_turns() -> None:
+    pool = _native.ThreadPool(2)
+    right: list[bool] = []
+
+    def loop() -> None:
+        work = Work()
+        right.extend(work.run(pool) for _ in range(30))
+
+    threads = [threading.Thread(target=loop) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(right) == 90
+    assert all(right)
+    pool.close()
+
+
+def ticks(task: str) -> tuple[str, int]:
+    """State and CPU time of one of our threads, in clock ticks."""
+    fields = (PROC / task / "stat").read_text().rpartition(")")[2].split()
+    return fields[0], int(fields[11]) + int(fields[12])
+
+
+@pytest.mark.skipif(not PROC.exists(), reason="reads Linux's thread states")
+def test_idle_workers_sleep() -> None:
+    before = set(os.listdir(PROC))
+    pool, work = _native.ThreadPool(4), Work()
+    workers = sorted(set(os.listdir(PROC)) - before)
+    assert len(workers) == 3
+    assert work.run(pool)
+    deadline = time.monotonic() + 30
+    while any(ticks(task)[0] != "S" for task in workers):
+        assert time.monotonic() < deadline, "workers never went to sleep"
+    start = {task: ticks(task)[1] for task in workers}
+    threading.Event().wait(0.5)
+    # 0.5 s of three threads at 1 % of a core would be 1.5 ticks of 10 ms.
+    assert sum(ticks(task)[1] - start[task] for task in workers) <= 1
+    assert work.run(pool)
+    pool.close()
+    assert set(os.listdir(PROC)).isdisjoint(workers)
