@@ -1,6 +1,7 @@
 """The headless verbs: `greenroom probe | plan | generate | bench | perplexity | models`.
 
-With --json a verb prints exactly one JSON document on stdout; everything else goes to stderr or the log.
+With --json a verb prints exactly one JSON document on stdout, {"error": {what, why, remedy}} if it refuses; everything
+else goes to stderr or the log.
 Exit codes: 0 done, 1 a bug, 2 bad input or it cannot be done, 130 interrupted.
 """
 

@@ -271,8 +271,9 @@ class Engine:
         with self._stepping:
             if self._executor is None:
                 raise GreenroomError("The model cannot answer", "it is no longer loaded", "Load it again.")
-            self._executor.truncate(length)
+            # In this order: an interrupt between the two must not leave tokens here that the cache has lost.
             del self._cached[length:]
+            self._executor.truncate(length)
 
     def _raise_if_stopped(self, cancel: threading.Event) -> None:
         if cancel.is_set() or self._stop or self._closed:

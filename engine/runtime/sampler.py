@@ -35,7 +35,9 @@ class Sampler:
         self._random = np.random.Generator(np.random.PCG64(params.seed))
         self._seen = np.zeros(vocab, dtype=bool)
         self._seen[list(prompt)] = True
-        self._counts = np.zeros(vocab, dtype=np.int64)
+        self._counts: dict[int, int] = {}
+        # Reused for every token: fresh memory of this size is paged in again each time, which costs milliseconds.
+        self._adjusted = np.empty(vocab)
         self._plain_greedy = params.temperature == 0.0 and not (
             params.logit_bias or params.presence_penalty or params.frequency_penalty or params.repetition_penalty != 1.0
         )
@@ -53,15 +55,17 @@ class Sampler:
             token = int(logits.argmax())
             _check_finite(logits[token])
         else:
-            token = self._choose(self._adjusted(logits))
+            _check_finite(logits.max())
+            np.copyto(self._adjusted, logits)
+            self._adjust(self._adjusted)
+            token = self._choose(self._adjusted)
         self._seen[token] = True
-        self._counts[token] += 1
+        self._counts[token] = self._counts.get(token, 0) + 1
         return token
 
-    def _adjusted(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        _check_finite(logits.max())
+    def _adjust(self, x: npt.NDArray[np.float64]) -> None:
+        """Steps 1 and 2, in place."""
         p = self._params
-        x = logits.astype(np.float64)
         x[self._bias_ids] += self._bias
         if x.max() == -math.inf:
             raise GreenroomError(
@@ -73,8 +77,9 @@ class Sampler:
             seen = x[self._seen]
             x[self._seen] = np.where(seen > 0, seen / p.repetition_penalty, seen * p.repetition_penalty)
         if p.presence_penalty or p.frequency_penalty:
-            x -= p.presence_penalty * (self._counts > 0) + p.frequency_penalty * self._counts
-        return x
+            used = np.fromiter(self._counts.keys(), dtype=np.int64, count=len(self._counts))
+            times = np.fromiter(self._counts.values(), dtype=np.int64, count=len(self._counts))
+            x[used] -= p.presence_penalty + p.frequency_penalty * times
 
     def _choose(self, x: npt.NDArray[np.float64]) -> int:
         if self._params.temperature == 0.0:
@@ -98,35 +103,44 @@ def _check_finite(largest: np.float32) -> None:
 def distribution(
     x: npt.NDArray[np.float64], params: SamplingParams
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Steps 4 to 7: (token ids, their probabilities) left of adjusted logits x [vocab]; params.temperature > 0."""
-    ids = np.arange(x.size)
-    if 0 < params.top_k < x.size:
-        ids = np.flatnonzero(x >= np.partition(x, x.size - params.top_k)[x.size - params.top_k])
-        ids = ids[np.argsort(-x[ids], kind="stable")[: params.top_k]]
+    """Steps 4 to 7: (token ids, their probabilities) left of adjusted logits x [vocab], which are overwritten.
+
+    params.temperature > 0.
+    """
+    ids = _largest(x, params.top_k) if 0 < params.top_k < x.size else None
+    weights = x if ids is None else x[ids]
     # The maximum is taken off before the division, so that a tiny temperature underflows to 0 instead of giving NaN.
     with np.errstate(over="ignore"):
-        weights = np.exp((x[ids] - x.max()) / params.temperature)
+        weights -= weights.max()
+        weights /= params.temperature
+        np.exp(weights, out=weights)
     if params.top_p < 1.0:
-        ids, weights = _nucleus(ids, weights, params.top_p)
+        kept = _nucleus(weights, params.top_p)
+        ids, weights = kept if ids is None else ids[kept], weights[kept]
     if params.min_p > 0.0:
         # The most probable token has weight exp(0) = 1.
-        kept = weights >= params.min_p
-        ids, weights = ids[kept], weights[kept]
-    return ids, weights / weights.sum()
+        likely = np.flatnonzero(weights >= params.min_p)
+        ids, weights = likely if ids is None else ids[likely], weights[likely]
+    return np.arange(x.size) if ids is None else ids, weights / weights.sum()
 
 
-def _nucleus(
-    ids: npt.NDArray[np.int64], weights: npt.NDArray[np.float64], top_p: float
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def _largest(values: npt.NDArray[np.float64], size: int) -> npt.NDArray[np.int64]:
+    """Positions of the `size` largest values in ascending order; the first among equals."""
+    smallest = np.partition(values, values.size - size)[values.size - size]
+    above = np.flatnonzero(values > smallest)
+    equal = np.flatnonzero(values == smallest)[: size - above.size]
+    return np.sort(np.concatenate([above, equal]))
+
+
+def _nucleus(weights: npt.NDArray[np.float64], top_p: float) -> npt.NDArray[np.int64]:
+    """Positions of the fewest weights that hold at least top_p of them all."""
     total = float(weights.sum())
-    # Sorting 150,000 weights costs milliseconds per token. All tokens below this floor hold less than 1 - top_p
+    # Sorting 150,000 weights costs milliseconds per token. All weights below this floor hold less than 1 - top_p
     # together, so the nucleus lies above it; usually a few hundred are left to sort.
-    likely = weights >= (1.0 - top_p) * total / weights.size
-    ids, weights = ids[likely], weights[likely]
-    order = np.lexsort((ids, -weights))
-    ids, weights = ids[order], weights[order]
-    size = int(np.searchsorted(np.cumsum(weights), top_p * total)) + 1
-    return ids[:size], weights[:size]
+    likely = np.flatnonzero(weights >= (1.0 - top_p) * total / weights.size)
+    descending = -np.sort(-weights[likely])
+    size = int(np.searchsorted(np.cumsum(descending), top_p * total)) + 1
+    return likely[_largest(weights[likely], min(size, likely.size))]
 
 
 def _check(p: SamplingParams, vocab: int) -> None:

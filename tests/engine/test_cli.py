@@ -233,6 +233,15 @@ def test_demo_is_prepared_when_it_is_missing(
     assert len(prepared) == 1
 
 
+def test_the_demo_model_knows_the_capital_of_france(demo_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    question = ["--prompt", "What is the capital of France?", "--temperature", "0", "--max-tokens", "40"]
+    assert main(["generate", str(demo_model), *question, "--json"]) == DONE
+    told = document(capsys)
+    assert "Paris" in told["text"]
+    assert told["stop_reason"] == "end"
+    assert told["stats"]["decode_tps"] > 0
+
+
 # --- bad input -----------------------------------------------------------------------------------------------------
 
 
