@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from engine.placement import sizes
-from engine.placement.candidates import Candidate, Problem, Room, expert_layout
+from engine.placement.candidates import Candidate, Problem, Room
 from engine.placement.plan import LABELS
-from engine.placement.words import GB, MB, Unit, addition, amount, free_amount, unit_for
+from engine.placement.words import GB, MB, Unit, addition, amount, free_amount, rounded_parts, unit_for
 
 
 def label(chosen: Candidate, mode: str) -> str:
@@ -103,16 +103,17 @@ def _weights(problem: Problem, chosen: Candidate) -> list[str]:
         if wishes.experts != "stored":
             lines.append(f"Re-coding to {wishes.experts} is not needed: the experts fit on the GPU unchanged.")
         return lines
-    packed = sizes.expert_bytes(inventory, expert_layout(problem))
+    packed = chosen.ram["experts"]
+    # As the sum above writes it.
+    unit = unit_for(chosen.ram_total)
+    written = unit.write(rounded_parts(chosen.ram, unit)["experts"])
     stored = sum(shape.stored_bytes * count for _, shapes in inventory.experts for shape, count in shapes.items())
     if chosen.experts in ("int8", "int4"):
         formats = ", ".join(sorted(inventory.expert_formats()))
         lines.append(
             f"Experts are re-coded from {formats} to {chosen.experts} while loading ({amount(stored)} become "
-            f"{amount(packed)}); this loses some accuracy."
+            f"{written}); this loses some accuracy."
         )
     elif abs(packed - stored) > stored // 50:
-        lines.append(
-            f"The file stores the experts in {amount(stored)}; laid out for the kernels they take {amount(packed)}."
-        )
+        lines.append(f"The file stores the experts in {amount(stored)}; laid out for the kernels they take {written}.")
     return lines
