@@ -191,7 +191,7 @@ class EngineWorker:
                 )
             state = replace(state, kind="loading")
             report = self._progress_to(request, state)
-            report(Progress(0, 0, "Making room"))
+            report(Progress(0, 0, "Starting the engine"))
             self._release()
             engine = self._api.load(checkpoint, plan, progress=report)
             self._engine, self._checkpoint, checkpoint = engine, checkpoint, None

@@ -315,9 +315,11 @@ class MainWindow(QMainWindow):
         actions = []
         if refused:
             actions.append(("Load anyway", lambda: self.load_model(path, force=True)))
-        if path != DEMO and self._host.loaded is None:
+        if self._host.loaded is not None:
+            actions.append(("Keep the loaded model", lambda: None))
+        elif path != DEMO:
             actions.append(("Use the demo model", lambda: self.load_model(DEMO)))
-        if path == DEMO and not refused:
+        elif not refused:
             actions.append(("Try again", lambda: self.load_model(DEMO)))
         tone = "warn" if refused else "bad"
         self.banners.show_error(error, tone, "load", actions, closed=self._host.dismiss_failure)

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 from app.host import AnswerDelta, AnswerResult, HostState
 from app.widgets.labels import ElideLabel, label
 from app.widgets.sparkline import Sparkline
-from app.words import gigabytes, rate
+from app.words import gigabytes, needed, rate
 
 HEIGHT = 30
 #: Milliseconds between two looks at the CPU, and between two points of the line.
@@ -99,8 +99,8 @@ class StatusBar(QWidget):
         self.ram.setVisible(plan is not None and plan.bytes.ram_total > 0)
         self.vram.setVisible(plan is not None and plan.bytes.vram_total > 0)
         if plan is not None:
-            self.ram.show_value(gigabytes(plan.bytes.ram_total))
-            self.vram.show_value(gigabytes(plan.bytes.vram_total))
+            self.ram.show_value(needed(plan.bytes.ram_total))
+            self.vram.show_value(needed(plan.bytes.vram_total))
         else:
             self.speed.hide()
             self.spark.hide()

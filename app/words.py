@@ -14,6 +14,17 @@ def gigabytes(count: int) -> str:
     return f"{count / 1e6:.0f} MB"
 
 
+def needed(count: int) -> str:
+    """Bytes that something will take, rounded up as the plan's own sentences do."""
+    step = 100_000_000 if count >= 1_000_000_000 else 1_000_000
+    return gigabytes(-(-count // step) * step)
+
+
+def sentence(text: str) -> str:
+    """With a capital at the start."""
+    return text[:1].upper() + text[1:]
+
+
 def rate(tokens_per_second: float) -> str:
     """One figure with three digits at most: "58.3", "312"."""
     return f"{tokens_per_second:.0f}" if tokens_per_second >= 99.95 else f"{tokens_per_second:.1f}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.engine_worker import DEMO
+from app.words import sentence
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.placement.plan import OffloadPlan
@@ -103,7 +104,7 @@ def plan_model(
         finally:
             checkpoint.close()
     except GreenroomError as error:
-        return replace(row, problem=f"{error.why[:1].upper()}{error.why[1:]}. {error.remedy}")
+        return replace(row, problem=f"{sentence(error.why)}. {error.remedy}")
 
 
 def _identity(path: Path) -> str:

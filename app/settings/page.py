@@ -53,6 +53,8 @@ class SettingsPage(QWidget):
         self.threads.setAccessibleName("Threads")
         self.threads.setFixedWidth(CONTROL_WIDTH)
         self.threads.setKeyboardTracking(False)
+        # The style sheet's padding does not reach the field inside.
+        self.threads.lineEdit().setTextMargins(8, 0, 0, 0)
         self.threads.valueChanged.connect(lambda value: self._change(threads=value or None))
 
         self.folder = ElideLabel("", "small", Qt.TextElideMode.ElideMiddle)

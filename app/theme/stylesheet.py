@@ -82,7 +82,7 @@ QLineEdit:focus, QPlainTextEdit:focus, QTextEdit:focus, QSpinBox:focus, QDoubleS
     border: 2px solid $accent; padding: 6px 9px; }
 QLineEdit:disabled, QSpinBox:disabled, QDoubleSpinBox:disabled, QComboBox:disabled { color: $faint; background: $bg; }
 QAbstractSpinBox QLineEdit, QAbstractSpinBox QLineEdit:focus {
-    border: none; padding: 0 0 0 9px; min-height: 0; background: transparent; }
+    border: none; padding: 0; min-height: 0; background: transparent; }
 QSpinBox::up-button, QSpinBox::down-button, QDoubleSpinBox::up-button, QDoubleSpinBox::down-button {
     border: none; background: transparent; width: 20px; }
 QSpinBox::up-arrow, QDoubleSpinBox::up-arrow { image: url("$icon_up"); width: 12px; height: 12px; }
@@ -133,6 +133,15 @@ QScrollBar::handle:hover { background: $faint; }
 QScrollBar::add-line, QScrollBar::sub-line { width: 0; height: 0; border: none; }
 QScrollBar::add-page, QScrollBar::sub-page { background: transparent; }
 QSplitter::handle { background: $line; }
+
+QDialogButtonBox { dialogbuttonbox-buttons-have-icons: 0; }
+QAbstractItemView { background: $panel; color: $text; border: 1px solid $line; border-radius: 8px;
+    selection-background-color: $hover; selection-color: $text; }
+QHeaderView::section { background: $panel; color: $muted; border: none; border-bottom: 1px solid $line;
+    padding: 5px 8px; }
+QToolButton { background: transparent; border: 1px solid transparent; border-radius: 6px; padding: 4px; }
+QToolButton:hover { background: $hover; }
+QToolButton:checked { background: $hover; border-color: $line; }
 """)
 
 

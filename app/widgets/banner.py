@@ -11,6 +11,7 @@ from app.theme import theme
 from app.theme.icons import make_pixmap
 from app.widgets.buttons import button
 from app.widgets.labels import label
+from app.words import sentence
 from engine.errors import GreenroomError
 
 _ICONS = {"bad": "error", "warn": "warning", "info": "info"}
@@ -48,7 +49,7 @@ class Banner(QFrame):
         text = QVBoxLayout()
         text.setSpacing(2)
         text.addWidget(label(error.what, "strong", wrap=True))
-        why = label(f"{error.why[:1].upper()}{error.why[1:]}. {error.remedy}", wrap=True)
+        why = label(f"{sentence(error.why)}. {error.remedy}", wrap=True)
         why.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         text.addWidget(why)
 

@@ -11,24 +11,12 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 from app.widgets.buttons import button
 from app.widgets.chip import TONES, Chip
 from app.widgets.labels import label
-from app.words import gigabytes, rate_range
+from app.words import needed, rate_range, sentence
 from engine.placement.plan import OffloadPlan
 
 WIDTH = 440
 #: As the style sheet rounds a card.
 RADIUS = 12
-
-_ROLES = {
-    "experts": "Experts",
-    "shared_experts": "Shared experts",
-    "attention": "Attention",
-    "router_and_norms": "Router and norms",
-    "embeddings": "Embeddings",
-    "lm_head": "Output head",
-    "kv_cache": "KV cache",
-    "buffers": "Buffers",
-    "reserve": "Kept back for the system",
-}
 
 
 class PlanPopover(QWidget):
@@ -38,7 +26,9 @@ class PlanPopover(QWidget):
         self, model: str, plan: OffloadPlan, load_anyway: Callable[[], object] | None, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent, Qt.WindowType.Popup | Qt.WindowType.FramelessWindowHint)
-        self.setAttribute(Qt.WidgetAttribute.WA_TranslucentBackground)
+        # Without a compositor see-through corners would be black; there the window is cut to shape instead.
+        self._cut = QGuiApplication.platformName() == "xcb"
+        self.setAttribute(Qt.WidgetAttribute.WA_TranslucentBackground, not self._cut)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setAccessibleName(f"Plan for {model}")
         self.setAccessibleDescription(plan.explain())
@@ -58,30 +48,22 @@ class PlanPopover(QWidget):
         head.addStretch(1)
         box.addLayout(head)
         box.addWidget(label(model, "heading", wrap=True))
-        for sentence in plan.explanation:
-            box.addWidget(label(sentence, wrap=True))
+        for line in plan.explanation:
+            box.addWidget(label(line, wrap=True))
 
         box.addSpacing(4)
-        for place, roles, total in (
-            ("VRAM", plan.bytes.vram, plan.bytes.vram_total),
-            ("RAM", plan.bytes.ram, plan.bytes.ram_total),
-        ):
-            if total:
-                box.addLayout(_row(place, gigabytes(total), strong=True))
-                for role, count in sorted(roles.items(), key=lambda item: -item[1]):
-                    if count >= 500_000:
-                        box.addLayout(_row(_ROLES.get(role, role.replace("_", " ").capitalize()), gigabytes(count)))
-
-        box.addSpacing(4)
-        box.addLayout(_row("Predicted answer speed", f"{rate_range(plan.prediction.decode_tps)} tok/s", strong=True))
-        box.addLayout(_row("Predicted reading speed", f"{rate_range(plan.prediction.prefill_tps)} tok/s"))
-        box.addWidget(label(plan.prediction.bottleneck, "small", wrap=True))
+        if plan.bytes.vram_total:
+            box.addLayout(_row("VRAM", needed(plan.bytes.vram_total), "strong"))
+        box.addLayout(_row("RAM", needed(plan.bytes.ram_total), "strong"))
+        box.addLayout(_row("Answers, predicted", f"{rate_range(plan.prediction.decode_tps)} tok/s", "strong"))
+        box.addLayout(_row("Reading, predicted", f"{rate_range(plan.prediction.prefill_tps)} tok/s", "small"))
+        box.addWidget(label(f"{sentence(plan.prediction.bottleneck).rstrip('.')}.", "small", wrap=True))
 
         if plan.alternatives:
             box.addSpacing(4)
             box.addWidget(label("What else would work", "strong"))
-            for sentence in plan.alternatives:
-                box.addWidget(label(sentence, "small", wrap=True))
+            for line in plan.alternatives:
+                box.addWidget(label(line, "small", wrap=True))
         if load_anyway is not None:
             anyway = button("Load anyway")
             anyway.clicked.connect(lambda: (self.close(), load_anyway()))
@@ -99,16 +81,14 @@ class PlanPopover(QWidget):
         at.setX(max(screen.left() + 8, min(at.x(), screen.right() - self.width() - 8)))
         at.setY(max(screen.top() + 8, min(at.y(), screen.bottom() - self.height() - 8)))
         self.move(at)
-        if QGuiApplication.platformName() == "xcb":
-            # Without a compositor the see-through corners would be black.
+        if self._cut:
             shape = QPainterPath()
             shape.addRoundedRect(self.rect(), RADIUS, RADIUS)
             self.setMask(QRegion(shape.toFillPolygon().toPolygon()))
         self.show()
 
 
-def _row(left: str, right: str, strong: bool = False) -> QHBoxLayout:
-    role = "strong" if strong else "small"
+def _row(left: str, right: str, role: str) -> QHBoxLayout:
     row = QHBoxLayout()
     row.setContentsMargins(0, 0, 0, 0)
     row.addWidget(label(left, role))

@@ -193,6 +193,20 @@ def test_a_failing_load_is_a_banner_and_the_program_goes_on(
     assert banner_texts(window) == []
 
 
+def test_after_a_failure_the_loaded_model_can_be_kept(
+    open_window: Open, api: FakeApi, host: EngineHost, qtbot: QtBot
+) -> None:
+    window = open_window()
+    window.load_model(PATH)
+    qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
+    api.open_error = GreenroomError("x.gguf is unknown", "its architecture is mamba9", "Choose another model.")
+    window.load_model("/models/x.gguf")
+    qtbot.waitUntil(lambda: host.state.kind == "failed", timeout=LONG)
+    click(window, "Keep the loaded model")
+    assert host.state.kind == "ready"
+    assert window.topbar.model.shown_name == "Qwen3-30B-A3B"
+
+
 def test_a_refused_plan_can_be_loaded_anyway(open_window: Open, api: FakeApi, host: EngineHost, qtbot: QtBot) -> None:
     window = open_window()
     api.mode, api.label = "tight", "Tight: needs 3.1 GB more free RAM"

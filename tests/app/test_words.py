@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.words import gigabytes, rate, rate_range
+from app.words import gigabytes, needed, rate, rate_range, sentence
 from engine.placement.plan import Range
 
 
@@ -34,3 +34,15 @@ def test_rates(value: float, text: str) -> None:
 )
 def test_ranges(low: float, high: float, text: str) -> None:
     assert rate_range(Range(low, (low + high) / 2, high)) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(808_100_000, "809 MB"), (999_500_000, "1.0 GB"), (17_410_000_000, "17.5 GB")]
+)
+def test_what_is_needed_is_rounded_up(count: int, text: str) -> None:
+    assert needed(count) == text
+
+
+def test_sentences_begin_with_a_capital() -> None:
+    assert sentence("limited by RAM bandwidth") == "Limited by RAM bandwidth"
+    assert sentence("") == ""
