@@ -113,11 +113,7 @@ class Engine:
         a setting out of range, or when another generation is running.
         """
         if not self._generating.acquire(blocking=False):
-            raise GreenroomError(
-                "A second answer cannot be started",
-                "the model is still busy with another one",
-                "Wait until it is done, or stop it.",
-            )
+            raise _busy()
         try:
             self._stop = False
             yield from self._answer(prompt, params or SamplingParams(), cancel or threading.Event())
@@ -138,12 +134,13 @@ class Engine:
     def iter_logits(self, token_ids: Sequence[int]) -> Iterator[npt.NDArray[np.float32]]:
         """The rows of `logits` in blocks, for texts whose logits would not fit in memory at once."""
         self._check_length(token_ids)
-        self._rewind(0)
+        self.reset()
         for start in range(0, len(token_ids), _SCORING_CHUNK):
             yield self._forward(token_ids[start : start + _SCORING_CHUNK], "all")
 
     def append(self, token_ids: Sequence[int]) -> npt.NDArray[np.float32]:
         """Append tokens to the sequence (see `reset`); float32 [vocab], the prediction after the last one."""
+        self._check_idle()
         self._check_length(token_ids, already=len(self._cached))
         for start in range(0, len(token_ids), PREFILL_CHUNK):
             rows = self._forward(token_ids[start : start + PREFILL_CHUNK])
@@ -151,7 +148,8 @@ class Engine:
         return last
 
     def reset(self) -> None:
-        """Start the sequence anew."""
+        """Start the sequence anew. Like everything that changes it, refused while an answer is being written."""
+        self._check_idle()
         self._rewind(0)
 
     def encode(self, prompt: str | Sequence[Message]) -> list[int]:
@@ -275,6 +273,10 @@ class Engine:
             del self._cached[length:]
             self._executor.truncate(length)
 
+    def _check_idle(self) -> None:
+        if self._generating.locked():
+            raise _busy()
+
     def _raise_if_stopped(self, cancel: threading.Event) -> None:
         if cancel.is_set() or self._stop or self._closed:
             raise Cancelled
@@ -290,6 +292,11 @@ class Engine:
                 f"it has {already + len(token_ids)} tokens and the context holds {self._context}",
                 f"Shorten it{' ' + longer if longer else ''}.",
             )
+
+
+def _busy() -> GreenroomError:
+    why = "the model is still busy with an answer"
+    return GreenroomError("The model cannot do this now", why, "Wait until it is done, or stop it.")
 
 
 class _Text:

@@ -71,6 +71,13 @@ def perplexity(
         begin += stride
     progress(Progress(len(token_ids), len(token_ids), "Read"))
     mean = math.fsum(losses) / len(losses)
+    # exp would overflow. It takes logits of hundreds, or a token the model gives no probability at all.
+    if mean > 700:
+        raise GreenroomError(
+            "The perplexity cannot be measured",
+            "the model takes this text for impossible",
+            "Check that the file holds text of the kind the model was trained on.",
+        )
     result = math.exp(mean)
     variance = math.fsum((loss - mean) ** 2 for loss in losses) / max(1, len(losses) - 1)
     return Perplexity(result, len(losses), result * math.sqrt(variance / len(losses)), window, stride)

@@ -195,6 +195,9 @@ def test_second_generation_is_refused_and_the_first_goes_on(say: Callable) -> No
     next(first)
     with pytest.raises(GreenroomError, match="busy"):
         next(engine.generate("other", GREEDY))
+    for disturb in (engine.reset, lambda: engine.logits([1]), lambda: engine.append([1])):
+        with pytest.raises(GreenroomError, match="busy"):
+            disturb()
     assert text(first) == "abc"
     assert text(engine.generate("?", GREEDY)) == "abc"
 

@@ -110,6 +110,13 @@ def test_what_cannot_be_measured_is_refused(text: list[int], window: int, stride
         perplexity(make(None)[0], text, window, stride)
 
 
+def test_a_text_the_model_takes_for_impossible_is_an_error(make_engine: Callable) -> None:
+    engine, executor = make_engine(lambda _: 0)
+    executor.value = 5000.0
+    with pytest.raises(GreenroomError, match="impossible"):
+        perplexity(engine, [1, 2, 3], 8, 4)
+
+
 def test_logits_that_are_no_numbers_are_an_error(make_engine: Callable) -> None:
     engine, executor = make_engine(lambda _: 0)
     executor.value = float("nan")
