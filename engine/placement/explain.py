@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.placement import sizes
 from engine.placement.candidates import Candidate, Problem, Room
 from engine.placement.plan import LABELS
-from engine.placement.words import GB, MB, Unit, addition, amount, free_amount, rounded_parts, unit_for
+from engine.placement.words import addition, amount, free_amount, rounded_parts, unit_for
 
 
 def label(chosen: Candidate, mode: str) -> str:
@@ -57,9 +57,11 @@ def _why(problem: Problem, chosen: Candidate, mode: str) -> str:
 def _sum(memory: str, keeper: str, parts: dict[str, int], room: Room, missing: int, mode: str) -> str:
     need = sum(parts.values())
     unit = unit_for(need)
-    line = f"{memory}: {addition(parts, unit)}, and {unit.write(unit.up(room.reserve))} is kept back for {keeper}"
+    line = f"{memory}: {addition(parts, unit)}"
     if not missing:
-        return f"{line}; {_free(room.free, unit)} is free."
+        return f"{line}, and {amount(room.reserve)} is kept back for {keeper}; {free_amount(room.free)} is free."
+    # From here on the numbers must give the last one as written, so all are in one unit.
+    line += f", and {unit.write(unit.up(room.reserve))} is kept back for {keeper}"
     if mode == "too_large" and need + room.reserve > room.total:
         lacking = unit.up(need) + unit.up(room.reserve) - unit.down(room.total)
         return f"{line}; the PC has {unit.write(unit.down(room.total))}, {unit.write(lacking)} too little."
@@ -71,12 +73,6 @@ def _missing(need: int, room: Room) -> str:
     """So rounded that needed + kept back - free, as written, gives it."""
     unit = unit_for(need)
     return unit.write(unit.up(need) + unit.up(room.reserve) - unit.down(room.free))
-
-
-def _free(nbytes: int, unit: Unit) -> str:
-    if unit is MB and nbytes >= 10_000_000_000:
-        unit = GB
-    return unit.write(unit.down(nbytes))
 
 
 def _context(problem: Problem, chosen: Candidate) -> str:

@@ -29,8 +29,10 @@ CHOICES = {
     "kv_type": ("auto", "f32", "bf16", "f16"),
     "experts": ("stored", "int8", "int4"),
 }
-#: Kernel tiers, slowest first.
+#: Instruction sets a plan can be capped at, lowest first.
 TIERS = ("portable", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx")
+#: Those without kernels of their own run the next lower ones.
+LOWER_TIER = {"avxvnni": "avx2", "avx512": "avx2", "amx": "avx512bf16"}
 
 
 def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = None, **wishes: Any) -> OffloadPlan:
@@ -146,6 +148,7 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
         kv_on_gpu=on_gpu,
         cpu_values=(0 if all_gpu else expert_values) + (0 if on_gpu else dense_values),
         gpu_values=(expert_values if all_gpu else 0) + (dense_values if on_gpu else 0),
+        gpu_experts=sum(moe.experts for moe, _ in inventory.experts) if all_gpu else 0,
         code=code,
         tier=kernel_tier(problem.report, code, problem.wishes.isa),
         threads=threads,
@@ -158,9 +161,9 @@ def kernel_tier(report: HardwareReport, code: str, isa: str | None) -> str:
     """The tier of this code's kernels here, at most `isa`."""
     kernels = report.cpu.kernels
     tier = {"int4": kernels.int4, "int8": kernels.int8, "bf16": kernels.bf16}.get(code, kernels.int8)
-    if isa is None or tier not in TIERS:
-        return tier
-    return min(tier, isa, key=TIERS.index)
+    if isa is not None and tier in TIERS:
+        tier = min(tier, isa, key=TIERS.index)
+    return LOWER_TIER.get(tier, tier)
 
 
 def _main_code(problem: Problem) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from engine.placement.machines import Bandwidth
 from engine.placement.plan import Prediction, Range
+from engine.placement.sizes import PREFILL_CHUNK
 
 #: Active expert bytes per layer up to which the fixed costs rule, and from which bandwidth does.
 SMALL_LAYER_BYTES = 25e6
@@ -29,6 +30,7 @@ class EngineProfile:
     gpu_share:   achieved share of VRAM bandwidth
     gops_per_core: 10^9 operations per second and core while a prompt is read, by (code, tier)
     gpu_prefill_share: of the GPU's 16-bit matrix rate
+    gpu_expert_s: launches per expert and prompt chunk, where the GPU computes experts one after the other
     spread:      (low, high) factors on the likely figure that come from the engine, not the machine
     """
 
@@ -40,6 +42,7 @@ class EngineProfile:
     gpu_share: float
     gops_per_core: Mapping[tuple[str, str], float]
     gpu_prefill_share: float
+    gpu_expert_s: float
     spread: tuple[float, float]
 
 
@@ -71,6 +74,7 @@ GREENROOM = EngineProfile(
         ("f32", "avx512vnni"): 100,
     },
     gpu_prefill_share=0.25,
+    gpu_expert_s=80e-6,
     spread=(0.6, 1.3),
 )
 #: For a tier the table does not name.
@@ -86,6 +90,7 @@ class Work:
     gpu_bytes:         everything read from VRAM
     kv_bytes:          traffic of attention over a full KV cache, and which memory it loads
     cpu_values, gpu_values: weights multiplied with, for the arithmetic of prefill
+    gpu_experts:       routed experts of all layers that the GPU computes
     code, tier:        of the kernels that read from RAM
     """
 
@@ -97,6 +102,7 @@ class Work:
     kv_on_gpu: bool
     cpu_values: int
     gpu_values: int
+    gpu_experts: int
     code: str
     tier: str
     threads: int
@@ -165,12 +171,13 @@ def _decode_terms(
 
 
 def _prefill_seconds(work: Work, speeds: Speeds, profile: EngineProfile) -> float:
-    """Per token, in long chunks: two operations per weight."""
+    """Per token, in whole chunks: two operations per weight, and a chunk's share of the fixed costs."""
     gops = profile.gops_per_core.get((work.code, work.tier), SLOWEST_GOPS) * work.threads
     seconds = 2 * work.cpu_values / (gops * 1e9) if work.uses_cpu else 0.0
     if work.uses_gpu:
         seconds += 2 * work.gpu_values / (speeds.teraflops * 1e12 * profile.gpu_prefill_share)
-    return max(seconds, 1e-9)
+    fixed = work.layers * (profile.gpu_layer_s if work.uses_gpu else profile.cpu_layer_s)
+    return seconds + (fixed + work.gpu_experts * profile.gpu_expert_s) / PREFILL_CHUNK
 
 
 def _bottleneck(terms: Mapping[str, float], work: Work, speeds: Speeds) -> str:

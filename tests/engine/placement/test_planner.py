@@ -12,11 +12,12 @@ from fake_models import HeaderOnly, dense_model, moe_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine import _native
 from engine.errors import GreenroomError
-from engine.hardware.report import GpuReport
+from engine.hardware.report import GpuReport, Kernels
 from engine.placement import sizes
 from engine.placement.plan import LABELS, OffloadPlan, Wishes
-from engine.placement.planner import TIERS, plan
+from engine.placement.planner import TIERS, kernel_tier, plan
 from engine.placement.predict import SLOWEST_GOPS
 
 GB = 1_000_000_000
@@ -274,10 +275,12 @@ def test_context_defaults_to_what_the_model_can(machine: MakeReport) -> None:
 
 
 def test_an_isa_cap_lowers_the_prediction(machine: MakeReport) -> None:
-    made = [plan(QWEN3, machine(), isa=isa) for isa in ("portable", "avx2", "amx", None)]
-    assert [entry.isa for entry in made] == ["portable", "avx2", "amx", None]
+    caps = ("portable", "avx2", "avx512", "amx", None)
+    made = [plan(QWEN3, machine(), isa=isa) for isa in caps]
+    assert [entry.isa for entry in made] == list(caps)
     speeds = [entry.prediction.prefill_tps.likely for entry in made]
-    assert speeds[0] < speeds[1] < speeds[2] == speeds[3]
+    # No kernels are made for plain AVX-512: the AVX2 ones run.
+    assert speeds[0] < speeds[1] == speeds[2] < speeds[3] == speeds[4]
 
 
 def test_missing_kernels_still_give_a_plan(machine: MakeReport) -> None:
@@ -397,10 +400,13 @@ def check_consistent(made: OffloadPlan) -> None:
     assert made.explain().count("\n") == len(made.explanation) - 1
 
 
-def test_tiers_are_known_to_the_kernels() -> None:
-    from engine import _native
-
-    assert set(_native.tiers()) <= set(TIERS)
+@pytest.mark.parametrize("isa", [*TIERS, None])
+@pytest.mark.parametrize("code", ["int4", "int8", "bf16", "f32"])
+def test_a_cap_means_what_it_means_to_the_kernels(code: str, isa: str | None, machine: MakeReport) -> None:
+    report = machine()
+    kernels = Kernels(*(_native.kernel_tier(part) for part in ("int4", "int8", "bf16")))
+    report = replace(report, cpu=replace(report.cpu, kernels=kernels))
+    assert kernel_tier(report, code, isa) == _native.kernel_tier(code, isa)
 
 
 def test_a_chunk_is_what_the_runtime_reads_at_once() -> None:

@@ -23,6 +23,7 @@ QWEN3 = Work(
     kv_on_gpu=False,
     cpu_values=3_100_000_000,
     gpu_values=0,
+    gpu_experts=0,
     code="int4",
     tier="avx512vnni",
     threads=8,
@@ -39,9 +40,16 @@ def test_decode_by_hand() -> None:
 
 
 def test_prefill_by_hand() -> None:
-    # Two operations per weight; 8 cores.
-    gops = 8 * GREENROOM.gops_per_core["int4", "avx512vnni"]
-    assert predict(QWEN3, DDR5).prefill_tps.likely == pytest.approx(gops / (2 * 3.1))
+    # Two operations per weight on 8 cores; each layer's fixed cost is shared by 512 tokens.
+    seconds = 2 * 3.1 / (8 * GREENROOM.gops_per_core["int4", "avx512vnni"]) + 48 * GREENROOM.cpu_layer_s / 512
+    assert predict(QWEN3, DDR5).prefill_tps.likely == pytest.approx(1 / seconds)
+
+
+def test_experts_one_by_one_slow_the_gpu_down() -> None:
+    gpu = replace(QWEN3, cpu_expert_bytes=0, cpu_dense_bytes=0, gpu_bytes=GB, cpu_values=0, gpu_values=3_100_000_000)
+    looped = replace(gpu, gpu_experts=48 * 128)
+    seconds = 1 / predict(looped, DDR5).prefill_tps.likely - 1 / predict(gpu, DDR5).prefill_tps.likely
+    assert seconds == pytest.approx(48 * 128 * GREENROOM.gpu_expert_s / 512)
 
 
 def test_share_between_small_and_large_experts() -> None:
@@ -79,6 +87,7 @@ WORKS = st.builds(
     kv_on_gpu=st.booleans(),
     cpu_values=st.integers(0, 10**11),
     gpu_values=st.integers(0, 10**11),
+    gpu_experts=st.integers(0, 10**5),
     code=st.sampled_from(["int4", "int8", "bf16", "f16", "f32"]),
     tier=st.sampled_from(["portable", "avx2", "avx512vnni", "avx512bf16", "none"]),
     threads=st.integers(1, 256),
@@ -112,6 +121,7 @@ LLAMA_CPP = EngineProfile(
     gpu_share=0.8,
     gops_per_core={},
     gpu_prefill_share=0.3,
+    gpu_expert_s=0,
     spread=(0.65, 1.5),
 )
 
@@ -146,6 +156,7 @@ def test_published_runs_lie_in_the_range(row: tuple) -> None:
         kv_on_gpu=True,
         cpu_values=0,
         gpu_values=1,
+        gpu_experts=0,
         code="int4",
         tier="avx2",
         threads=8,
