@@ -21,9 +21,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     multiprocessing.freeze_support()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["--probe-child"]:
-        from engine.hardware.child import main as probe_child
+        from engine.hardware.child import child_main
 
-        return probe_child(arguments[1:])
+        return child_main(arguments[1:])
     if arguments and not _is_model(arguments):
         from engine.cli import main as command_line
 

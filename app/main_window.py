@@ -331,11 +331,11 @@ class MainWindow(QMainWindow):
 
     @Slot(object)
     def _show_settings_problem(self, error: GreenroomError) -> None:
-        self.banners.show_error(error, "warn", "settings")
+        self.banners.show_error(error, "warn", "saving")
 
     def _show_store_problem(self) -> None:
         if self._store.problem is not None:
-            self.banners.show_error(self._store.problem, "warn", "store")
+            self.banners.show_error(self._store.problem, "warn", "saving")
 
     def show_fault(self, error: GreenroomError) -> None:
         """A fault of the program itself: said once, the program goes on."""

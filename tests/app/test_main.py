@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -49,6 +50,12 @@ def test_a_file_named_like_a_verb_is_still_a_verb(
     monkeypatch.chdir(tmp_path)
     program.main(["probe"])
     assert calls == [("cli", ["probe"])]
+
+
+def test_a_frozen_program_can_be_its_own_probe(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(["--probe-child", "native"]) == 0
+    assert {"kernels", "missing"} & set(json.loads(capsys.readouterr().out)["value"])
+    assert program.main(["--probe-child", "no-such-part"]) == 2
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems always have a display")
