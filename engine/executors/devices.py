@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from dataclasses import dataclass
 
 import torch
@@ -61,6 +63,15 @@ class DenseDevice:
         event: torch.cuda.Event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self.device))
         return event
+
+    def release(self) -> None:
+        """Give freed memory back to the system: allocators keep it for themselves otherwise."""
+        if self.device.type != "cpu":
+            getattr(torch, self.device.type).empty_cache()
+        if sys.platform == "linux":
+            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc; musl has none
+            if trim is not None:
+                trim(0)
 
     def synchronise(self) -> None:
         """Wait for everything queued on the device."""

@@ -19,6 +19,9 @@ from engine.progress import Progress, ProgressCallback
 #: Seconds between two reports: often enough for a smooth bar, rare enough to cost nothing.
 REPORT_INTERVAL = 0.05
 
+#: Seconds of reading before a speed is worth telling.
+SETTLED = 0.5
+
 #: Kept free while loading, so that the rest of the system is not pushed to swap.
 RAM_RESERVE = 256 << 20
 
@@ -86,7 +89,7 @@ class Loader:
         with self._lock:
             done = self._done
         seconds = now - self._started
-        if 0 < done < self._total and seconds > 0.5:
+        if 0 < done < self._total and seconds > SETTLED:
             rate = done / seconds
             speed = f"{rate / 1e9:.1f} GB/s" if rate >= 1e8 else f"{rate / 1e6:.0f} MB/s"
             message += f", {speed}, {(self._total - done) / rate:.0f} s left"

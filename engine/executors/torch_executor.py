@@ -28,6 +28,10 @@ from engine.models.spec import ModelSpec, RopeSpec
 from engine.placement.plan import OffloadPlan
 from engine.progress import ProgressCallback, ignore_progress
 
+#: Keys and values of one layer that take one core about 0.4 ms. A parallel region costs some 0.02 ms on an idle
+#: machine, but far more beside other busy programs, because all its threads must get a core at once.
+_PARALLEL_ATTENTION_BYTES = 4 << 20
+
 
 def load(
     checkpoint: Checkpoint, spec: ModelSpec, plan: OffloadPlan, progress: ProgressCallback = ignore_progress
@@ -68,9 +72,9 @@ class TorchExecutor:
             with torch.inference_mode():
                 self._load(Loader(checkpoint, spec, progress), plan)
         except BaseException as error:
-            self.close()
             # The traceback's frames would keep half-read tensors alive for as long as the error is.
             traceback.clear_frames(error.__traceback__)
+            self.close()
             raise
 
     @property
@@ -85,9 +89,7 @@ class TorchExecutor:
             raise ValueError(f"a token id outside 0..{self._spec.vocab - 1}")
         if logits not in ("last", "all"):
             raise ValueError(f"logits {logits!r}")
-        # OpenMP keeps its thread count per calling thread.
-        if torch.get_num_threads() != self._threads:
-            torch.set_num_threads(self._threads)
+        self._set_torch_threads(tokens)
         self._cancelled.clear()
         try:
             with torch.inference_mode():
@@ -114,6 +116,7 @@ class TorchExecutor:
         self._pool.close()
         for part in ("_layers", "_experts", "_embedding", "_head", "_norm", "_cache", "_ropes"):
             self.__dict__.pop(part, None)
+        self._device.release()
 
     def _load(self, loader: Loader, plan: OffloadPlan) -> None:
         spec, device = self._spec, self._device
@@ -141,6 +144,15 @@ class TorchExecutor:
         }
         self.kernel = self._kernel(plan)
         loader.report("Ready", always=True)
+
+    def _set_torch_threads(self, tokens: int) -> None:
+        """A single token's small operations lose more by waking OpenMP's threads than they gain; attention over a long
+        sequence gains. OpenMP keeps its thread count per calling thread, so it is set where the work is done.
+        """
+        cached = self._cache.nbytes // len(self._layers) * self.length // self.context
+        threads = self._threads if tokens > 1 or cached > _PARALLEL_ATTENTION_BYTES else 1
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
 
     def _load_experts(self, loader: Loader, plan: OffloadPlan) -> ExpertStore | DeviceExperts:
         if plan.mode == "all_gpu":

@@ -258,7 +258,7 @@ def make_plan(**changes: Any) -> OffloadPlan:
         "label": "On the CPU",
         "device": "cpu",
         "context": 96,
-        "threads": 2,
+        "threads": 1,
         "dense_dtype": "float32",
         "kv_type": "f32",
         "experts": "stored",
