@@ -375,8 +375,9 @@ uint64_t read(const uint8_t* p, size_t n) {
   GREENROOM_UNROLL
   for (int k = 1; k < 8; ++k)
     sum[0] = _mm256_add_epi64(sum[0], sum[k]);
-  return static_cast<uint64_t>(_mm256_extract_epi64(sum[0], 0) + _mm256_extract_epi64(sum[0], 1) +
-                               _mm256_extract_epi64(sum[0], 2) + _mm256_extract_epi64(sum[0], 3));
+  uint64_t lanes[4];
+  memcpy(lanes, &sum[0], sizeof lanes);
+  return lanes[0] + lanes[1] + lanes[2] + lanes[3];
 }
 
 } // namespace

@@ -339,7 +339,10 @@ uint64_t avx512::read(const uint8_t* p, size_t n) {
   GREENROOM_UNROLL
   for (int k = 1; k < 8; ++k)
     sum[0] = _mm512_add_epi64(sum[0], sum[k]);
-  return static_cast<uint64_t>(_mm512_reduce_add_epi64(sum[0]));
+  uint64_t lanes[8], total = 0;
+  memcpy(lanes, &sum[0], sizeof lanes);
+  for (int k = 0; k < 8; ++k) total += lanes[k];
+  return total;
 }
 
 const KernelTable kAvx512VnniKernels = {

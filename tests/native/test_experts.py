@@ -87,7 +87,7 @@ def expected(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """float64 result with the activations as the kernels see them, and a bound on the difference.
 
-    The intermediate h is rounded too. Its float32 value differs a little from ours, so where it lies close to the middle
+    The intermediate h is rounded too. Its float32 value differs a little from ours, so where it lies close to halfway
     between two codes the kernel may take the other one; everywhere else the codes are the same.
     """
     seen = {code: activations(x, _native.kernel_tier(code, isa), code).seen for code in codes[:2]}

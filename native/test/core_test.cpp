@@ -1,0 +1,190 @@
+// The kernels and the pool without Python, small enough for the sanitizers. The thorough tests are in tests/native.
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bandwidth.h"
+#include "dispatch.h"
+#include "experts.h"
+#include "matrix.h"
+
+using namespace greenroom;
+
+namespace {
+
+void require(bool condition, const std::string& what) {
+  if (condition)
+    return;
+  std::fprintf(stderr, "core_test: %s\n", what.c_str());
+  std::exit(1);
+}
+
+// Exactly as long as stored rows are: a read beyond them is the sanitizer's to find.
+std::vector<uint8_t> stored(const Layout& layout, std::mt19937& rng) {
+  std::vector<uint8_t> bytes(layout.rows * layout.stored_row_nbytes());
+  const std::string name = layout.format->name;
+  if (name == "F32") {
+    for (size_t i = 0; i < bytes.size(); i += 4) {
+      const float value = static_cast<float>(rng() % 2000) / 1000.0f - 1.0f;
+      std::memcpy(bytes.data() + i, &value, 4);
+    }
+    return bytes;
+  }
+  for (uint8_t& b : bytes)
+    b = static_cast<uint8_t>(rng());
+  // High bytes of every f16 or bf16 number: sane exponents.
+  auto tame = [&](size_t first, size_t every) {
+    for (size_t i = first; i < bytes.size(); i += every)
+      bytes[i] = (bytes[i] & 0x83) | 0x28;
+  };
+  const size_t block = layout.format->nbytes;
+  if (name == "BF16" || name == "F16") {
+    tame(1, 2);
+    if (name == "BF16")
+      for (size_t i = 1; i < bytes.size(); i += 2)
+        bytes[i] = (bytes[i] & 0x80) | 0x3e;
+  } else if (name == "Q6_K") {
+    tame(209, block);
+  } else {
+    tame(1, block);
+    if (name == "Q4_1" || name == "Q4_K")
+      tame(3, block);
+  }
+  return bytes;
+}
+
+std::vector<float> normal(size_t n, std::mt19937& rng) {
+  std::normal_distribution<float> distribution;
+  std::vector<float> out(n);
+  for (float& v : out)
+    v = distribution(rng);
+  return out;
+}
+
+void matrices(ThreadPool& pool, const std::string& isa) {
+  std::mt19937 rng(1);
+  for (const char* format : {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q6_K"}) {
+    const bool floats = format[0] == 'F' || format[0] == 'B';
+    for (const char* recode : {"", "float32", "int8", "int4"}) {
+      const bool integers = !std::strcmp(recode, "int8") || !std::strcmp(recode, "int4");
+      const long long columns = !floats ? 256 : integers ? 96 : 37;
+      Matrix w(35, columns, format, *recode ? std::optional<std::string>(recode) : std::nullopt, isa);
+      const std::vector<uint8_t> bytes = stored(w.layout(), rng);
+      w.load(pool, bytes.data(), bytes.size(), 0);
+      const size_t k = w.layout().columns;
+      std::vector<float> dense(35 * k);
+      w.dequantise(dense.data());
+      for (size_t tokens : {1u, 3u, 21u}) {
+        const std::vector<float> x = normal(tokens * k, rng);
+        std::vector<float> y(tokens * 35);
+        w.forward(pool, x.data(), tokens, y.data());
+        for (size_t t = 0; t < tokens; ++t)
+          for (size_t r = 0; r < 35; ++r) {
+            double sum = 0, magnitude = 0, largest = 0;
+            for (size_t c = 0; c < k; ++c) {
+              const double w_c = dense[r * k + c];
+              sum += w_c * x[t * k + c];
+              magnitude += std::fabs(w_c);
+              largest = std::fmax(largest, std::fabs(x[t * k + c]));
+            }
+            // Half a step of int8 activations, or the rounding of bf16 ones, whichever applies is smaller.
+            require(std::fabs(sum - y[t * 35 + r]) <= largest / 200 * magnitude + 1e-5,
+                    std::string(isa) + " " + format + " " + recode + ": a product is off");
+          }
+      }
+    }
+  }
+}
+
+void layers(ThreadPool& pool, const std::string& isa) {
+  std::mt19937 rng(2);
+  constexpr size_t kExperts = 5, kHidden = 64, kInner = 96, kTopK = 3;
+  for (const char* format : {"Q4_1", "Q8_0", "BF16", "F32"}) {
+    Experts experts(kExperts, kHidden, kInner, format, format, format, std::nullopt, isa);
+    for (size_t e = 0; e < kExperts; ++e)
+      for (Part part : {Part::gate, Part::up, Part::down}) {
+        const std::vector<uint8_t> bytes = stored(experts.layout(part), rng);
+        experts.load(pool, static_cast<long long>(e), part, bytes.data(), bytes.size());
+      }
+    for (size_t tokens : {1u, 7u, 50u}) {
+      std::vector<float> x = normal(tokens * kHidden, rng), weights(tokens * kTopK, 0.5f), y(tokens * kHidden);
+      std::vector<int32_t> ids(tokens * kTopK);
+      for (int32_t& id : ids)
+        id = static_cast<int32_t>(rng() % (kExperts + 1)) - 1;
+      x[5] = tokens == 7 ? INFINITY : x[5];
+      experts.forward(pool, {x.data(), tokens, ids.data(), weights.data(), kTopK, y.data(), false});
+      std::vector<float> again(tokens * kHidden);
+      ThreadPool single(1);
+      experts.forward(single, {x.data(), tokens, ids.data(), weights.data(), kTopK, again.data(), false});
+      require(std::memcmp(y.data(), again.data(), y.size() * sizeof(float)) == 0, "threads changed a result");
+    }
+  }
+}
+
+void pool_under_stress() {
+  ThreadPool pool(4);
+  for (int round = 0; round < 300; ++round) {
+    std::atomic<int> first{0}, second{0};
+    ThreadPool::Call call(pool);
+    call.run({{37, [&](size_t, int) { ++first; }}, {11, [&](size_t, int) {
+                                                      require(first == 37, "a phase started early");
+                                                      ++second;
+                                                    }}});
+    require(second == 11, "a tile was lost");
+  }
+  int interrupted = 0;
+  std::atomic<bool> stop{false};
+  std::thread canceller([&] {
+    while (!stop)
+      pool.cancel();
+  });
+  for (int round = 0; round < 50; ++round) {
+    try {
+      ThreadPool::Call call(pool);
+      call.run({{100, [](size_t, int) { std::this_thread::yield(); }}});
+    } catch (const Interrupted&) {
+      ++interrupted;
+    }
+  }
+  stop = true;
+  canceller.join();
+  require(interrupted > 0, "cancel had no effect");
+  bool caught = false;
+  try {
+    ThreadPool::Call call(pool);
+    call.run({{50, [](size_t tile, int) {
+                 if (tile == 31)
+                   throw std::runtime_error("tile 31");
+               }}});
+  } catch (const std::runtime_error& error) {
+    caught = std::string(error.what()) == "tile 31";
+  }
+  require(caught, "an exception was lost");
+  for (int threads : {1, 3, 2, 6}) {
+    pool.resize(threads);
+    std::atomic<int> tiles{0};
+    ThreadPool::Call call(pool);
+    call.run({{100, [&](size_t, int) { ++tiles; }}});
+    require(tiles == 100, "a tile was lost after resizing");
+  }
+}
+
+} // namespace
+
+int main() {
+  ThreadPool pool(3);
+  for (const std::string& isa : tiers()) {
+    matrices(pool, isa);
+    layers(pool, isa);
+  }
+  pool_under_stress();
+  require(read_bandwidth(pool, 1 << 20, 2).size() == 2, "bandwidth");
+  std::puts("core_test: all good");
+}
