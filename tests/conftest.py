@@ -6,17 +6,22 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 # Before anything imports Qt: tests never open a window on the user's screen.
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+# No test asserts on time, property tests included: machines are shared and slow.
+settings.register_profile("greenroom", deadline=None)
+settings.load_profile("greenroom")
 
 
 @pytest.fixture(scope="session")
 def demo_model() -> Path:
     """The prepared demo checkpoint in the user's own data folder, made if it is missing."""
-    from engine.hub.demo import demo_path, ensure_demo
+    from engine.hub.demo import prepare_demo
 
-    return demo_path() if demo_path().exists() else ensure_demo()
+    return prepare_demo()
 
 
 @pytest.fixture
