@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from app.tasks import as_greenroom_error
+from app.faults import as_greenroom_error
+from app.planning import plan_with
 from engine.errors import Cancelled, GreenroomError
 from engine.placement.plan import OffloadPlan
 from engine.progress import Progress
@@ -181,7 +182,7 @@ class EngineWorker:
             wishes = dict(request.wishes)
             if self._loaded and self._loaded.plan:
                 wishes["unload_bytes"] = self._loaded.plan.bytes.ram_total
-            plan = self._api.plan(checkpoint, hardware, request.context, **wishes)
+            plan = plan_with(self._api, checkpoint, hardware, request.context, wishes)
             state = replace(state, plan=plan)
             if not plan.runnable and not request.force:
                 raise GreenroomError(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QCoreApplication, QObject, Qt, QTimer, Signal, Slot
 
 from app.engine_worker import (
     DEMO,
@@ -82,7 +82,7 @@ class EngineHost(QObject):
         """Plans and loads a model (a path, or "demo"). Replaces what is loaded, only once the plan is good.
 
         force:   load although the plan says that memory will not do
-        context: tokens; None leaves it to the planner
+        context: the most tokens to make room for; None leaves it to the planner
         wishes:  fields of `engine.placement.plan.Wishes`
         """
         if self._closed:
@@ -136,7 +136,8 @@ class EngineHost(QObject):
         ended = self._worker.close(timeout)
         if not ended:
             log.error("the engine's thread did not end within %.0f s", timeout)
-        self._deliver_text()
+        # What the worker posted last: the end of an answer must reach those who save it.
+        QCoreApplication.sendPostedEvents(self)
         if self._answer is not None:
             self._finish(AnswerResult("", GenerationStats(), "cancelled"))
         return ended

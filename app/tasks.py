@@ -18,20 +18,11 @@ from typing import Any
 from PySide6.QtCore import QCoreApplication, QEventLoop, QObject, Qt, Signal, Slot
 from shiboken6 import isValid
 
+from app.faults import as_greenroom_error
 from engine.errors import Cancelled, GreenroomError
 from engine.progress import Progress
 
 log = logging.getLogger(__name__)
-
-
-def as_greenroom_error(error: BaseException, what: str) -> GreenroomError:
-    """The error itself if the user can read it; otherwise one that says `what` failed, with the detail in the log."""
-    if isinstance(error, GreenroomError):
-        return error
-    log.error("%s", what, exc_info=error)
-    return GreenroomError(
-        what, f"{type(error).__name__}: {error}", "This is a fault in Greenroom; the log has the details."
-    )
 
 
 class Task(QObject):

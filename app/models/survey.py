@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.engine_worker import DEMO
+from app.planning import plan_with
 from app.words import sentence
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
@@ -95,7 +96,7 @@ def plan_model(
     try:
         checkpoint = api.open_checkpoint(row.checkpoint)
         try:
-            plan = api.plan(checkpoint, report, context, **wishes)
+            plan = plan_with(api, checkpoint, report, context, wishes)
             detail = row.detail
             if row.path != DEMO and checkpoint.form not in detail:
                 detail = f"{checkpoint.form} · {checkpoint.architecture} · {detail}"

@@ -24,7 +24,7 @@ THREADS_RANGE = (1, 1024)
 @dataclass(frozen=True)
 class Settings:
     """theme:   "system" | "light" | "dark"
-    context: tokens of KV cache, None lets the plan choose
+    context: the most tokens of KV cache, None lets the plan choose
     threads: None lets the plan choose
     models_folder: where the user keeps models, None for the program's own folder
     start:   what to load at start: "last" (the model used last, else the demo), "demo" or "nothing"

@@ -37,7 +37,9 @@ def no_thread_survives(qapp: object) -> Iterator[None]:
 
 
 @pytest.fixture
-def api() -> FakeApi:
+def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
+    """Its checkpoints have no headers to read a limit from."""
+    monkeypatch.setattr("app.planning.context_limit", lambda checkpoint: 32768)
     return FakeApi()
 
 

@@ -155,6 +155,14 @@ def test_a_new_model_is_planned_with_the_old_ones_memory_and_replaces_it(
     assert [checkpoint.closed for checkpoint in api.checkpoints] == [True, False]
 
 
+@pytest.mark.parametrize(("wanted", "planned"), [(None, None), (4096, 4096), (1_000_000, 32768)])
+def test_a_context_is_never_longer_than_the_models_own(
+    host: EngineHost, api: FakeApi, load: Load, wanted: int | None, planned: int | None
+) -> None:
+    load(host, context=wanted)
+    assert api.plans[0][0] == planned
+
+
 def test_a_second_request_supersedes_the_first(host: EngineHost, api: FakeApi, qtbot: QtBot) -> None:
     api.hold_load = threading.Event()
     host.load(PATH)
@@ -320,10 +328,12 @@ def test_shutdown_while_generating_ends_the_answer_and_frees_the_engine(
 ) -> None:
     api.gate = threading.Semaphore(0)
     load(host)
-    _, results = answers_of(host)
+    deltas, results = answers_of(host)
     ask(host)
+    api.gate.release()
+    qtbot.waitUntil(lambda: bool(deltas), timeout=LONG)
     assert host.shutdown()
-    assert [result.stop_reason for result in results] == ["cancelled"]
+    assert [(result.stop_reason, result.text) for result in results] == [("cancelled", "Hello")]
     assert api.engines[0].closed
     assert api.checkpoints[0].closed
 
