@@ -179,6 +179,6 @@ class EngineHost(QObject):
 
 
 def _prepare_demo(progress: Any) -> str | Path:
-    from engine.hub.demo import data_folder, prepare_demo
+    from engine.hub.demo import prepare_demo
 
-    return prepare_demo(data_folder(), progress=progress)
+    return prepare_demo(progress=progress)

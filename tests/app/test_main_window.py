@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class FakeChatPage(QWidget):
-    chatChanged = Signal(int)  # noqa: N815
+    chatChanged = Signal(int)
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class FakeChatPage(QWidget):
 
 
 class FakeChatList(QWidget):
-    chatChosen = Signal(int)  # noqa: N815
+    chatChosen = Signal(int)
 
     def __init__(self) -> None:
         super().__init__()
