@@ -49,12 +49,12 @@ class Attention:
         if self._qkv_bias is not None:
             qkv += self._qkv_bias
         heads = qkv.view(tokens, -1, spec.head_dim)
-        rotated = heads[:, : spec.heads + spec.kv_heads]
+        rotated = heads.narrow(1, 0, spec.heads + spec.kv_heads)
         if self._qk_norm is not None:
-            rotated.copy_(rms_norm(rotated, (spec.head_dim,), None, self._norm_eps).mul_(self._qk_norm))
+            torch.mul(rms_norm(rotated, (spec.head_dim,), None, self._norm_eps), self._qk_norm, out=rotated)
         rotate(rotated, turns)
-        keys, values = cache.append(self._layer, heads[:, spec.heads :])
-        out = self._o(self._attend(heads[:, : spec.heads], keys, values, mask))
+        keys, values = cache.append(self._layer, heads.narrow(1, spec.heads, 2 * spec.kv_heads))
+        out = self._o(self._attend(heads.narrow(1, 0, spec.heads), keys, values, mask))
         if self._o_bias is not None:
             out += self._o_bias
         return out

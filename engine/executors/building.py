@@ -14,6 +14,7 @@ from engine.executors.linear import Linear, NativeLinear, RowOrder, TorchLinear
 from engine.executors.loading import Loader
 from engine.executors.mlp import Mlp, NativeMlp, TorchMlp
 from engine.executors.moe import Moe, RoutedExperts
+from engine.executors.norms import RmsNorm
 from engine.executors.rope import pair_order
 from engine.models.spec import LayerSpec, MoeSpec
 
@@ -28,8 +29,11 @@ class Builder:
         self._isa = isa
         self._eps = loader.spec.norm_eps
 
+    def norm(self, role: str) -> RmsNorm:
+        return RmsNorm(self.vector(role), self._eps)
+
     def vector(self, role: str) -> torch.Tensor:
-        """A norm's weight or a bias, float32 on the device."""
+        """A weight of a norm, or a bias: float32 on the device."""
         return self._to_device(self._loader.float32(role).reshape(-1))
 
     def linear(self, roles: Sequence[str], orders: Sequence[RowOrder] | None = None) -> Linear:

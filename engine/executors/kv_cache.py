@@ -43,11 +43,11 @@ class KvCache:
 
         Returns keys and values of all tokens up to these, [kv_heads, length + T, head_dim], in `arithmetic`.
         """
-        buffer = self._layers[layer]
-        end = self.length + keys_values.shape[0]
-        buffer[:, self.length : end].copy_(keys_values.transpose(0, 1))
-        keys, values = buffer[:, :end].to(self.arithmetic).chunk(2)
-        return keys, values
+        buffer, tokens = self._layers[layer], keys_values.shape[0]
+        buffer.narrow(1, self.length, tokens).copy_(keys_values.transpose(0, 1))
+        used = buffer.narrow(1, 0, self.length + tokens).to(self.arithmetic)
+        kv_heads = buffer.shape[0] // 2
+        return used.narrow(0, 0, kv_heads), used.narrow(0, kv_heads, kv_heads)
 
     def advance(self, tokens: int) -> None:
         """Count tokens that every layer has appended."""

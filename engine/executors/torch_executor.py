@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import traceback
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.nn.functional import rms_norm
 
 from engine import _native
 from engine.checkpoints.checkpoint import Checkpoint
@@ -23,6 +23,7 @@ from engine.executors.kv_cache import KvCache
 from engine.executors.loading import Loader
 from engine.executors.mlp import Mlp, NativeMlp
 from engine.executors.moe import Moe
+from engine.executors.norms import RmsNorm
 from engine.executors.rope import Rope
 from engine.models.spec import ModelSpec, RopeSpec
 from engine.placement.plan import OffloadPlan
@@ -44,10 +45,12 @@ def load(
     return TorchExecutor(checkpoint, spec, plan, progress)
 
 
+@dataclass(frozen=True)
 class _Layer:
-    def __init__(self, attention_norm: torch.Tensor, attention: Attention, ffn_norm: torch.Tensor, ffn: Mlp | Moe):
-        self.attention_norm, self.attention = attention_norm, attention
-        self.ffn_norm, self.ffn = ffn_norm, ffn
+    attention_norm: RmsNorm
+    attention: Attention
+    ffn_norm: RmsNorm
+    ffn: Mlp | Moe
 
 
 class TorchExecutor:
@@ -130,14 +133,14 @@ class TorchExecutor:
             prefix = f"layers.{i}"
             self._layers.append(
                 _Layer(
-                    build.vector(f"{prefix}.attention.norm"),
+                    build.norm(f"{prefix}.attention.norm"),
                     build.attention(i),
-                    build.vector(f"{prefix}.ffn.norm"),
+                    build.norm(f"{prefix}.ffn.norm"),
                     build.ffn(i, layer, self._experts),
                 )
             )
         loader.report("Reading the output head")
-        self._norm = build.vector("norm")
+        self._norm = build.norm("norm")
         self._head = build.linear(["lm_head" if loader.has("lm_head") else "embed"])
         self._ropes: dict[RopeSpec, Rope] = {
             rope: Rope(rope, device.device) for rope in {layer.attention.rope for layer in spec.layers}
@@ -178,17 +181,15 @@ class TorchExecutor:
     def _forward(self, token_ids: npt.NDArray[np.int64], last_only: bool) -> npt.NDArray[np.float32]:
         spec, cache, device = self._spec, self._cache, self._device.device
         start, tokens = cache.length, len(token_ids)
-        size = (spec.hidden,)
         x = self._embedding(token_ids).to(device)
         turns = {rope: table.turns(start, tokens) for rope, table in self._ropes.items()}
         mask = causal_mask(start, tokens, cache.arithmetic, device)
         for layer, layer_spec in zip(self._layers, spec.layers, strict=True):
             if self._cancelled.is_set():
                 raise Cancelled
-            normed = rms_norm(x, size, layer.attention_norm, spec.norm_eps)
-            x += layer.attention(normed, turns[layer_spec.attention.rope], cache, mask)
-            layer.ffn.add(rms_norm(x, size, layer.ffn_norm, spec.norm_eps), x)
-        logits = self._head(rms_norm(x[-1:] if last_only else x, size, self._norm, spec.norm_eps))
+            x += layer.attention(layer.attention_norm(x), turns[layer_spec.attention.rope], cache, mask)
+            layer.ffn.add(layer.ffn_norm(x), x)
+        logits = self._head(self._norm(x[-1:] if last_only else x))
         # Only now do the tokens count: an interrupted call leaves the sequence as it was.
         cache.advance(tokens)
         result: npt.NDArray[np.float32] = logits.cpu().numpy()
