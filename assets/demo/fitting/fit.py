@@ -1,0 +1,346 @@
+"""Learn the demo's parts: which neurons form the experts, the routers, a low-rank correction of the down matrices.
+
+    python fit.py FOLDER DENSE.gguf MINUTES      (FOLDER as `texts.py` left it)
+
+1. Watch the dense model on a sample of the text. In every layer the neurons with the largest mean |activation| times
+   down-column norm become the shared expert; the others are clustered by co-activation into experts of equal size.
+2. Start each router as the ridge regression of the experts' contribution norms on the layer's input, and the correction
+   as the best rank-r map (ridge, in the metric of the output) from the kept activations to the dropped contribution.
+3. Distil: the whole model learns to give the dense model's next-token distribution (Kullback-Leibler divergence, Adam).
+   What is learned: routers (through the top-k choice by the straight-through estimator), corrections, a gain for each
+   neuron and for each norm weight.
+4. Save them, rounded to int8 and float16, as ../parts.npz.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import random
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from dense import HIDDEN, LAYERS, NEURONS, Dense, Weights, load_tokenizer, load_weights
+
+SHARED, EXPERTS, USED, RANK = 768, 12, 7, 32
+WIDTH = (NEURONS - SHARED) // EXPERTS
+WINDOW, BATCH = 256, 2
+TEXT_TOKENS = {  # how much of each named text, from a fifth of its length on
+    "debian-handbook": 50_000,
+    "anarchism": 50_000,
+    "jargon": 25_000,
+    "fortunes": 25_000,
+    "debian-reference": 15_000,
+}
+WATCHED = 80  # windows
+LEARNING_RATE, WARM_UP_STEPS = 1e-3, 15
+EVENNESS = 0.1  # of the metric: how much of it is the plain norm
+ROUTER_STEPS, ROUTER_RATE = 300, 0.01
+SOFTNESS = 0.25  # of the router's gradient, in router logits
+
+log = logging.getLogger("fit")
+
+
+def windows(folder: Path, tokenizer_file: Path) -> torch.Tensor:
+    """All fitting text, shuffled. int64 [N, WINDOW]"""
+    tokenizer = load_tokenizer(tokenizer_file)
+    chance = random.Random(3)
+    chats = json.loads((folder / "chats.json").read_text("utf-8"))["fit"]
+    chance.shuffle(chats)
+    streams = [[token for chat in chats for token in chat]]
+    for name, tokens in TEXT_TOKENS.items():
+        text = (folder / "fit" / f"{name}.txt").read_text("utf-8")
+        start = len(text) // 5
+        streams.append(tokenizer.encode(text[start : start + 6 * tokens]).ids[:tokens])
+    cut = [s[i : i + WINDOW] for s in streams for i in range(0, len(s) - WINDOW + 1, WINDOW)]
+    chance.shuffle(cut)
+    return torch.tensor(cut)
+
+
+class Watched(Dense):
+    """Keeps what the feed-forward layers saw and how much their outputs matter.
+
+    seen:   per layer, inputs bfloat16 [N, HIDDEN] and activations bfloat16 [N, NEURONS]
+    matter: per layer, the Fisher information of the layer's output: mean of g g' over the gradients g of the
+            log-likelihood of a next token drawn from the model. float32 [HIDDEN, HIDDEN]
+    """
+
+    def __init__(self, weights: Weights) -> None:
+        super().__init__(weights, torch.bfloat16)
+        self.weights["token_embd.weight"].requires_grad_()  # so that autograd reaches the first layer
+        self.seen: list[list[tuple[torch.Tensor, torch.Tensor]]] = [[] for _ in range(LAYERS)]
+        self.matter = [torch.zeros(HIDDEN, HIDDEN) for _ in range(LAYERS)]
+
+    def feed_forward(self, layer: int, x: torch.Tensor) -> torch.Tensor:
+        activations = self.activations(layer, x)
+        kept = (x.detach().reshape(-1, HIDDEN).to(self.dtype), activations.detach().reshape(-1, NEURONS))
+        self.seen[layer].append(kept)
+        out = self.linear(activations, f"blk.{layer}.ffn_down").float()
+
+        def add(slope: torch.Tensor) -> None:
+            self.matter[layer] += slope.view(-1, HIDDEN).T @ slope.view(-1, HIDDEN)
+
+        out.register_hook(add)
+        return out
+
+    def watch(self, ids: torch.Tensor) -> None:
+        hidden = self.hidden(ids).view(-1, HIDDEN)
+        with torch.no_grad():
+            slope = self.logits(hidden).softmax(-1)
+            drawn = torch.multinomial(slope, 1, generator=torch.Generator().manual_seed(0))
+            slope.scatter_add_(1, drawn, -torch.ones_like(drawn, dtype=slope.dtype))
+            hidden_slope = (slope.to(self.dtype) @ self.weights["token_embd.weight"]).float()
+        torch.autograd.backward(hidden, hidden_slope, inputs=[self.weights["token_embd.weight"]])
+        self.weights["token_embd.weight"].grad = None
+
+
+def metric(matter: torch.Tensor) -> torch.Tensor:
+    """R with R'R = the Fisher information, evened out a little: |R d| is how much a change d of the output matters."""
+    matter = matter / matter.diagonal().mean()
+    return torch.linalg.cholesky(matter + EVENNESS * torch.eye(HIDDEN)).T
+
+
+def balanced_clusters(points: torch.Tensor) -> torch.Tensor:
+    """EXPERTS clusters of WIDTH points each (spherical k-means with full clusters closed). int64 [n]"""
+    chance = torch.Generator().manual_seed(0)
+    centres = points[torch.randperm(len(points), generator=chance)[:EXPERTS]]
+    label = torch.zeros(len(points), dtype=torch.long)
+    for _ in range(12):
+        likeness = points @ centres.T
+        best = likeness.topk(2, 1).values
+        room = [WIDTH] * EXPERTS
+        wishes = likeness.argsort(1, descending=True).tolist()
+        for point in (best[:, 1] - best[:, 0]).argsort().tolist():  # those that care most choose first
+            expert = next(e for e in wishes[point] if room[e])
+            label[point], room[expert] = expert, room[expert] - 1
+        centres = torch.stack([F.normalize(points[label == e].sum(0), dim=0) for e in range(EXPERTS)])
+    return label
+
+
+def neuron_order(activations: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
+    """The shared expert's neurons, then each routed expert's. int64 [NEURONS]"""
+    contribution = activations.abs() * down.norm(dim=0)
+    strongest = contribution.mean(0).argsort(descending=True)
+    shared, routed = strongest[:SHARED].sort().values, strongest[SHARED:]
+    together = contribution[:, routed]
+    together = F.normalize((together - together.mean(0)).T, dim=1)  # cosine is then correlation
+    chance = torch.Generator().manual_seed(1)
+    basis = torch.linalg.qr(together.T @ torch.randn(len(routed), 96, generator=chance))[0]
+    label = balanced_clusters(F.normalize(together @ basis, dim=1))
+    return torch.cat([shared, *(routed[label == e].sort().values for e in range(EXPERTS))])
+
+
+def ridge(inputs: torch.Tensor, targets: torch.Tensor, strength: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """(the map [inputs, targets], the ridged Gram matrix of the inputs)."""
+    gram = inputs.T @ inputs
+    gram += strength * gram.diagonal().mean() * torch.eye(len(gram))
+    return torch.cholesky_solve(inputs.T @ targets, torch.linalg.cholesky(gram)), gram
+
+
+def chosen(scores: torch.Tensor) -> torch.Tensor:
+    """1 for the USED best experts of each row, else 0."""
+    return torch.zeros_like(scores).scatter_(-1, scores.topk(USED, -1).indices, 1.0)
+
+
+def soft_choice(scores: torch.Tensor) -> torch.Tensor:
+    """`chosen`, with the slope of a sigmoid around the edge between chosen and dropped."""
+    edge = scores.detach().topk(USED + 1, -1).values[..., -2:].mean(-1, keepdim=True)
+    soft = torch.sigmoid((scores - edge) / SOFTNESS)
+    return chosen(scores.detach()) + soft - soft.detach()
+
+
+def fit_router(inputs: torch.Tensor, contributions: torch.Tensor) -> torch.Tensor:
+    """The linear router whose dropped experts are missed least. float32 [EXPERTS, HIDDEN]
+
+    inputs: float32 [N, HIDDEN]; contributions: bfloat16 [N, EXPERTS, HIDDEN], of each expert, in the metric.
+    Starts at the regression of the contributions' norms, then lowers the mean squared norm of what is dropped.
+    """
+    norms = contributions.float().norm(dim=2)
+    norms -= norms.mean(1, keepdim=True)
+    start, _ = ridge(inputs, norms / norms.std(), 0.003)
+    products = torch.bmm(contributions, contributions.transpose(1, 2)).float()
+    products /= products.diagonal(dim1=1, dim2=2).sum(1).mean()
+    router = start.T.contiguous().requires_grad_()
+    optimiser = torch.optim.Adam([router], lr=ROUTER_RATE)
+    chance = torch.Generator().manual_seed(2)
+    for step in range(ROUTER_STEPS):
+        optimiser.param_groups[0]["lr"] = ROUTER_RATE * (1 - step / ROUTER_STEPS)
+        rows = torch.randint(len(inputs), (1024,), generator=chance)
+        dropped = 1 - soft_choice(inputs[rows] @ router.T)
+        optimiser.zero_grad()
+        torch.einsum("ne,nef,nf->n", dropped, products[rows], dropped).mean().backward()
+        optimiser.step()
+    return router.detach()
+
+
+def first_parts(
+    seen: list[tuple[torch.Tensor, torch.Tensor]], down: torch.Tensor, matter: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    """Steps 1 and 2 for one layer. down: float32 [HIDDEN, NEURONS]"""
+    inputs, activations = (torch.cat(part).float() for part in zip(*seen, strict=True))
+    root = metric(matter)
+    down = root @ down
+    order = neuron_order(activations, down)
+    activations, down = activations[:, order], down[:, order]
+    contributions = torch.stack(
+        [
+            (activations[:, start : start + WIDTH] @ down[:, start : start + WIDTH].T).to(torch.bfloat16)
+            for start in range(SHARED, NEURONS, WIDTH)
+        ],
+        1,
+    )
+    router = fit_router(inputs, contributions)
+    kept = activations.clone()
+    kept[:, SHARED:] *= chosen(inputs @ router.T).repeat_interleave(WIDTH, 1)
+    missing, whole = (activations - kept) @ down.T, activations @ down.T
+    correction, gram = ridge(kept, missing, 0.03)
+    _, directions = torch.linalg.eigh(correction.T @ gram @ correction)
+    out = directions[:, -RANK:]
+    inn = (correction @ out).T
+    left = missing - kept @ inn.T @ out.T
+    log.info(
+        "missed %.4f of the output, %.4f after correction", *((x.norm() / whole.norm()) ** 2 for x in (missing, left))
+    )
+    out = torch.linalg.solve(root, out)
+    balance = (out.norm() / inn.norm()).sqrt()
+    return {"order": order, "router": router, "out": out / balance, "inn": inn * balance}
+
+
+class Mixture(Dense):
+    """The demo as it is learned, neurons in their new order."""
+
+    def __init__(self, weights: Weights, parts: list[dict[str, torch.Tensor]]) -> None:
+        super().__init__(weights, torch.bfloat16)
+        self.order = [part["order"] for part in parts]
+        for layer, order in enumerate(self.order):
+            for name in ("gate", "up"):
+                key = f"blk.{layer}.ffn_{name}.weight"
+                self.weights[key] = self.weights[key][order]
+            key = f"blk.{layer}.ffn_down.weight"
+            self.weights[key] = self.weights[key][:, order].contiguous()
+        self.router, self.out, self.inn = (
+            [torch.nn.Parameter(part[name].contiguous().clone()) for part in parts] for name in ("router", "out", "inn")
+        )
+        self.gain = [torch.nn.Parameter(torch.ones(NEURONS)) for _ in parts]
+        self.reach = torch.zeros(LAYERS)  # largest distance of a router logit from its mean, seen without learning
+        self.norm_change = {
+            name: torch.nn.Parameter(torch.zeros(HIDDEN)) for name in self.weights if name.endswith("norm.weight")
+        }
+
+    def parameters(self) -> list[dict[str, object]]:
+        slow = [*self.router, *self.out, *self.inn, *self.norm_change.values()]
+        return [{"params": slow, "lr": LEARNING_RATE}, {"params": self.gain, "lr": 2 * LEARNING_RATE}]
+
+    def norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
+        return super().norm(x, name) * (1 + self.norm_change[f"{name}.weight"])
+
+    def feed_forward(self, layer: int, x: torch.Tensor) -> torch.Tensor:
+        scores = x @ self.router[layer].T
+        if torch.is_grad_enabled():
+            choice = soft_choice(scores)
+        else:
+            choice = chosen(scores)
+            spread = (scores - scores.mean(-1, keepdim=True)).abs().max()
+            self.reach[layer] = self.reach[layer].maximum(spread)
+        choice = choice.to(self.dtype).repeat_interleave(WIDTH, -1)
+        activations, gain = self.activations(layer, x), self.gain[layer].to(self.dtype)
+        shared, routed = activations.split([SHARED, NEURONS - SHARED], -1)
+        kept = torch.cat([shared * gain[:SHARED], routed * (choice * gain[SHARED:])], -1)
+        correction = F.linear(F.linear(kept, self.inn[layer].to(self.dtype)), self.out[layer].to(self.dtype))
+        return (self.linear(kept, f"blk.{layer}.ffn_down") + correction).float()
+
+
+def learn_step(student: Mixture, teacher: Dense, ids: torch.Tensor) -> float:
+    """Add the gradients of one batch; returns its divergence from the dense model in nats per token."""
+    hidden = student.hidden(ids).view(-1, HIDDEN)
+    with torch.no_grad():
+        wanted = teacher.logits(teacher.hidden(ids).view(-1, HIDDEN)).log_softmax(-1)
+        given = student.logits(hidden.detach()).log_softmax(-1)
+        share = wanted.exp()
+        divergence = (share * (wanted - given)).sum(-1).mean().item()
+        # the gradient of a softmax, by hand: the vocabulary is too wide to keep for autograd
+        slope = given.exp_().sub_(share).div_(len(share)).to(student.dtype)
+        hidden_slope = (slope @ student.weights["token_embd.weight"]).float()
+    hidden.backward(hidden_slope)
+    return divergence
+
+
+def distil(student: Mixture, teacher: Dense, data: torch.Tensor, minutes: float) -> None:
+    groups = student.parameters()
+    rates = [group["lr"] for group in groups]
+    optimiser = torch.optim.Adam(groups, betas=(0.9, 0.98), eps=1e-9)
+    begin, step, recent = time.monotonic(), 0, None
+    while (done := (time.monotonic() - begin) / 60 / minutes) < 1:
+        fall = min(1, (step + 1) / WARM_UP_STEPS) * max(0.02, 0.5 * (1 + math.cos(math.pi * done)))
+        for group, rate in zip(optimiser.param_groups, rates, strict=True):
+            group["lr"] = rate * fall
+        first = step * BATCH % (len(data) - BATCH)
+        divergence = learn_step(student, teacher, data[first : first + BATCH])
+        torch.nn.utils.clip_grad_norm_([p for group in optimiser.param_groups for p in group["params"]], 1.0)
+        optimiser.step()
+        optimiser.zero_grad()
+        recent = divergence if recent is None else 0.95 * recent + 0.05 * divergence
+        step += 1
+        if step % 20 == 0:
+            log.info("step %d, %d tokens: divergence %.4f", step, step * BATCH * WINDOW, recent)
+
+
+def int8(values: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    scale = np.abs(values).max(axis=axis, keepdims=True) / 127
+    return np.round(values / scale).astype(np.int8), scale.squeeze(axis).astype(np.float32)
+
+
+def save(student: Mixture, path: Path) -> None:
+    def stacked(tensors: list[torch.Tensor]) -> np.ndarray:
+        return torch.stack([t.detach() for t in tensors]).numpy()
+
+    router = stacked(student.router)
+    router -= router.mean(1, keepdims=True)  # what all experts share chooses nothing
+    router, router_scale = int8(router / student.reach.numpy()[:, None, None], 2)
+    out, out_scale = int8(stacked(student.out), 1)
+    inn, inn_scale = int8(stacked(student.inn), 2)
+    names = [f"blk.{layer}.{name}_norm.weight" for layer in range(LAYERS) for name in ("attn", "ffn")]
+    np.savez_compressed(
+        path,
+        shape=np.array([SHARED, EXPERTS, USED], np.int32),
+        order=stacked(student.order).astype(np.int16),
+        router=router,
+        router_scale=router_scale,
+        out=out,
+        inn=inn,
+        rank_scale=out_scale * inn_scale,
+        gain=stacked(student.gain).astype(np.float16),
+        norms=stacked([student.norm_change[name] for name in [*names, "output_norm.weight"]]).astype(np.float16),
+    )
+
+
+def main(folder: Path, model_file: Path, minutes: float) -> None:
+    data, weights = windows(folder, model_file), load_weights(model_file)
+    log.info("%d tokens to fit on", data.numel())
+    watched = Watched(weights)
+    for ids in data[:WATCHED].split(4):
+        watched.watch(ids)
+    parts = []
+    for layer in range(LAYERS):
+        down = weights[f"blk.{layer}.ffn_down.weight"]
+        parts.append(first_parts(watched.seen[layer], down, watched.matter[layer]))
+        watched.seen[layer].clear()
+        log.info("layer %d split", layer)
+    student = Mixture(weights, parts)
+    try:
+        distil(student, Dense(weights, torch.bfloat16), data, minutes)
+    finally:  # stopping early keeps what was learned
+        with torch.no_grad():
+            student.hidden(data[:16])  # for `reach`
+        save(student, Path(__file__).parents[1] / "parts.npz")
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    torch.set_num_threads(2)
+    main(Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]))
