@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 DEMO_NAME = "Demo model"
 DEMO_DETAIL = "A small demonstration model with 135 million parameters. It shows how Greenroom works, and errs often."
 DEMO_MISSING = "Not here yet. Loading it puts it together once, from a download of 93 MB."
+DEMO_UNMADE = "Loading it puts it together once, from what is here already."
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,10 @@ class Found:
 
 
 def demo_is_here() -> bool:
-    """Whether the demo model can be loaded without a download."""
-    from engine.hub.demo import demo_path
+    """Whether the demo model can be loaded, or put together, without a download."""
+    from engine.hub.demo import demo_path, dense_path
 
-    return bool(demo_path().exists())
+    return demo_path().exists() or dense_path().exists()
 
 
 def find_models(api: Any, folder: Path | None, opened: Sequence[str]) -> Found:
@@ -83,7 +84,8 @@ def _demo_row() -> ModelRow:
     except GreenroomError as error:
         return ModelRow(DEMO, DEMO_NAME, DEMO_DETAIL, problem=f"{error.what}. {error.remedy}")
     if not path.exists():
-        return ModelRow(DEMO, DEMO_NAME, f"{DEMO_DETAIL} {DEMO_MISSING}")
+        missing = DEMO_UNMADE if demo_is_here() else DEMO_MISSING
+        return ModelRow(DEMO, DEMO_NAME, f"{DEMO_DETAIL} {missing}")
     return ModelRow(DEMO, DEMO_NAME, DEMO_DETAIL, checkpoint=path)
 
 

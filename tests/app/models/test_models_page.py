@@ -27,6 +27,7 @@ def no_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the demo model would lie; it is not there."""
     path = tmp_path / "demo.gguf"
     monkeypatch.setattr("engine.hub.demo.demo_path", lambda: path)
+    monkeypatch.setattr("engine.hub.demo.dense_path", lambda: tmp_path / "dense.gguf")
     return path
 
 
@@ -63,6 +64,14 @@ def test_the_demo_comes_first_and_says_what_it_is(page: ModelsPage) -> None:
     assert row.row.path == DEMO
     assert "small demonstration model" in texts(row)
     assert "download of 93 MB" in texts(row)
+
+
+def test_no_download_is_announced_when_the_demos_source_is_here(page: ModelsPage, no_demo: Path) -> None:
+    assert not survey.demo_is_here()
+    no_demo.with_name("dense.gguf").write_bytes(b"GGUF")
+    assert survey.demo_is_here()
+    show(page)
+    assert "download" not in texts(page.rows[0])
 
 
 def test_a_prepared_demo_has_its_plan(page: ModelsPage, no_demo: Path) -> None:
