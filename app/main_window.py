@@ -312,6 +312,8 @@ class MainWindow(QMainWindow):
     def _show_load_failure(self, state: HostState, error: GreenroomError) -> None:
         refused = state.plan is not None and not state.plan.runnable
         path = state.path or DEMO
+        if path != DEMO and not Path(path).exists():
+            self._settings.forget_recent(path)
         actions = []
         if refused:
             actions.append(("Load anyway", lambda: self.load_model(path, force=True)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
 from app.actions import shortcut_text
@@ -33,9 +32,6 @@ class Sidebar(QWidget):
         brand.setContentsMargins(8, 4, 8, 10)
         brand.setSpacing(10)
         name = label("Greenroom", "heading")
-        font = name.font()
-        font.setLetterSpacing(QFont.SpacingType.PercentageSpacing, 99)
-        name.setFont(font)
         brand.addWidget(Logo())
         brand.addWidget(name)
         brand.addStretch(1)

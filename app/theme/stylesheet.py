@@ -3,8 +3,8 @@
 Widgets say what they are through dynamic properties, never how they look:
   QLabel       role = title | heading | strong | muted | small | faint | figure | mono | warn | warn-small | accent
   QLabel, QPushButton  chip = accent | vram | warn | bad | plain
-  QPushButton  kind = primary | nav | ghost | link | model | danger (none: the bordered default)
-  QWidget      surface = page | panel | card | row | side | topbar | statusbar | banner-warn | banner-bad | banner-info
+  QPushButton  kind = primary | nav | ghost | link | model (none: the bordered default)
+  QWidget      surface = page | card | row | side | topbar | statusbar | banner-warn | banner-bad | banner-info
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ QPushButton[kind="primary"] { background: $accent; border-color: $accent; color:
 QPushButton[kind="primary"]:hover { background: $accent_hover; border-color: $accent_hover; }
 QPushButton[kind="primary"]:focus { border-color: $text; }
 QPushButton[kind="primary"]:disabled { background: $hover; border-color: $line; color: $faint; }
-QPushButton[kind="danger"] { color: $bad; }
 QPushButton[kind="nav"] {
     background: transparent; border: 1px solid transparent; color: $muted; text-align: left;
     padding: 8px 8px; font-weight: 400; }
@@ -98,7 +97,6 @@ QCheckBox::indicator { width: 16px; height: 16px; border: 1px solid $faint; bord
 QCheckBox::indicator:checked { background: $accent; border-color: $accent; image: url("$icon_check"); }
 
 QFrame[surface="card"], QWidget[surface="card"] { background: $panel; border: 1px solid $line; border-radius: 12px; }
-QWidget[surface="panel"] { background: $panel; }
 QWidget[surface="side"] { background: $side; border: none; border-right: 1px solid $line; }
 QWidget[surface="page"] { background: $bg; }
 QWidget[surface="topbar"] { background: $bg; border: none; border-bottom: 1px solid $line; }

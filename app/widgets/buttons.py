@@ -23,7 +23,7 @@ def button(
 ) -> QPushButton:
     """A push button.
 
-    kind: primary | nav | ghost | link | danger, or "" for the bordered default
+    kind: primary | nav | ghost | link, or "" for the bordered default
     role: the token the icon is coloured with
     name: what a screen reader says; needed when there is no text
     """

@@ -6,8 +6,6 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
-from app.theme.theme import restyle
-
 
 def label(text: str = "", role: str = "", wrap: bool = False, parent: QWidget | None = None) -> QLabel:
     """A plain-text label in one of the style sheet's roles."""
@@ -34,11 +32,6 @@ class ElideLabel(QLabel):
         self.setTextFormat(Qt.TextFormat.PlainText)
         if role:
             self.setProperty("role", role)
-
-    def set_role(self, role: str) -> None:
-        if self.property("role") != role:
-            self.setProperty("role", role)
-            restyle(self)
 
     def minimumSizeHint(self) -> QSize:
         return QSize(

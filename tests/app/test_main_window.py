@@ -193,6 +193,19 @@ def test_a_failing_load_is_a_banner_and_the_program_goes_on(
     assert banner_texts(window) == []
 
 
+def test_a_recent_model_that_is_gone_leaves_the_menu(
+    open_window: Open, api: FakeApi, host: EngineHost, settings: SettingsStore, qtbot: QtBot, tmp_path: Path
+) -> None:
+    here = tmp_path / "here.gguf"
+    here.write_bytes(b"")
+    window = open_window(recent=["/gone.gguf", str(here)])
+    api.open_error = GreenroomError("It cannot be opened", "there is no such file", "Check the path.")
+    for path in ("/gone.gguf", str(here)):
+        window.load_model(path)
+        qtbot.waitUntil(lambda path=path: host.state.kind == "failed" and host.state.path == path, timeout=LONG)
+    assert settings.values.recent == (str(here),)
+
+
 def test_after_a_failure_the_loaded_model_can_be_kept(
     open_window: Open, api: FakeApi, host: EngineHost, qtbot: QtBot
 ) -> None:
