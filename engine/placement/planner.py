@@ -138,7 +138,7 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
         # Read 2 bytes, write the 4 of float32, read those: attention on the CPU widens the cache at every token.
         kv *= 5
     expert_values, dense_values = sizes.active_expert_values(inventory), sizes.dense_values(inventory)
-    code = _main_code(problem)
+    code = _main_code(problem, chosen)
     work = Work(
         layers=len(spec.layers),
         cpu_expert_bytes=experts_ram,
@@ -166,10 +166,12 @@ def kernel_tier(report: HardwareReport, code: str, isa: str | None) -> str:
     return LOWER_TIER.get(tier, tier)
 
 
-def _main_code(problem: Problem) -> str:
+def _main_code(problem: Problem, chosen: Candidate) -> str:
     """The code of most weights that are computed on the CPU."""
     inventory = problem.inventory
     groups: list[Shapes] = [shapes for _, shapes in inventory.experts]
+    if not groups and chosen.dense_dtype != "quantised":
+        return {"float32": "f32", "bfloat16": "bf16"}[chosen.dense_dtype]
     recode = expert_layout(problem).recode if groups else None
     groups = groups or [shapes for role, shapes in inventory.roles.items() if role != "embeddings"]
     values: dict[str, int] = {}

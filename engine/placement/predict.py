@@ -29,6 +29,7 @@ class EngineProfile:
     handoff_s:   GPU -> CPU experts -> GPU, per layer
     gpu_share:   achieved share of VRAM bandwidth
     gops_per_core: 10^9 operations per second and core while a prompt is read, by (code, tier)
+    core_gbs:      what one core gets through at one token where arithmetic, not the RAM, is the limit
     gpu_prefill_share: of the GPU's 16-bit matrix rate
     gpu_expert_s: launches per expert and prompt chunk, where the GPU computes experts one after the other
     spread:      (low, high) factors on the likely figure that come from the engine, not the machine
@@ -41,38 +42,43 @@ class EngineProfile:
     handoff_s: float
     gpu_share: float
     gops_per_core: Mapping[tuple[str, str], float]
+    core_gbs: Mapping[tuple[str, str], float]
     gpu_prefill_share: float
     gpu_expert_s: float
     spread: tuple[float, float]
 
 
-#: Ours. Estimates, to be replaced by measurements as the engine is tuned: shares from a kernel prototype (0.72 to 0.85
-#: of the read bandwidth, one thread), layer costs from the number of torch calls of one layer times 5 to 10 us.
+#: Ours. The CPU's figures were measured end to end, prefill and decode with torch's part included, by processor time of
+#: one thread on a busy Zen 5 virtual machine (read loop 41 GB/s): 84 % of the read bandwidth plus 40 to 70 us a layer;
+#: prefill of 512 tokens int4 348, int8 363, bf16 296 GOP/s; capped at AVX2 187, 133, 90; portable 22 and 18. Most CPUs
+#: are slower and more threads share less well, so the likely figures lie below. The GPU's are estimates from the number
+#: of launches (5 to 10 us each) until they are measured.
 GREENROOM = EngineProfile(
-    share_small=0.60,
-    share_large=0.75,
-    cpu_layer_s=200e-6,
+    share_small=0.70,
+    share_large=0.80,
+    cpu_layer_s=80e-6,
     gpu_layer_s=250e-6,
     handoff_s=80e-6,
     gpu_share=0.6,
     gops_per_core={
-        ("int4", "portable"): 6,
-        ("int4", "avx2"): 120,
-        ("int4", "avx512vnni"): 250,
-        ("int8", "portable"): 6,
-        ("int8", "avx2"): 120,
-        ("int8", "avx512vnni"): 250,
-        ("bf16", "portable"): 4,
-        ("bf16", "avx2"): 60,
-        ("bf16", "avx512vnni"): 100,
-        ("bf16", "avx512bf16"): 200,
-        ("f16", "portable"): 4,
-        ("f16", "avx2"): 60,
-        ("f16", "avx512vnni"): 100,
-        ("f32", "portable"): 4,
-        ("f32", "avx2"): 60,
-        ("f32", "avx512vnni"): 100,
+        ("int4", "portable"): 18,
+        ("int4", "avx2"): 140,
+        ("int4", "avx512vnni"): 280,
+        ("int8", "portable"): 18,
+        ("int8", "avx2"): 110,
+        ("int8", "avx512vnni"): 280,
+        ("bf16", "portable"): 14,
+        ("bf16", "avx2"): 75,
+        ("bf16", "avx512vnni"): 140,
+        ("bf16", "avx512bf16"): 220,
+        ("f16", "portable"): 8,
+        ("f16", "avx2"): 75,
+        ("f16", "avx512vnni"): 140,
+        ("f32", "portable"): 14,
+        ("f32", "avx2"): 75,
+        ("f32", "avx512vnni"): 140,
     },
+    core_gbs={("int4", "portable"): 1.4, ("int8", "portable"): 2.6, ("bf16", "portable"): 14.0},
     gpu_prefill_share=0.25,
     gpu_expert_s=80e-6,
     spread=(0.6, 1.3),
@@ -145,8 +151,8 @@ def predict(work: Work, speeds: Speeds, profile: EngineProfile = GREENROOM) -> P
     return Prediction(
         decode_tps=Range(slowest, likely, fastest),
         # Wide: attention over a long prompt and the fixed costs of a small model are not in the sum.
-        prefill_tps=Range(0.25 * prefill, prefill, 1.8 * prefill),
-        bottleneck=_bottleneck(terms, work, speeds),
+        prefill_tps=Range(0.35 * prefill, prefill, 1.8 * prefill),
+        bottleneck=_bottleneck(terms, work, speeds, profile),
     )
 
 
@@ -160,7 +166,8 @@ def _decode_terms(
     terms = {"ram": 0.0, "vram": 0.0, "layers": 0.0}
     if work.uses_cpu:
         share = achieved_share(profile, cpu_bytes / max(1, work.layers))
-        terms["ram"] = cpu_bytes / (ram_gbs * 1e9 * share)
+        rate = min(ram_gbs * share, _core_limit(work, profile))
+        terms["ram"] = cpu_bytes / (rate * 1e9)
     if work.uses_gpu:
         terms["vram"] = gpu_bytes / (speeds.vram_gbs * 1e9 * profile.gpu_share)
         layer = profile.gpu_layer_s + (profile.handoff_s if work.uses_cpu else 0.0)
@@ -180,11 +187,18 @@ def _prefill_seconds(work: Work, speeds: Speeds, profile: EngineProfile) -> floa
     return seconds + (fixed + work.gpu_experts * profile.gpu_expert_s) / PREFILL_CHUNK
 
 
-def _bottleneck(terms: Mapping[str, float], work: Work, speeds: Speeds) -> str:
+def _core_limit(work: Work, profile: EngineProfile) -> float:
+    """GB/s that the cores get through, however fast the RAM is."""
+    return work.threads * profile.core_gbs.get((work.code, work.tier), math.inf)
+
+
+def _bottleneck(terms: Mapping[str, float], work: Work, speeds: Speeds, profile: EngineProfile) -> str:
     largest = max(terms, key=lambda name: terms[name])
     if largest == "ram":
         read = work.cpu_expert_bytes + work.cpu_dense_bytes
         what = "weights" if work.cpu_dense_bytes else "experts"
+        if _core_limit(work, profile) < speeds.ram.likely:
+            return f"limited by arithmetic: {_gb(read)} of {what} per token on the slow {work.tier} kernels"
         rate = f"{speeds.ram.likely:.0f} GB/s{_source(speeds)}"
         return f"limited by RAM bandwidth: {_gb(read)} of {what} per token at {rate}"
     if largest == "vram":

@@ -73,6 +73,14 @@ def test_the_bottleneck_says_its_arithmetic() -> None:
     assert predict(tiny, DDR5).bottleneck.startswith("limited by the fixed cost of each layer: 48 layers")
 
 
+def test_portable_kernels_are_limited_by_arithmetic() -> None:
+    prediction = predict(replace(QWEN3, tier="portable", kv_bytes=0), DDR5)
+    seconds = 1.72 / (8 * GREENROOM.core_gbs["int4", "portable"]) + 48 * GREENROOM.cpu_layer_s
+    assert prediction.decode_tps.likely == pytest.approx(1 / seconds)
+    expected = "limited by arithmetic: 1.72 GB of weights per token on the slow portable kernels"
+    assert prediction.bottleneck == expected
+
+
 def test_an_unknown_tier_is_slow_not_wrong() -> None:
     assert predict(replace(QWEN3, tier="none"), DDR5).prefill_tps.likely < 10
 
@@ -120,6 +128,7 @@ LLAMA_CPP = EngineProfile(
     handoff_s=65e-6,
     gpu_share=0.8,
     gops_per_core={},
+    core_gbs={},
     gpu_prefill_share=0.3,
     gpu_expert_s=0,
     spread=(0.65, 1.5),
