@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app.chat.code_view import CodeView
@@ -14,6 +15,9 @@ from app.chat.rich_text import INDENT, PARAGRAPH_GAP, QUOTE_INDENT, TableView, T
 
 #: Characters in one text view. Beyond that the next paragraph starts a new one, so that laying out stays quick.
 LONGEST_VIEW = 12_000
+#: Texts longer than this are laid out in slices of so many characters, for so many seconds between two turns of
+#: the event loop.
+LONG_TEXT, SLICE, SLICE_SECONDS = 6000, 1500, 0.02
 
 
 @dataclass
@@ -29,6 +33,8 @@ class BodyView(QWidget):
     """Shows Markdown. `set_text` takes it whole; `grow` takes a longer version of it again and again."""
 
     linkChosen = Signal(str)
+    #: More of a long text is shown.
+    resized = Signal()
 
     def __init__(self, ink: str = "text", parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -39,6 +45,10 @@ class BodyView(QWidget):
         self._leaves: list[Leaf] = []
         self._parts: list[_Part] = []
         self._caret = False
+        #: The whole of a long text of which only the beginning, `_text`, is shown yet.
+        self._rest = ""
+        self._slices = QTimer(self, singleShot=True, interval=0)
+        self._slices.timeout.connect(self._show_slice)
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(PARAGRAPH_GAP)
@@ -51,10 +61,22 @@ class BodyView(QWidget):
     def leaves(self) -> Sequence[Leaf]:
         return self._leaves
 
+    @property
+    def complete(self) -> bool:
+        """False while a long text is still being laid out."""
+        return not self._rest
+
     def set_text(self, text: str) -> None:
-        self._text = text
+        """Show a whole text: a short one at once, a long one slice by slice so that the window stays awake."""
         self._parser = None
-        self._change(0, parse(text))
+        self._text = self._rest = ""
+        if len(text) <= LONG_TEXT:
+            self._text = text
+            self._change(0, parse(text))
+        else:
+            self._rest = text
+            self._parser = StreamParser(text)
+            self._show_slice()
 
     def grow(self, text: str) -> None:
         """Show `text`, which begins with what was shown last."""
@@ -66,9 +88,21 @@ class BodyView(QWidget):
     def finish(self) -> None:
         """The text will not grow any more."""
         self.set_caret(False)
-        if self._parser is not None and self._parser.needs_second_pass:
+        parser, self._parser = self._parser, None
+        if parser is not None and parser.needs_second_pass:
             self.set_text(self._text)
-        self._parser = None
+
+    @Slot()
+    def _show_slice(self) -> None:
+        until = time.perf_counter() + SLICE_SECONDS
+        while self._rest and time.perf_counter() < until:
+            self.grow(self._rest[: len(self._text) + SLICE])
+            if len(self._text) == len(self._rest):
+                self._rest = ""
+                self.finish()
+        if self._rest:
+            self._slices.start()
+        self.resized.emit()
 
     def restyle(self) -> None:
         """Draw everything anew in the colours of the present theme."""
@@ -87,6 +121,7 @@ class BodyView(QWidget):
             for part in self._parts:
                 self._fit(part)
             self.setFixedWidth(width)
+            self._fit_height()
 
     def _change(self, keep: int, leaves: Sequence[Leaf]) -> None:
         """Keep the first leaves, replace the others. What is the same again is not touched."""
@@ -113,6 +148,7 @@ class BodyView(QWidget):
                 run = []
                 self._append_block(leaf)
         self._append_texts(run)
+        self._fit_height()
         self._place_caret()
 
     def _replace_in_place(self, index: int, leaf: Leaf) -> bool:
@@ -139,9 +175,12 @@ class BodyView(QWidget):
             self._column.removeWidget(last.widget)
             last.widget.hide()
             last.widget.deleteLater()
-        if self._parts:
-            last = self._parts[-1]
-            last.count = min(last.count, keep - last.first)
+        last = self._parts[-1] if self._parts else None
+        if last is not None and last.count > keep - last.first:
+            last.count = keep - last.first
+            # The text that follows takes the place of what is too much, if it goes into the same view.
+            if isinstance(last.widget, TextView) and (not reuse or self._full(last)):
+                last.widget.change(last.count, [])
 
     def _append_texts(self, leaves: Sequence[Text]) -> None:
         while leaves:
@@ -200,6 +239,10 @@ class BodyView(QWidget):
             part.widget.set_width(width)
         else:
             part.widget.setFixedSize(width, 1)
+
+    def _fit_height(self) -> None:
+        gaps = PARAGRAPH_GAP * max(0, len(self._parts) - 1)
+        self.setFixedHeight(sum(part.widget.height() for part in self._parts) + gaps)
 
     def _place_caret(self) -> None:
         for part in self._parts:

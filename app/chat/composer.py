@@ -9,7 +9,7 @@ from PySide6.QtGui import QFocusEvent, QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app.chat.copy_button import link_button
-from app.chat.words import tokens
+from app.chat.figures import tokens
 from app.theme import theme
 from app.theme.theme import restyle
 from app.widgets.buttons import button

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -18,7 +18,7 @@ from mdit_py_plugins.texmath import texmath_plugin
 
 LINE_BREAK = "\u2028"
 #: Characters after which a paragraph that is being written is cut: parsing and laying it out again must stay quick.
-LONGEST_PARAGRAPH = 6000
+LONGEST_PARAGRAPH = 2500
 _WORD_START = re.compile(r"(?<=\s)[^\W\d_]")
 BULLETS = ("•", "◦", "▪")
 
@@ -104,12 +104,18 @@ class StreamParser:
 
     A block is settled as soon as another one begins behind it; only what lies behind the last settled block is
     parsed again. Within a list the same holds for its items, within a code block for its lines.
+
+    whole: what the text will grow to, if that is known; links then find their definitions wherever they are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, whole: str = "") -> None:
         self._settled = 0
         self._start = 0
         self._env: dict[str, Any] = {}
+        if whole:
+            lines = (line for line in whole.splitlines() if line.lstrip().startswith("[") and "]:" in line)
+            _PARSER.parse("\n\n".join(lines), self._env)
+        self._complete = bool(whole)
         self._item: _Item | None = None
         self._fence: _OpenFence | None = None
 
@@ -146,7 +152,7 @@ class StreamParser:
     @property
     def needs_second_pass(self) -> bool:
         """Whether links refer to definitions, which may have come after the link was settled."""
-        return bool(self._env.get("references"))
+        return bool(self._env.get("references")) and not self._complete
 
 
 @dataclass
@@ -320,29 +326,35 @@ def _checkbox(tokens: Sequence[Token], index: int) -> bool | None:
 
 
 def _spans(tokens: Sequence[Token]) -> Iterator[Span]:
-    style = Span("")
     depth = {"strong": 0, "em": 0, "s": 0}
+    link = ""
+
+    def span(text: str, code: bool = False, italic: bool = False, to: str = "") -> Span:
+        return Span(text, depth["strong"] > 0, italic or depth["em"] > 0, code, depth["s"] > 0, link or to)
+
     for token in tokens:
-        name = token.type.rpartition("_")[0]
-        if name in depth and token.nesting:
-            depth[name] += token.nesting
-            style = replace(style, bold=depth["strong"] > 0, italic=depth["em"] > 0, strike=depth["s"] > 0)
-        elif token.type == "link_open":
-            style = replace(style, link=str(token.attrGet("href") or ""))
-        elif token.type == "link_close":
-            style = replace(style, link="")
-        elif token.type in ("softbreak", "hardbreak"):
+        kind = token.type
+        if kind == "text":
+            if token.content:
+                yield span(token.content)
+        elif kind == "link_open":
+            link = str(token.attrGet("href") or "")
+        elif kind == "link_close":
+            link = ""
+        elif token.nesting and kind.rpartition("_")[0] in depth:
+            depth[kind.rpartition("_")[0]] += token.nesting
+        elif kind in ("softbreak", "hardbreak"):
             # Models end lines where they mean to: verses, addresses, "key: value" lines.
-            yield replace(style, text=LINE_BREAK)
-        elif token.type == "code_inline":
-            yield replace(style, text=token.content, code=True)
-        elif token.type.startswith("math_inline"):
-            yield replace(style, text=token.content, code=True, italic=True)
-        elif token.type == "image":
+            yield span(LINE_BREAK)
+        elif kind == "code_inline":
+            yield span(token.content, code=True)
+        elif kind.startswith("math_inline"):
+            yield span(token.content, code=True, italic=True)
+        elif kind == "image":
             address = str(token.attrGet("src") or "")
-            yield replace(style, text=token.content or address, link=style.link or address)
+            yield span(token.content or address, to=address)
         elif token.content:
-            yield replace(style, text=token.content)
+            yield span(token.content)
 
 
 def _line_offset(text: str, line: int) -> int:

@@ -10,16 +10,17 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLay
 
 from app.chat.body_view import BodyView
 from app.chat.copy_button import CopyButton, link_button
+from app.chat.figures import seconds, stats_line
 from app.chat.markdown import LINE_BREAK, Span, Text
 from app.chat.rich_text import TextView
 from app.chat.store import StoredMessage
 from app.chat.thinking import split_thought
-from app.chat.words import seconds, stats_line
 from app.theme import theme
 from app.widgets.labels import ElideLabel, label
 from engine.errors import GreenroomError
 
 BUBBLE_WIDTH, BUBBLE_PADDING = 540, 15
+PART_GAP = 10
 #: Drawing may take at most one part in this of the time while an answer streams.
 DRAW_SHARE = 4
 
@@ -77,9 +78,7 @@ class QuestionView(QWidget):
         self._bubble.setObjectName("bubble")
         self._text = TextView(self._bubble)
         self._text.setAccessibleName(self.tr("Your message"))
-        inside = QVBoxLayout(self._bubble)
-        inside.setContentsMargins(BUBBLE_PADDING, 8, BUBBLE_PADDING, 12)
-        inside.addWidget(self._text)
+        self._text.move(BUBBLE_PADDING, 8)
         self._edit = _QuietButton("edit", self.tr("Edit message"), self)
         self._edit.clicked.connect(lambda: self.editWanted.emit(self.message))
         row = QHBoxLayout(self)
@@ -104,6 +103,8 @@ class QuestionView(QWidget):
         self.setFixedWidth(width)
         limit = min(BUBBLE_WIDTH, width) - 2 * BUBBLE_PADDING
         self._text.set_width(self._text.natural_width(limit))
+        self._bubble.setFixedSize(self._text.width() + 2 * BUBBLE_PADDING, self._text.height() + 20)
+        self.setFixedHeight(max(self._bubble.height(), self._edit.height()))
 
     def restyle(self) -> None:
         self._write()
@@ -144,11 +145,12 @@ class ThoughtView(QFrame):
         self._body.hide()
         self._text = ""
         self._caption = ""
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(1, 1, 1, 1)
-        self._column.setSpacing(0)
-        self._column.addWidget(self._toggle)
-        self._column.addWidget(self._body, 0, Qt.AlignmentFlag.AlignHCenter)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(1, 1, 1, 1)
+        column.setSpacing(0)
+        column.addWidget(self._toggle)
+        column.addWidget(self._body, 0, Qt.AlignmentFlag.AlignHCenter)
+        column.addStretch()
 
     @property
     def toggle(self) -> QPushButton:
@@ -166,13 +168,21 @@ class ThoughtView(QFrame):
         self._show_caption()
         if self._toggle.isChecked():
             self._body.grow(text)
+            self._fit()
 
     def set_width(self, width: int) -> None:
         self.setFixedWidth(width)
         self._body.set_width(width - 28)
+        self._fit()
 
     def restyle(self) -> None:
         self._body.restyle()
+        self._fit()
+
+    def _fit(self) -> None:
+        self.ensurePolished()
+        closed = self._toggle.sizeHint().height() + 2
+        self.setFixedHeight(closed + self._body.height() + 11 if self._toggle.isChecked() else closed)
 
     def _show_caption(self) -> None:
         self._toggle.setText(("▾ " if self._toggle.isChecked() else "▸ ") + self._caption)
@@ -182,8 +192,8 @@ class ThoughtView(QFrame):
         self._show_caption()
         if on:
             self._body.grow(self._text)
-        self._column.setContentsMargins(1, 1, 1, 12 if on else 1)
         self._body.setVisible(on)
+        self._fit()
         self.toggled.emit()
 
 
@@ -213,8 +223,8 @@ class AnswerView(QWidget):
     regenerateWanted = Signal(object)
     versionWanted = Signal(object, int)
     linkChosen = Signal(str)
-    #: It has become taller or shorter.
-    resized = Signal()
+    #: int: by how many pixels it has become taller
+    resized = Signal(int)
 
     def __init__(self, message: StoredMessage, streaming: bool = False, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -226,9 +236,10 @@ class AnswerView(QWidget):
         self._waiting: QLabel | None = None
         self._body = BodyView(parent=self)
         self._body.linkChosen.connect(self.linkChosen)
+        self._body.resized.connect(self._fit)
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(10)
+        self._column.setSpacing(PART_GAP)
         self._column.addWidget(self._body)
         self._pending: tuple[str, float | None] | None = None
         self._draw_again = 0.0
@@ -236,8 +247,9 @@ class AnswerView(QWidget):
         self._draw_timer.timeout.connect(self._draw_pending)
         if streaming:
             self._body.hide()
-            self._waiting = label(self.tr("Reading your message…"), "muted")
+            self._waiting = label(self.tr("Reading your message…"), "muted", parent=self)
             self._column.insertWidget(0, self._waiting)
+            self._waiting.show()
         else:
             self._show_text(message.text, message.thought_s, whole=True)
             self._show_end()
@@ -274,7 +286,7 @@ class AnswerView(QWidget):
         if self._waiting is not None:
             self._waiting.hide()
         self._show_end()
-        self.resized.emit()
+        self._fit()
 
     def set_width(self, width: int) -> None:
         self._width = width
@@ -282,11 +294,27 @@ class AnswerView(QWidget):
         for part in (self._body, self._thought, self._error):
             if part is not None:
                 part.set_width(width)
+        self._fit()
 
     def restyle(self) -> None:
         self._body.restyle()
         if self._thought is not None:
             self._thought.restyle()
+
+    @Slot()
+    def _fit(self) -> None:
+        """Take the height of the parts. Waiting for layouts to find it out would show one wrong frame after another."""
+        heights = []
+        for part in (self._thought, self._waiting, self._body, self._error, self._footer):
+            if part is not None and not part.isHidden():
+                part.ensurePolished()
+                fixed = part.minimumHeight() == part.maximumHeight()
+                heights.append(part.height() if fixed else part.sizeHint().height())
+        height = sum(heights) + PART_GAP * max(0, len(heights) - 1)
+        before = self.height()
+        if height != before or self.minimumHeight() != self.maximumHeight():
+            self.setFixedHeight(height)
+            self.resized.emit(height - before)
 
     @Slot()
     def _draw_pending(self) -> None:
@@ -295,7 +323,7 @@ class AnswerView(QWidget):
         start = time.perf_counter()
         self._show_text(*self._pending)
         self._pending = None
-        self.resized.emit()
+        self._fit()
         now = time.perf_counter()
         self._draw_again = now + (now - start) * (DRAW_SHARE - 1)
 
@@ -318,10 +346,11 @@ class AnswerView(QWidget):
     def _add_thought(self) -> None:
         self._thought = ThoughtView(self)
         self._thought.linkChosen.connect(self.linkChosen)
-        self._thought.toggled.connect(self.resized)
+        self._thought.toggled.connect(self._fit)
         if self._width:
             self._thought.set_width(self._width)
         self._column.insertWidget(0, self._thought)
+        self._thought.show()
 
     def _show_end(self) -> None:
         """The error, if there is one, the figures and the actions."""
@@ -331,6 +360,7 @@ class AnswerView(QWidget):
             if self._width:
                 self._error.set_width(self._width)
             self._column.addWidget(self._error)
+            self._error.show()
         self._footer = QWidget(self)
         row = QHBoxLayout(self._footer)
         row.setContentsMargins(0, 0, 0, 0)
@@ -349,3 +379,4 @@ class AnswerView(QWidget):
         again.clicked.connect(lambda: self.regenerateWanted.emit(self.message))
         row.addWidget(again)
         self._column.addWidget(self._footer)
+        self._footer.show()

@@ -8,11 +8,11 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QStackedWidget, QVBoxLayout, 
 
 from app.chat.composer import Composer
 from app.chat.controller import ChatController
+from app.chat.figures import why_not_ready
 from app.chat.store import ChatStore, StoredMessage
 from app.chat.style import chat_style
 from app.chat.transcript import Transcript
 from app.chat.welcome import Welcome
-from app.chat.words import why_not_ready
 from app.host import DEMO, EngineHost, HostState
 from app.theme import theme
 from app.widgets.banner import BannerArea

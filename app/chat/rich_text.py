@@ -22,6 +22,7 @@ from PySide6.QtGui import (
     QTextFormat,
     QTextFrameFormat,
     QTextOption,
+    QTextTable,
     QTextTableCell,
     QTextTableFormat,
     QWheelEvent,
@@ -58,6 +59,8 @@ class FlowView(QTextBrowser):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._width = 0
+        #: The width that lines are broken for now.
+        self._wrapped = 0
         self._size = QSize(0, 0)
         self._caret = False
         self.setOpenLinks(False)
@@ -138,8 +141,10 @@ class FlowView(QTextBrowser):
 
     def _wrap_at(self, width: int) -> None:
         # Left to itself QTextEdit wraps at whatever width it happens to have while it is being shown.
-        self.setLineWrapColumnOrWidth(width)
-        self.document().setTextWidth(width)
+        if width != self._wrapped:
+            self._wrapped = width
+            self.setLineWrapColumnOrWidth(width)
+            self.document().setTextWidth(width)
 
     def _to_viewport(self, position: QPoint) -> QPoint:
         return self.viewport().mapFrom(self, position)
@@ -310,39 +315,53 @@ class TableView(FlowView):
     def __init__(self, leaf: Table, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
-        self._columns = 1
+        self._table: QTextTable | None = None
+        self._leaf = Table((), ())
         self.show_leaf(leaf)
 
     def show_leaf(self, leaf: Table) -> None:
-        self.document().clear()
-        self._columns = max(1, len(leaf.aligns))
+        """Show this table. Rows that are shown already are left as they are."""
         cursor = QTextCursor(self.document())
         cursor.beginEditBlock()
+        if self._table is None or leaf.aligns != self._leaf.aligns or len(leaf.rows) < len(self._leaf.rows):
+            self._table = self._make_table(len(leaf.rows), len(leaf.aligns))
+            shown: tuple[tuple[tuple[Span, ...], ...], ...] = ()
+        else:
+            shown = self._leaf.rows
+            if len(leaf.rows) > len(shown):
+                self._table.appendRows(len(leaf.rows) - len(shown))
+        for row, cells in enumerate(leaf.rows):
+            if row >= len(shown) or cells != shown[row]:
+                for column, spans in enumerate(cells):
+                    self._fill(self._table.cellAt(row, column), spans, leaf.aligns[column], row == 0)
+        cursor.endEditBlock()
+        self._leaf = leaf
+        self.fit()
+
+    def _make_table(self, rows: int, columns: int) -> QTextTable:
+        self.document().clear()
+        self._wrapped = 0
         form = QTextTableFormat()
         form.setBorder(0)
         form.setCellSpacing(0)
         form.setCellPadding(0)
         form.setHeaderRowCount(1)
-        # Qt puts an empty line before a table at the start of a document.
-        table = cursor.insertTable(max(1, len(leaf.rows)), self._columns, form)
-        for row, cells in enumerate(leaf.rows):
-            for column, spans in enumerate(cells):
-                self._fill(table.cellAt(row, column), spans, leaf.aligns[column], row == 0)
-        cursor.endEditBlock()
+        table = QTextCursor(self.document()).insertTable(max(1, rows), max(1, columns), form)
         self._flatten_ends()
-        self.fit()
+        return table
 
     def fit(self) -> None:
         if self._width <= 0:
             return
-        document = self.document()
-        document.setTextWidth(-1)
-        # The ideal width is a by-product of laying out, which happens only when somebody asks for the size.
-        natural = ceil(max(document.size().width(), document.idealWidth()))
-        width = min(natural, max(self._width, self._columns * self.NARROWEST_COLUMN))
-        self._wrap_at(width)
-        bar = self.horizontalScrollBar().sizeHint().height() if width > self._width else 0
-        self._take(self._width, ceil(document.size().height()) + bar)
+        widest = max(self._width, len(self._leaf.aligns) * self.NARROWEST_COLUMN)
+        # Rows that are added never make a table narrower, so one that fills the width need not be measured again.
+        if self._wrapped != widest:
+            self._wrap_at(-1)
+            # The ideal width is a by-product of laying out, which happens only when somebody asks for the size.
+            natural = ceil(max(self.document().size().width(), self.document().idealWidth()))
+            self._wrap_at(min(natural, widest))
+        bar = self.horizontalScrollBar().sizeHint().height() if self._wrapped > self._width else 0
+        self._take(self._width, ceil(self.document().size().height()) + bar)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         """Sideways turns scroll the table, all others the chat."""
@@ -364,6 +383,8 @@ class TableView(FlowView):
         form.setBottomBorderBrush(colours.colour("line"))
         cell.setFormat(form)
         cursor = cell.firstCursorPosition()
+        cursor.setPosition(cell.lastPosition(), QTextCursor.MoveMode.KeepAnchor)
+        cursor.removeSelectedText()
         block = QTextBlockFormat()
         sides = {"center": Qt.AlignmentFlag.AlignHCenter, "right": Qt.AlignmentFlag.AlignRight}
         block.setAlignment(sides.get(align, Qt.AlignmentFlag.AlignLeft))

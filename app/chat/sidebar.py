@@ -254,6 +254,7 @@ class ChatList(QWidget):
             self._model.appendRow(self._row(chat))
             if chat.id == selected:
                 self.view.setCurrentIndex(self._model.index(self._model.rowCount() - 1, 0))
+        self.view.doItemsLayout()
         self.view.verticalScrollBar().setValue(place)
         self._nothing.setText(self.tr("No chat has these words") if self._query else self.tr("No chats yet"))
         self._nothing.setVisible(not chats)

@@ -137,6 +137,7 @@ class ChatStore:
         #: Why chats are kept in memory only; None when all is well.
         self.problem: GreenroomError | None = None
         self._listeners: list[Callable[[int], None]] = []
+        self._closed = False
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._db = self._prepare(sqlite3.connect(self.path, timeout=1.0))
@@ -148,7 +149,10 @@ class ChatStore:
             self._db = self._prepare(self._readable_copy())
 
     def close(self) -> None:
-        """Drop deleted chats for good and close the file. The store is unusable afterwards."""
+        """Drop deleted chats for good and close the file. The store is unusable afterwards; closing again is fine."""
+        if self._closed:
+            return
+        self._closed = True
         try:
             self.purge()
         except (GreenroomError, sqlite3.Error):

@@ -47,8 +47,11 @@ class Transcript(QScrollArea):
         #: Views of the messages from `_first` on.
         self._views: list[QuestionView | AnswerView] = []
         self._first = 0
+        #: Views that still have the colours of another theme.
+        self._stale: set[QuestionView | AnswerView] = set()
         self._following = True
-        self._settling = False
+        #: The scroll bar moves because of us; views change because of us.
+        self._settling = self._building = False
         self._jump = QPushButton(self.viewport())
         self._jump.setObjectName("jump")
         self._jump.setFixedSize(32, 32)
@@ -71,6 +74,7 @@ class Transcript(QScrollArea):
 
     def show_messages(self, messages: list[StoredMessage], stream: Stream | None, stay: bool = False) -> None:
         """Show a path. stream: the answer among them that is being written. stay: keep the place that is looked at."""
+        self._building = True
         place = self.verticalScrollBar().value()
         same = 0
         for old, new in zip(self._messages, messages, strict=False):
@@ -85,6 +89,7 @@ class Transcript(QScrollArea):
             self._build_older()
         for message in messages[self._first + len(self._views) :]:
             self._insert(len(self._views), self._make(message))
+        self._building = False
         self._following = not stay
         self._settle(place if stay else None)
 
@@ -131,7 +136,7 @@ class Transcript(QScrollArea):
             stream = self._stream if self._stream is not None and self._stream.message_id == message.id else None
             view = AnswerView(message, stream is not None, self._content)
             view.regenerateWanted.connect(self.regenerateWanted)
-            view.resized.connect(self._settle)
+            view.resized.connect(self._view_resized)
             if stream is not None and stream.text:
                 view.grow(stream.text, stream.thought_s)
         view.versionWanted.connect(self.versionWanted)
@@ -145,6 +150,7 @@ class Transcript(QScrollArea):
         view.show()
 
     def _drop(self, view: QuestionView | AnswerView) -> None:
+        self._stale.discard(view)
         self._column.removeWidget(view)
         view.hide()
         view.deleteLater()
@@ -152,13 +158,20 @@ class Transcript(QScrollArea):
     def _width(self) -> int:
         return max(240, min(COLUMN, self.viewport().width() - 2 * MARGIN))
 
-    @Slot()
+    @Slot(int)
+    def _view_resized(self, growth: int) -> None:
+        if self._building:
+            return
+        view = self.sender()
+        value = self.verticalScrollBar().value()
+        # What grows above the part that is looked at must not push it away.
+        above = isinstance(view, AnswerView) and view.y() + view.height() - growth <= value
+        self._settle(value + growth if above else None)
+
     def _settle(self, place: int | None = None) -> None:
         """Lay out now and keep to the end, or go to a place. Waiting for the event loop would show a jump."""
         self._settling = True
-        self._column.activate()
-        height = max(self.viewport().height(), self._column.sizeHint().height())
-        self._content.resize(self.viewport().width(), height)
+        self._lay_out()
         bar = self.verticalScrollBar()
         if self._following:
             bar.setValue(bar.maximum())
@@ -169,6 +182,8 @@ class Transcript(QScrollArea):
 
     @Slot(int)
     def _scrolled(self, value: int) -> None:
+        if self._stale:
+            self._restyle_visible()
         if self._settling:
             return
         bar = self.verticalScrollBar()
@@ -176,17 +191,16 @@ class Transcript(QScrollArea):
         self._show_jump()
         if value < NEAR_TOP and self._first > 0:
             below = bar.maximum() - value
+            self._settling = self._building = True
             self._build_older()
-            self._settling = True
-            self._settle_from_end(below)
+            self._building = False
+            self._lay_out()
+            bar.setValue(bar.maximum() - below)
             self._settling = False
 
-    def _settle_from_end(self, below: int) -> None:
-        """Lay out with what is looked at in its place, `below` pixels from the end."""
+    def _lay_out(self) -> None:
         self._column.activate()
         self._content.resize(self.viewport().width(), max(self.viewport().height(), self._column.sizeHint().height()))
-        bar = self.verticalScrollBar()
-        bar.setValue(bar.maximum() - below)
 
     def _show_jump(self) -> None:
         self._jump.setVisible(not self._following)
@@ -197,8 +211,10 @@ class Transcript(QScrollArea):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         width = self._width()
+        self._building = True
         for view in self._views:
             view.set_width(width)
+        self._building = False
         self._settle()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
@@ -212,6 +228,14 @@ class Transcript(QScrollArea):
 
     @Slot()
     def _restyle(self) -> None:
-        for view in self._views:
-            view.restyle()
-        self._settle()
+        self._stale = set(self._views)
+        self._restyle_visible()
+
+    def _restyle_visible(self) -> None:
+        """Draw what is in sight in the present theme; the rest when it comes into sight."""
+        top = self.verticalScrollBar().value()
+        bottom = top + self.viewport().height()
+        for view in list(self._stale):
+            if view.y() <= bottom and view.y() + view.height() >= top:
+                self._stale.discard(view)
+                view.restyle()

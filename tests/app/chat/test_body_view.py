@@ -1,0 +1,207 @@
+"""Markdown on screen: nothing is lost, code can be copied, links and images do nothing by themselves."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication, QTextCursor
+
+from app.chat.body_view import LONG_TEXT, BodyView
+from app.chat.code_view import CodeView, _CodeText
+from app.chat.rich_text import TableView, TextView
+
+MIXED = """Look at <b>this</b> & `that`:
+
+```python
+def f(x):
+    return "👍🏽" + x
+```
+
+| a | b |
+|---|--:|
+| 1 | **2** |
+
+1. one
+2. two
+   - inner
+
+한국어 문단. שלום עולם. 🇰🇷
+"""
+
+
+@pytest.fixture
+def body(qtbot):
+    view = BodyView()
+    qtbot.addWidget(view)
+    view.set_width(600)
+    return view
+
+
+def parts(body, kind):
+    return [part.widget for part in body._parts if isinstance(part.widget, kind)]
+
+
+def all_text(body):
+    return "\n".join(view.toPlainText() for view in parts(body, TextView))
+
+
+def test_every_kind_of_block_is_shown(body):
+    body.set_text(MIXED)
+    text = all_text(body)
+    assert "Look at <b>this</b> & that:" in text
+    assert "한국어 문단. שלום עולם. 🇰🇷" in text
+    (code,) = parts(body, CodeView)
+    assert code.language == "python"
+    assert code.code == 'def f(x):\n    return "👍🏽" + x'
+    (table,) = parts(body, TableView)
+    assert table.toPlainText().split() == ["a", "b", "1", "2"]
+
+
+@pytest.mark.parametrize("step", [1, 7, 50])
+def test_growing_ends_as_the_whole(body, qtbot, step):
+    for end in [*range(1, len(MIXED), step), len(MIXED)]:
+        body.grow(MIXED[:end])
+    body.finish()
+    whole = BodyView()
+    qtbot.addWidget(whole)
+    whole.set_width(600)
+    whole.set_text(MIXED)
+    assert body.leaves == whole.leaves
+    assert all_text(body) == all_text(whole)
+    assert [c.code for c in parts(body, CodeView)] == [c.code for c in parts(whole, CodeView)]
+    assert body.height() == whole.height()
+
+
+def test_settled_widgets_are_left_alone_while_the_end_grows(body):
+    body.grow("one\n\n```py\nx\n```\n\ntwo")
+    before = [part.widget for part in body._parts]
+    body.grow("one\n\n```py\nx\n```\n\ntwo and more")
+    assert [part.widget for part in body._parts] == before
+
+
+def test_an_open_fence_grows_in_place(body):
+    body.grow("```py\nx = 1")
+    (code,) = parts(body, CodeView)
+    body.grow("```py\nx = 1\ny = 2")
+    body.grow("```py\nx = 1\ny = 2\n```\n")
+    assert parts(body, CodeView) == [code]
+    assert code.code == "x = 1\ny = 2"
+
+
+def test_code_is_copied_without_its_colours(body, qtbot):
+    body.set_text("```\n<tag>\n```")
+    (code,) = parts(body, CodeView)
+    qtbot.mouseClick(code.copy_button, Qt.MouseButton.LeftButton)
+    assert QGuiApplication.clipboard().text() == "<tag>"
+    assert code.copy_button.text() == "Copied"
+    qtbot.waitUntil(lambda: code.copy_button.text() == "Copy", timeout=5000)
+
+
+def colours_of(code, line):
+    """(text, colour) of the coloured stretches of a line."""
+    block = code.findChild(_CodeText).document().findBlockByNumber(line)
+    raw = block.text().encode("utf-16-le")
+    return [
+        (raw[2 * f.start : 2 * (f.start + f.length)].decode("utf-16-le"), f.format.foreground().color().name().upper())
+        for f in block.layout().formats()
+    ]
+
+
+def test_highlighting_counts_characters_as_qt_does(body, qtbot):
+    body.set_text('```python\na = "👍🏽한" + 1  # 👍\n```')
+    (code,) = parts(body, CodeView)
+    qtbot.waitUntil(lambda: len(colours_of(code, 0)) >= 3, timeout=5000)
+    found = [text for text, _ in colours_of(code, 0)]
+    assert "".join(found) == '"👍🏽한"1# 👍'
+
+
+def test_unknown_languages_stay_plain(body):
+    body.set_text("```klingon\nqapla\n```")
+    (code,) = parts(body, CodeView)
+    assert code.language == "klingon"
+    assert colours_of(code, 0) == []
+
+
+def test_a_link_only_says_where_it_leads(body, qtbot):
+    body.set_text("[here](https://example.org/x)")
+    (text,) = parts(body, TextView)
+    body.show()
+    with qtbot.waitSignal(body.linkChosen) as chosen:
+        qtbot.mouseClick(
+            text.viewport(), Qt.MouseButton.LeftButton, pos=text.rect().topLeft() + text.rect().center() / 20
+        )
+    assert chosen.args == ["https://example.org/x"]
+    assert text.toPlainText() == "here"
+
+
+def test_images_are_never_fetched(body):
+    body.set_text("![cat](http://127.0.0.1:9/cat.png)")
+    (text,) = parts(body, TextView)
+    assert text.toPlainText() == "cat"
+    assert text.loadResource(2, "http://127.0.0.1:9/cat.png") is None
+
+
+def test_selected_lists_are_copied_with_their_markers(body):
+    body.set_text("Intro 👍🏽\n\n1. one\n2. **two**\n\n- [x] done")
+    (text,) = parts(body, TextView)
+    text.selectAll()
+    assert text.createMimeDataFromSelection().text() == "Intro 👍🏽\n1. one\n2. two\n☑ done"
+    cursor = text.textCursor()
+    cursor.setPosition(cursor.selectionStart() + 2)
+    cursor.movePosition(QTextCursor.MoveOperation.EndOfBlock, QTextCursor.MoveMode.KeepAnchor)
+    text.setTextCursor(cursor)
+    assert text.createMimeDataFromSelection().text() == "tro 👍🏽"
+
+
+def test_right_to_left_lists_are_indented_on_the_right(body):
+    body.set_text("- שלום\n- hello")
+    (text,) = parts(body, TextView)
+    first, second = (text.document().findBlockByNumber(n).blockFormat() for n in (0, 1))
+    assert first.rightMargin() == second.leftMargin() > 0
+    assert first.leftMargin() == second.rightMargin() == 0
+
+
+def test_a_wide_table_scrolls_and_a_narrow_one_fits(body):
+    wide = "|" + "|".join(f"column number {n}" for n in range(12)) + "|\n|" + "---|" * 12 + "\n|" + "cell|" * 12
+    body.set_text(f"{wide}\n\nand\n\n|a|\n|-|\n|1|")
+    body.show()
+    first, second = parts(body, TableView)
+    assert first.width() == second.width() == 600
+    assert first.horizontalScrollBar().maximum() > 0
+    assert second.horizontalScrollBar().maximum() == 0
+
+
+def test_a_table_grows_row_by_row(body):
+    text = "|a|b|\n|-|-|\n" + "".join(f"|{n}|x|\n" for n in range(20))
+    body.grow(text[:40])
+    (table,) = parts(body, TableView)
+    body.grow(text)
+    assert parts(body, TableView) == [table]
+    assert table.toPlainText().split() == ["a", "b", *(word for n in range(20) for word in (str(n), "x"))]
+
+
+def test_a_long_text_is_laid_out_in_slices_and_whole(body, qtbot):
+    text = "\n\n".join(f"Paragraph {n} with a [link][late] and `code`." for n in range(2000))
+    body.set_text(text + "\n\n[late]: http://example.org\n")
+    assert len(text) > LONG_TEXT
+    assert not body.complete
+    qtbot.waitUntil(lambda: body.complete, timeout=60_000)
+    assert [leaf.spans[0].text for leaf in body.leaves] == [f"Paragraph {n} with a " for n in range(2000)]
+    assert all(leaf.spans[1].link == "http://example.org" for leaf in body.leaves)
+    assert body.height() >= 2000 * 20
+
+
+def test_links_defined_at_the_end_are_found_when_the_answer_ends(body):
+    text = "See [it].\n\n- a\n- b\n\n[it]: http://example.org\n"
+    for end in range(1, len(text) + 1):
+        body.grow(text[:end])
+    body.finish()
+    assert body.leaves[0].spans[1].link == "http://example.org"
+
+
+def test_restyling_keeps_the_text(body):
+    body.set_text(MIXED)
+    before, height = all_text(body), body.height()
+    body.restyle()
+    assert all_text(body) == before
+    assert body.height() == height

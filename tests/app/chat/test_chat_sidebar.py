@@ -1,0 +1,131 @@
+"""The list of chats: order, search, rename, delete, undo."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLineEdit
+
+from app.chat.sidebar import ID, ChatList, group_of
+
+NOW = datetime(2026, 3, 14, 10, 0).timestamp()
+HOUR, DAY = 3600, 86400
+
+
+@pytest.fixture
+def chats(qtbot, store):
+    made = ChatList(store)
+    qtbot.addWidget(made)
+    made.resize(240, 500)
+    made.show()
+    return made
+
+
+def add(store, *titles):
+    return [store.create_chat(title) for title in titles]
+
+
+def row_of(chats, chat_id):
+    model = chats.view.model()
+    return next(i for i in (model.index(row, 0) for row in range(model.rowCount())) if i.data(ID) == chat_id)
+
+
+@pytest.mark.parametrize(
+    ("ago", "group"),
+    [(0, "Today"), (9 * HOUR, "Today"), (11 * HOUR, "Yesterday"), (33 * HOUR, "Yesterday"), (35 * HOUR, "Last week"),
+     (7 * DAY, "Last week"), (8 * DAY, "Older"), (900 * DAY, "Older"), (-HOUR, "Today")],
+)  # fmt: skip
+def test_groups_follow_the_calendar(ago, group):
+    assert group_of(NOW - ago, NOW) == group
+
+
+def test_new_chats_come_first_under_today(chats, store, qtbot):
+    assert chats.rows == []
+    add(store, "older", "newer")
+    qtbot.waitUntil(lambda: chats.rows == ["Today", "newer", "older"])
+
+
+def test_search_filters_and_says_when_nothing_is_found(chats, store, qtbot):
+    add(store, "여행 일정", "parser")
+    chats.filter("여행")
+    qtbot.waitUntil(lambda: chats.rows == ["Today", "여행 일정"])
+    chats.filter("nonsense")
+    qtbot.waitUntil(lambda: chats.rows == [])
+    assert chats._nothing.text() == "No chat has these words"
+    chats.filter("")
+    qtbot.waitUntil(lambda: len(chats.rows) == 3)
+
+
+def test_a_click_chooses(chats, store, qtbot):
+    first, _ = add(store, "first", "second")
+    chats.refresh()
+    place = chats.view.visualRect(row_of(chats, first)).center()
+    with qtbot.waitSignal(chats.chatChosen) as chosen:
+        qtbot.mouseClick(chats.view.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    assert chosen.args == [first]
+
+
+def test_headings_cannot_be_chosen(chats, store, qtbot):
+    add(store, "first")
+    chats.refresh()
+    place = chats.view.visualRect(chats.view.model().index(0, 0)).center()
+    with qtbot.assertNotEmitted(chats.chatChosen):
+        qtbot.mouseClick(chats.view.viewport(), Qt.MouseButton.LeftButton, pos=place)
+
+
+def test_the_keyboard_opens_deletes_and_renames(chats, store, qtbot):
+    first, second = add(store, "first", "second")
+    chats.refresh()
+    chats.view.setFocus(Qt.FocusReason.TabFocusReason)
+    chats.view.setCurrentIndex(row_of(chats, first))
+    with qtbot.waitSignal(chats.chatChosen) as chosen:
+        qtbot.keyClick(chats.view, Qt.Key.Key_Return)
+    assert chosen.args == [first]
+    qtbot.keyClick(chats.view, Qt.Key.Key_F2)
+    editor = chats.view.findChild(QLineEdit)
+    assert editor.text() == "first"
+    editor.setText("renamed")
+    qtbot.keyClick(editor, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: "renamed" in chats.rows)
+    assert store.title(first) == "renamed"
+    chats.view.setCurrentIndex(row_of(chats, second))
+    qtbot.keyClick(chats.view, Qt.Key.Key_Delete)
+    assert store.title(second) is None
+
+
+def test_delete_can_be_undone(chats, store, qtbot):
+    first, second = add(store, "first", "second")
+    chats.refresh()
+    chats.set_current(first)
+    chats.delete(first)
+    assert chats.undo_shown
+    assert chats._undo_text.text() == "Deleted “first”"
+    qtbot.waitUntil(lambda: chats.rows == ["Today", "second"])
+    with qtbot.waitSignal(chats.chatChosen) as chosen:
+        chats.undo()
+    assert chosen.args == [first], "the chat that was open is opened again"
+    assert not chats.undo_shown
+    assert store.title(first) == "first"
+    chats.delete(second)
+    with qtbot.assertNotEmitted(chats.chatChosen):
+        chats.undo()
+
+
+def test_the_menu_offers_rename_and_delete(chats, store, qtbot):
+    (first,) = add(store, "first")
+    chats.refresh()
+    menu = chats.view.menu_for(row_of(chats, first))
+    assert [action.text() for action in menu.actions()] == ["Rename", "Delete"]
+    menu.actions()[1].trigger()
+    assert store.title(first) is None
+
+
+def test_streaming_does_not_disturb_the_place(chats, store, qtbot):
+    ids = add(store, *(f"chat {n}" for n in range(60)))
+    chats.refresh()
+    chats.view.verticalScrollBar().setValue(400)
+    store.rename(ids[0], "renamed")
+    qtbot.waitUntil(lambda: "renamed" in chats.rows)
+    assert chats.view.verticalScrollBar().value() == 400
