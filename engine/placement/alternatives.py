@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.placement import sizes
+from engine.placement.amounts import amount
 from engine.placement.candidates import Candidate, Problem, choose, with_wishes
 from engine.placement.plan import LABELS
-from engine.placement.words import amount
 
 RUNNABLE = ("all_gpu", "hybrid", "cpu")
 #: Files to look for instead, best first: format of most tensors and how such a file is usually called.
@@ -23,12 +23,12 @@ def alternatives(problem: Problem, chosen: Candidate, mode: str) -> list[str]:
     if mode not in RUNNABLE:
         lines += _narrower_cache(problem, chosen)
         lines += _shorter_context(problem)
-        lines += _recoded(problem)
+        lines += _recoded(problem, "would fit")
         lines += _smaller_file(problem)
         lines += _more_ram(problem, chosen, mode)
     elif mode != "all_gpu":
         lines += _all_on_gpu(problem)
-        lines += _recoded(problem)
+        lines += _recoded(problem, "would take less room and time")
     return lines
 
 
@@ -54,8 +54,8 @@ def _shorter_context(problem: Problem) -> list[str]:
     return []
 
 
-def _recoded(problem: Problem) -> list[str]:
-    """Float experts re-coded at load: the most accurate that fits."""
+def _recoded(problem: Problem, gain: str) -> list[str]:
+    """Float experts re-coded at load: the most accurate code that fits, and what it would bring."""
     wishes = problem.wishes
     if wishes.experts != "stored" or wishes.dtype == "float32":
         return []
@@ -64,7 +64,7 @@ def _recoded(problem: Problem) -> list[str]:
     for code in ("int8", "int4"):
         found = _fitting(with_wishes(problem, experts=code))
         if found and found[0].experts == code:
-            return [f"Experts re-coded to {code} while loading would fit, with some loss of accuracy: {_takes(found)}."]
+            return [f"Experts re-coded to {code} while loading {gain}, with some loss of accuracy: {_takes(found)}."]
     return []
 
 

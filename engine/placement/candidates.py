@@ -135,7 +135,9 @@ def choose(problem: Problem) -> tuple[Candidate, str]:
             return candidate, candidate.mode
     possible = [candidate for candidate in found if candidate.beyond_machine == 0]
     if possible:
-        return min(possible, key=lambda candidate: candidate.missing_ram + candidate.missing_vram), "tight"
+        # Experts in RAM before experts that do not quite fit in VRAM: RAM is what other programs give back.
+        moe = problem.spec.is_moe
+        return min(possible, key=lambda c: (moe and c.mode == "all_gpu", c.missing_ram + c.missing_vram)), "tight"
     return min(found, key=lambda candidate: candidate.beyond_machine), "too_large"
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from engine.placement import sizes
+from engine.placement.amounts import addition, amount, free_amount, rounded_parts, unit_for
 from engine.placement.candidates import Candidate, Problem, Room
 from engine.placement.plan import LABELS
-from engine.placement.words import addition, amount, free_amount, rounded_parts, unit_for
 
 
 def label(chosen: Candidate, mode: str) -> str:

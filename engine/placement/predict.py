@@ -197,7 +197,7 @@ def _bottleneck(terms: Mapping[str, float], work: Work, speeds: Speeds, profile:
     if largest == "ram":
         read = work.cpu_expert_bytes + work.cpu_dense_bytes
         what = "weights" if work.cpu_dense_bytes else "experts"
-        if _core_limit(work, profile) < speeds.ram.likely:
+        if _core_limit(work, profile) < speeds.ram.likely * profile.share_large:
             return f"limited by arithmetic: {_gb(read)} of {what} per token on the slow {work.tier} kernels"
         rate = f"{speeds.ram.likely:.0f} GB/s{_source(speeds)}"
         return f"limited by RAM bandwidth: {_gb(read)} of {what} per token at {rate}"

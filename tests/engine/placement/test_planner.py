@@ -330,6 +330,21 @@ def test_nothing_is_offered_that_would_not_fit(machine: MakeReport) -> None:
     assert made.alternatives == ["64 GB more RAM would make it fit."]
 
 
+def test_float_experts_that_fit_could_be_faster(machine: MakeReport) -> None:
+    (offered,) = plan(moe_model("BF16"), machine(ram=128 * GB)).alternatives
+    assert offered.startswith("Experts re-coded to int8 while loading would take less room and time")
+
+
+def test_short_ram_before_short_vram(machine: MakeReport) -> None:
+    made = plan(QWEN3, machine(ram=32 * GB, free=16 * GB, vram=80 * GB, vram_free=62 * GB))
+    assert made.mode == "tight"
+    assert "experts" in made.bytes.ram
+    # With too little RAM for the experts at any time, the VRAM is what must be freed.
+    other = plan(QWEN3, machine(ram=16 * GB, free=14 * GB, vram=80 * GB, vram_free=62 * GB))
+    assert (other.mode, "experts" in other.bytes.vram) == ("tight", True)
+    assert other.label.endswith("more free VRAM")
+
+
 def test_a_shorter_context_for_the_gpu(machine: MakeReport) -> None:
     made = plan(QWEN3, machine(vram=62 * GB, vram_free=int(62 * GB)), context=40960)
     assert made.mode == "hybrid"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.placement.words import GB, MB, ROLE_NAMES, addition, amount, free_amount, rounded_parts, unit_for
+from engine.placement.amounts import GB, MB, ROLE_NAMES, addition, amount, free_amount, rounded_parts, unit_for
 
 PARTS = st.dictionaries(st.sampled_from(list(ROLE_NAMES)), st.integers(0, 10**13), min_size=1)
 
