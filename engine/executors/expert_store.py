@@ -50,11 +50,15 @@ class ExpertStore:
         loader: Loader,
         recode: str | None = None,
         isa: str | None = None,
+        besides: int = 0,
     ) -> ExpertStore:
-        """Raises GreenroomError when RAM would not hold them, and whatever the progress callback raises."""
+        """besides: bytes of RAM that the rest of the model will take after this.
+
+        Raises GreenroomError when RAM would not hold everything, and whatever the progress callback raises.
+        """
         moe = {i: layer.ffn for i, layer in enumerate(loader.spec.layers) if isinstance(layer.ffn, MoeSpec)}
         sizes = {i: _packed_nbytes(loader, i, spec, recode, isa) for i, spec in moe.items()}
-        check_ram(sum(sizes.values()), loader.checkpoint.name, "its experts")
+        check_ram(sum(sizes.values()) + besides, loader.checkpoint.name, "its weights and context")
         layers: dict[int, _native.Experts] = {}
         readers = ThreadPoolExecutor(READERS, "reader", initializer=_start_reader)
         try:

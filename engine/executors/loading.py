@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 
@@ -64,7 +65,12 @@ class Loader:
     def nbytes(self, role: str) -> int:
         """Stored bytes of the role."""
         form = FORMATS[self.format(role)]
-        return int(np.prod(self.shape(role))) // form.block_values * form.block_bytes
+        return math.prod(self.shape(role)) // form.block_values * form.block_bytes
+
+    def dense_nbytes(self, width: int | None) -> int:
+        """Bytes of everything but routed experts: as stored, or at `width` bytes a value."""
+        roles = [role for role in self.spec.weights if ".moe.experts." not in role]
+        return sum(self.nbytes(role) if width is None else math.prod(self.shape(role)) * width for role in roles)
 
     def stored(self, role: str) -> npt.NDArray[np.uint8]:
         """Stored bytes, uint8 [nbytes]."""

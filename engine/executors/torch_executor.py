@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +14,7 @@ import torch
 
 from engine import _native
 from engine.checkpoints.checkpoint import Checkpoint
-from engine.errors import Cancelled
+from engine.errors import Cancelled, GreenroomError
 from engine.executors.attention import Attention, causal_mask
 from engine.executors.building import Builder
 from engine.executors.device_experts import DeviceExperts
@@ -45,6 +47,18 @@ def load(
     return TorchExecutor(checkpoint, spec, plan, progress)
 
 
+@contextmanager
+def _memory_errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise GreenroomError(
+            f"{what} does not fit in memory",
+            str(error).partition("\n")[0] or "the system has no memory left",
+            "Close other programs, choose a shorter context, or a smaller file of this model.",
+        ) from error
+
+
 @dataclass(frozen=True)
 class _Layer:
     attention_norm: RmsNorm
@@ -72,7 +86,7 @@ class TorchExecutor:
         self._experts: ExpertStore | DeviceExperts | None = None
         self._closed = False
         try:
-            with torch.inference_mode():
+            with torch.inference_mode(), _memory_errors(checkpoint.name):
                 self._load(Loader(checkpoint, spec, progress), plan)
         except BaseException as error:
             # The traceback's frames would keep half-read tensors alive for as long as the error is.
@@ -95,7 +109,7 @@ class TorchExecutor:
         self._set_torch_threads(tokens)
         self._cancelled.clear()
         try:
-            with torch.inference_mode():
+            with torch.inference_mode(), _memory_errors("The answer"):
                 return self._forward(token_ids, logits == "last")
         except _native.Interrupted as error:
             raise Cancelled from error
@@ -163,7 +177,11 @@ class TorchExecutor:
         recode = None if plan.experts == "stored" else plan.experts
         if plan.dense_dtype == "float32":
             recode = "float32"
-        return ExpertStore.load(self._pool, self._device, loader, recode, plan.isa)
+        besides = 0
+        if self._device.device.type == "cpu":
+            width = None if self._device.native else self._device.dtype.itemsize
+            besides = loader.dense_nbytes(width) + self._cache.nbytes
+        return ExpertStore.load(self._pool, self._device, loader, recode, plan.isa, besides)
 
     def _kernel(self, plan: OffloadPlan) -> str:
         """What computes most of the weights, for the status bar."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import tiny_models
+import torch
 from tiny_models import TOKENS, Tiny, make_plan
 
 from engine.checkpoints import open_checkpoint
@@ -17,7 +18,10 @@ from engine.models import model_spec
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Tiny]:
-    """tiny(name, form): name of tiny_models.CONFIGS; form "safetensors", "sharded", "fused", or "gguf-<GGML type>"."""
+    """tiny(name, form) of a name in tiny_models.CONFIGS.
+
+    form: "safetensors" (float32), "bfloat16", "float16", "sharded", "fused", or "gguf-<GGML type>".
+    """
     made: dict[tuple[str, str], Tiny] = {}
 
     def make(name: str, form: str) -> Tiny:
@@ -36,6 +40,8 @@ def _save(model: Any, path: Path, form: str) -> Path:
         return tiny_models.save_fused(model, path)
     if form == "sharded":
         return tiny_models.save(model, path, max_shard_size="100KB")
+    if form in ("bfloat16", "float16"):
+        return tiny_models.save_rounded(model, path, getattr(torch, form))
     if form == "safetensors":
         return tiny_models.save(model, path)
     return tiny_models.save_gguf(model, path.with_suffix(".gguf"), form.removeprefix("gguf-"))

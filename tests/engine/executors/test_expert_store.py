@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import re
 import threading
 from collections.abc import Callable
@@ -167,6 +168,18 @@ def test_too_little_ram_is_said_before_anything_is_read(
     monkeypatch.setattr(loader, "stored", lambda role: pytest.fail(f"read {role}"))
     with pytest.raises(GreenroomError, match=r"does not fit in memory: .* need 0\.0 GB of RAM and 0\.0 GB is free"):
         ExpertStore.load(pool, CPU, loader)
+
+
+def test_dense_weights_count_too(tiny: MakeTiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny("llama", "gguf-F32")
+    needed = sum(math.prod(tensor.shape) for tensor in model.checkpoint.tensors.values()) * 4
+    needed += model.spec.kv_bytes(96, 4)
+    free = loading.RAM_RESERVE + needed
+    monkeypatch.setattr(loading, "available_ram", lambda: free)
+    load(model.checkpoint, model.spec, make_plan()).close()
+    free -= 1
+    with pytest.raises(GreenroomError, match="its weights and context"):
+        load(model.checkpoint, model.spec, make_plan())
 
 
 def test_ram_taken_by_others_meanwhile_stops_the_load(

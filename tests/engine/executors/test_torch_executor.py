@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tiny_models
+import torch
 from tiny_models import TOKENS, Tiny, make_plan
 
 from engine.errors import Cancelled, GreenroomError
@@ -28,6 +29,8 @@ CASES = [
     ("qwen3_moe", "fused"),
     ("qwen3_moe", "sharded"),
     ("qwen2_moe", "gguf-Q4_1"),
+    ("qwen2_moe", "bfloat16"),
+    ("qwen3_moe", "float16"),
 ]
 
 
@@ -59,7 +62,7 @@ def test_float32_logits_equal_transformers(tiny: MakeTiny, run: Run, name: str, 
     assert executor.length == len(TOKENS)
 
 
-@pytest.mark.parametrize("form", ["gguf-Q8_0", "gguf-Q4_0", "gguf-Q4_1", "gguf-BF16", "safetensors"])
+@pytest.mark.parametrize("form", ["gguf-Q8_0", "gguf-Q4_0", "gguf-Q4_1", "gguf-BF16", "safetensors", "float16"])
 @pytest.mark.parametrize("name", ["llama", "qwen2_moe", "qwen3_moe"])
 def test_stored_codes_differ_only_by_the_rounding_of_activations(
     tiny: MakeTiny, run: Run, name: str, form: str
@@ -181,6 +184,30 @@ def test_cancel_leaves_the_sequence_as_it_was(
             executor.forward(TOKENS[20:24])
     assert executor.length == 20
     np.testing.assert_array_equal(executor.forward(TOKENS[20:24]), expected)
+
+
+def test_cancelling_an_idle_executor_changes_nothing(tiny: MakeTiny, run: Run) -> None:
+    executor = run(tiny("qwen3_moe", "gguf-Q8_0"), dense_dtype="quantised")
+    expected = executor.forward(TOKENS)
+    executor.cancel()
+    executor.truncate(0)
+    np.testing.assert_array_equal(executor.forward(TOKENS), expected)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory. Tried ...\nmore")])
+def test_running_out_of_memory_is_a_clear_error(
+    tiny: MakeTiny, run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    model = tiny("llama", "gguf-F32")
+    executor = run(model)
+
+    def full(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(executor, "_embedding", full)
+    with pytest.raises(GreenroomError, match="does not fit in memory"):
+        executor.forward(TOKENS)
+    assert executor.length == 0
 
 
 def test_close_may_be_called_twice(tiny: MakeTiny) -> None:

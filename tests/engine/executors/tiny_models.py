@@ -6,6 +6,7 @@ a part gives other logits.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,14 @@ from typing import Any
 import gguf
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel, Qwen2MoeConfig, Qwen3MoeConfig
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    MistralConfig,
+    PreTrainedModel,
+    Qwen2MoeConfig,
+    Qwen3MoeConfig,
+)
 from transformers.utils import logging as transformers_logging
 
 from engine.checkpoints.checkpoint import Checkpoint
@@ -57,6 +65,7 @@ CONFIGS: dict[str, tuple[type, dict[str, Any]]] = {
     "llama": (LlamaConfig, {"intermediate_size": 96, "tie_word_embeddings": True}),
     "llama-untied-biased": (LlamaConfig, {"intermediate_size": 96, "attention_bias": True}),
     "llama3-scaling": (LlamaConfig, {"intermediate_size": 96, "rope_parameters": LLAMA3}),
+    "mistral": (MistralConfig, {"intermediate_size": 96, "head_dim": 24, "sliding_window": None}),
     "qwen2_moe": (Qwen2MoeConfig, {**MOE, "shared_expert_intermediate_size": 64, "mlp_only_layers": [1]}),
     "qwen2_moe-renormalised": (
         Qwen2MoeConfig,
@@ -114,12 +123,16 @@ def save_fused(model: PreTrainedModel, folder: Path) -> Path:
     return folder
 
 
-def hf_weights(model: PreTrainedModel) -> dict[str, np.ndarray]:
-    """Parameters by transformers' in-memory names: experts stacked, gate above up."""
-    return {key: value.detach().float().numpy() for key, value in model.named_parameters()}
+def save_rounded(model: PreTrainedModel, folder: Path, dtype: torch.dtype) -> Path:
+    """In half precision; the model goes on with the rounded weights in float32."""
+    copy.deepcopy(model).to(dtype).save_pretrained(folder)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter.to(dtype))
+    return folder
 
 
-GGUF_ARCHITECTURES = {"llama": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
+GGUF_ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
 
 _LAYER_NAMES = {
     "input_layernorm.weight": "attn_norm.weight",
@@ -150,7 +163,7 @@ def save_gguf(model: PreTrainedModel, path: Path, kind: str) -> Path:
     config = model.config
     arch = GGUF_ARCHITECTURES[config.model_type]
     writer = gguf.GGUFWriter(path, arch)
-    _write_header(writer, config)
+    _write_header(writer, config, arch)
     for key, parameter in model.named_parameters():
         for name, values, put_back in _gguf_tensors(key, parameter, config, arch):
             stored = gguf.GGMLQuantizationType[kind if values.ndim > 1 else "F32"]
@@ -169,7 +182,7 @@ def save_gguf(model: PreTrainedModel, path: Path, kind: str) -> Path:
     return path
 
 
-def _write_header(writer: gguf.GGUFWriter, config: Any) -> None:
+def _write_header(writer: gguf.GGUFWriter, config: Any, arch: str) -> None:
     writer.add_name("tiny")
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -179,10 +192,10 @@ def _write_header(writer: gguf.GGUFWriter, config: Any) -> None:
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    if config.model_type == "qwen3_moe":
+    if getattr(config, "head_dim", None) is not None:
         writer.add_key_length(config.head_dim)
         writer.add_value_length(config.head_dim)
-    if config.model_type != "llama":
+    if arch != "llama":
         writer.add_expert_count(config.num_experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
