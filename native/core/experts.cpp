@@ -163,7 +163,9 @@ void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) 
   const size_t gate_nbytes = round_up(routed.tokens * pass.gate_row_nbytes, 64);
   const size_t up_nbytes = shared_form ? 0 : round_up(routed.tokens * pass.up_row_nbytes, 64);
   const size_t down_nbytes = round_up(pairs * pass.down_row_nbytes, 64);
-  const size_t partial_nbytes = round_up(pairs * kStripRows * sizeof(float), 64) + 64;
+  // Few pairs: many small tiles, so that all threads finish together. Many: two strips share the loads of activations.
+  const size_t down_strips = pairs >= kPairTokens * pass.active.size() ? 2 : 1;
+  const size_t partial_nbytes = round_up(pairs * down_strips * kStripRows * sizeof(float), 64) + 64;
   const size_t threads = static_cast<size_t>(call.threads());
   std::byte* scratch = call.scratch(gate_nbytes + up_nbytes + down_nbytes + threads * partial_nbytes);
   std::byte* gate_acts = scratch;
@@ -182,9 +184,11 @@ void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) 
   const size_t tiles_per_expert = (gate_.layout.strips + kTileStrips - 1) / kTileStrips;
   call.run({{routed.tokens, quantise_token},
             {pass.active.size() * tiles_per_expert, [&](size_t tile, int) { gate_up_tile(pass, tile); }},
-            {down_.layout.strips, [&](size_t strip, int worker) {
-               down_tile(pass, strip,
-                         reinterpret_cast<float*>(partials + static_cast<size_t>(worker) * partial_nbytes));
+            {(down_.layout.strips + down_strips - 1) / down_strips, [&](size_t tile, int worker) {
+               std::byte* partial = partials + static_cast<size_t>(worker) * partial_nbytes;
+               const size_t first = tile * down_strips;
+               down_tile(pass, first, std::min(down_strips, down_.layout.strips - first),
+                         reinterpret_cast<float*>(partial));
              }}});
 }
 
@@ -210,10 +214,15 @@ void Experts::gate_up_tile(const Pass& pass, size_t tile) const {
       gate_rows[i] = pass.gate_acts + token * pass.gate_row_nbytes;
       up_rows[i] = pass.up_acts + token * pass.up_row_nbytes;
     }
-    for (size_t s = first; s < last; ++s) {
+    const bool paired = n >= kPairTokens && last - first == 2;
+    for (size_t s = first; s < last; s += paired ? 2 : 1) {
       const size_t at = (s - first) * kStripRows;
-      gate_.kernel()(gate.strip(s), gate_.layout.steps, up.strip(s), gate_rows, n, g + at, kGroup);
-      up_.kernel()(up.strip(s), up_.layout.steps, gate.strip(s + 1), up_rows, n, u + at, kGroup);
+      const StripTask gate_task = {gate.strip(s), paired ? gate.strip(s + 1) : nullptr, gate_.layout.steps,
+                                   up.strip(s)};
+      const StripTask up_task = {up.strip(s), paired ? up.strip(s + 1) : nullptr, up_.layout.steps,
+                                 gate.strip(s + (paired ? 2 : 1))};
+      gate_.kernel()(&gate_task, gate_rows, n, g + at, kGroup);
+      up_.kernel()(&up_task, up_rows, n, u + at, kGroup);
     }
     gate_.kernels->swiglu(g, u, n * kGroup, h);
     for (size_t i = 0; i < n; ++i) {
@@ -225,32 +234,35 @@ void Experts::gate_up_tile(const Pass& pass, size_t tile) const {
   }
 }
 
-void Experts::down_tile(const Pass& pass, size_t strip, float* partial) const {
+// One or two strips of output rows for all pairs, then the weighted sum over slots.
+void Experts::down_tile(const Pass& pass, size_t first, size_t strips, float* partial) const {
+  const size_t width = strips * kStripRows;
   const void* rows[kTokenBlock];
   for (size_t a = 0; a < pass.active.size(); ++a) {
     const Active& active = pass.active[a];
     const PackedMatrix down = matrix(active.expert, down_);
     const bool last = a + 1 == pass.active.size();
-    const uint8_t* next = matrix(pass.active[last ? 0 : a + 1].expert, down_).strip(strip + (last ? 1 : 0));
+    const uint8_t* next = matrix(pass.active[last ? 0 : a + 1].expert, down_).strip(first + (last ? strips : 0));
     for (size_t p0 = 0; p0 < active.pairs; p0 += kTokenBlock) {
       const size_t n = std::min<size_t>(kTokenBlock, active.pairs - p0);
       for (size_t i = 0; i < n; ++i)
         rows[i] = pass.down_acts + (active.first_pair + p0 + i) * pass.down_row_nbytes;
-      down_.kernel()(down.strip(strip), down_.layout.steps, next, rows, n,
-                     partial + (active.first_pair + p0) * kStripRows, kStripRows);
+      const StripTask task = {down.strip(first), strips == 2 ? down.strip(first + 1) : nullptr, down_.layout.steps,
+                              next};
+      down_.kernel()(&task, rows, n, partial + (active.first_pair + p0) * width, width);
     }
   }
   const RoutedTokens& routed = pass.routed;
-  const size_t row = strip * kStripRows, valid = std::min<size_t>(kStripRows, hidden_ - row);
+  const size_t row = first * kStripRows, valid = std::min<size_t>(width, hidden_ - row);
   for (size_t t = 0; t < routed.tokens; ++t) {
-    float sum[kStripRows] = {};
+    float sum[2 * kStripRows] = {};
     for (size_t slot = 0; slot < routed.top_k; ++slot) {
       const int32_t pair = pass.slot_pair[t * routed.top_k + slot];
       if (pair < 0)
         continue;
       const float weight = routed.weights[t * routed.top_k + slot];
-      const float* v = partial + static_cast<size_t>(pair) * kStripRows;
-      for (size_t r = 0; r < kStripRows; ++r)
+      const float* v = partial + static_cast<size_t>(pair) * width;
+      for (size_t r = 0; r < width; ++r)
         sum[r] += weight * v[r];
     }
     float* y = routed.y + t * hidden_ + row;

@@ -61,7 +61,7 @@ private:
   size_t checked(long long expert) const;
   void forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) const;
   void gate_up_tile(const Pass& pass, size_t tile) const;
-  void down_tile(const Pass& pass, size_t strip, float* partial) const;
+  void down_tile(const Pass& pass, size_t first, size_t strips, float* partial) const;
 
   size_t experts_, hidden_, intermediate_, expert_nbytes_;
   Projection gate_, up_, down_;

@@ -8,7 +8,12 @@
 namespace greenroom {
 
 // Output rows interleaved in one strip: one AVX-512 register of 32-bit lanes, two of AVX2.
-enum : size_t { kStripRows = 16, kGroup = 32, kTokenBlock = 16 };
+enum : size_t {
+  kStripRows = 16,
+  kGroup = 32,
+  kTokenBlock = 24, // a multiple of what the kernels take at once, 3 or 4
+  kPairTokens = 4   // from here on two strips at once are faster
+};
 
 // How weights lie in memory. A strip holds 16 output rows; it is a sequence of steps along the columns:
 //   int4_*      32 columns: 4 x 64 bytes of codes, then 16 scales, then 16 minima if any. Lane r (4 bytes) of load j
@@ -41,14 +46,22 @@ struct alignas(64) ActivationGroup {
   int32_t low_x128;  // -128 * sum(q[0..15]): start value where int8 weights are read with offset 128
   int32_t high_x128; // -128 * sum(q[16..31])
   float scaled_sum;  // scale * sum(q): what a minimum is multiplied by
-  int32_t padding[3];
+  int32_t sum_x128;  // low_x128 + high_x128
+  int32_t padding[2];
 };
 
-// out[t * out_stride + r] = sum over columns of weight[r, c] * x_t[c] for the 16 rows of one strip, t < tokens.
-// x: one pointer per token (ActivationGroup, float or bf16, as the form says). The order of additions depends on
-// neither tokens nor t. next: what will be read after this strip, for software prefetch.
-typedef void (*StripKernel)(const uint8_t* strip, size_t steps, const uint8_t* next, const void* const* x,
-                            size_t tokens, float* out, size_t out_stride);
+// Products of one strip, or of two strips of one matrix that share the loads of activations (faster with many tokens).
+struct StripTask {
+  const uint8_t* strip;
+  const uint8_t* second; // or null
+  size_t steps;
+  const uint8_t* next; // what will be read after a single strip, for software prefetch
+};
+
+// out[t * out_stride + r] = sum over columns of weight[r, c] * x_t[c] for the 16 rows of the strip, t < tokens; those
+// of the second strip follow at out + 16. x: one pointer per token (ActivationGroup, float or bf16, as the form says).
+// The order of additions is the same for any number of tokens and strips.
+typedef void (*StripKernel)(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride);
 
 struct KernelTable {
   const char* name;

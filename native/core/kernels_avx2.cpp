@@ -201,73 +201,74 @@ template <Kind kKind> static inline __m256 float_weights(const uint8_t* p, size_
   return _mm256_castsi256_ps(_mm256_and_si256(pair, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
 }
 
-// Four chains per token and half, columns c, c + 4, ...
-template <Kind kKind, int kTokens, int kHalves>
-static inline void float_block(const uint8_t* strip, size_t steps, const uint8_t* next, size_t first_half,
-                               const void* const* x, float* out, size_t out_stride) {
+// Four columns from c on, or the last few. Two chains per token and half, even and odd columns: with both halves,
+// enough to keep two FMA units busy.
+template <Kind kKind, int kTokens, bool kLast>
+static inline void float_turn(const uint8_t* strip, size_t c, size_t columns, const void* const* x,
+                              __m256 (&acc)[kTokens][2][2]) {
   constexpr size_t kColumns = kKind == kBf16 ? 2 : 1, kStepBytes = kKind == kF16 ? 32 : 64;
-  constexpr size_t kTurnBytes = 4 / kColumns * kStepBytes;
+  const uint8_t* p = strip + c / kColumns * kStepBytes;
+  GREENROOM_UNROLL
+  for (int k = 0; k < (kLast ? 3 : 4); ++k) {
+    if (kLast && c + k >= columns)
+      continue;
+    const __m256 upper = float_weights<kKind>(p, static_cast<size_t>(k), 0);
+    const __m256 lower = float_weights<kKind>(p, static_cast<size_t>(k), 1);
+    GREENROOM_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      const __m256 value = _mm256_set1_ps(static_cast<const float*>(x[t])[c + k]);
+      acc[t][0][k % 2] = _mm256_fmadd_ps(upper, value, acc[t][0][k % 2]);
+      acc[t][1][k % 2] = _mm256_fmadd_ps(lower, value, acc[t][1][k % 2]);
+    }
+  }
+}
+
+template <Kind kKind, int kTokens>
+void float_block(const uint8_t* strip, size_t steps, const uint8_t* next, const void* const* x, float* out,
+                 size_t out_stride) {
+  constexpr size_t kColumns = kKind == kBf16 ? 2 : 1, kStepBytes = kKind == kF16 ? 32 : 64;
   const size_t total = steps * kStepBytes, ahead = total < kAhead ? total : kAhead, columns = steps * kColumns;
-  __m256 acc[kTokens][kHalves][4];
+  __m256 acc[kTokens][2][2];
   GREENROOM_UNROLL
   for (int t = 0; t < kTokens; ++t)
     GREENROOM_UNROLL
-  for (int h = 0; h < kHalves; ++h)
+  for (int h = 0; h < 2; ++h)
     GREENROOM_UNROLL
-  for (int k = 0; k < 4; ++k)
+  for (int k = 0; k < 2; ++k)
     acc[t][h][k] = _mm256_setzero_ps();
   size_t c = 0;
   for (; c + 4 <= columns; c += 4) {
-    const uint8_t* p = strip + c / kColumns * kStepBytes;
-    if (first_half == 0)
-      prefetch<kTurnBytes>(strip, c / 4 * kTurnBytes, total, ahead, next);
-    GREENROOM_UNROLL
-    for (int k = 0; k < 4; ++k)
-      GREENROOM_UNROLL
-    for (int h = 0; h < kHalves; ++h) {
-      const __m256 w = float_weights<kKind>(p, static_cast<size_t>(k), first_half + h);
-      GREENROOM_UNROLL
-      for (int t = 0; t < kTokens; ++t)
-        acc[t][h][k] = _mm256_fmadd_ps(w, _mm256_set1_ps(static_cast<const float*>(x[t])[c + k]), acc[t][h][k]);
-    }
+    prefetch<4 / kColumns * kStepBytes>(strip, c / kColumns * kStepBytes, total, ahead, next);
+    float_turn<kKind, kTokens, false>(strip, c, columns, x, acc);
   }
-  GREENROOM_UNROLL
-  for (int k = 0; k < 3; ++k) {
-    if (c + k >= columns)
-      continue;
-    GREENROOM_UNROLL
-    for (int h = 0; h < kHalves; ++h) {
-      const __m256 w = float_weights<kKind>(strip + c / kColumns * kStepBytes, static_cast<size_t>(k), first_half + h);
-      GREENROOM_UNROLL
-      for (int t = 0; t < kTokens; ++t)
-        acc[t][h][k] = _mm256_fmadd_ps(w, _mm256_set1_ps(static_cast<const float*>(x[t])[c + k]), acc[t][h][k]);
-    }
-  }
+  float_turn<kKind, kTokens, true>(strip, c, columns, x, acc);
   GREENROOM_UNROLL
   for (int t = 0; t < kTokens; ++t)
     GREENROOM_UNROLL
-  for (int h = 0; h < kHalves; ++h)
-    _mm256_storeu_ps(
-        out + t * out_stride + 8 * (first_half + h),
-        _mm256_add_ps(_mm256_add_ps(acc[t][h][0], acc[t][h][1]), _mm256_add_ps(acc[t][h][2], acc[t][h][3])));
+  for (int h = 0; h < 2; ++h)
+    _mm256_storeu_ps(out + t * out_stride + 8 * h, _mm256_add_ps(acc[t][h][0], acc[t][h][1]));
 }
 
 template <Kind kKind>
 void strip_float(const uint8_t* strip, size_t steps, const uint8_t* next, const void* const* x, size_t tokens,
                  float* out, size_t out_stride) {
-  while (tokens > 0) {
-    size_t n = 1;
-    if (tokens >= 3) {
-      float_block<kKind, 3, 1>(strip, steps, next, 0, x, out, out_stride);
-      float_block<kKind, 3, 1>(strip, steps, next, 1, x, out, out_stride);
-      n = 3;
-    } else {
-      float_block<kKind, 1, 2>(strip, steps, next, 0, x, out, out_stride);
-    }
-    x += n;
-    out += n * out_stride;
-    tokens -= n;
-  }
+  for (; tokens >= 3; tokens -= 3, x += 3, out += 3 * out_stride)
+    float_block<kKind, 3>(strip, steps, next, x, out, out_stride);
+  if (tokens == 2)
+    float_block<kKind, 2>(strip, steps, next, x, out, out_stride);
+  else if (tokens == 1)
+    float_block<kKind, 1>(strip, steps, next, x, out, out_stride);
+}
+
+typedef void (*OneStrip)(const uint8_t*, size_t, const uint8_t*, const void* const*, size_t, float*, size_t);
+
+// Sixteen registers are too few for two strips at once.
+template <OneStrip kKernel>
+void strips(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
+  const uint8_t* next = task->second ? task->second : task->next;
+  kKernel(task->strip, task->steps, next, x, tokens, out, out_stride);
+  if (task->second)
+    kKernel(task->second, task->steps, task->next, x, tokens, out + 16, out_stride);
 }
 
 static inline int32_t largest_of(__m256i v) {
@@ -318,6 +319,7 @@ void quantise(const float* x, size_t groups, ActivationGroup* out) {
     a->sum_x8 = -8 * (low + high);
     a->low_x128 = -128 * low;
     a->high_x128 = -128 * high;
+    a->sum_x128 = -128 * (low + high);
     a->scaled_sum = a->scale * static_cast<float>(low + high);
   }
 }
@@ -384,8 +386,9 @@ uint64_t read(const uint8_t* p, size_t n) {
 
 const KernelTable kAvx2Kernels = {
     "avx2",
-    {strip_int<Int4<false, false>>, strip_int<Int4<false, true>>, strip_int<Int4<true, true>>, strip_int<Int8>,
-     strip_int<Int8Group16>, strip_float<kBf16>, strip_float<kF16>, strip_float<kF32>},
+    {strips<strip_int<Int4<false, false>>>, strips<strip_int<Int4<false, true>>>, strips<strip_int<Int4<true, true>>>,
+     strips<strip_int<Int8>>, strips<strip_int<Int8Group16>>, strips<strip_float<kBf16>>, strips<strip_float<kF16>>,
+     strips<strip_float<kF32>>},
     kActF32,
     quantise,
     round_bf16,

@@ -23,65 +23,75 @@ static inline __m512bh pair(const uint16_t* x, size_t index) {
   return as_bf16(_mm512_set1_epi32(value));
 }
 
-// Four chains per token, pairs p, p + 4, ...: the instruction takes longer than it takes to start the next.
-template <int kTokens>
-void block(const uint8_t* strip, size_t steps, const uint8_t* next, const void* const* x, float* out,
-           size_t out_stride) {
-  const size_t total = steps * 64, ahead = total < kAhead ? total : kAhead;
-  __m512 acc[kTokens][4];
+// Four pairs of columns from p on, or the last few: one chain of additions per pair modulo four, because the
+// instruction takes longer than it takes to start the next.
+template <int kTokens, int kStrips, bool kLast>
+static inline void turn(const StripTask* task, size_t p, const void* const* x, __m512 (&acc)[kTokens][kStrips][4]) {
   GREENROOM_UNROLL
-  for (int t = 0; t < kTokens; ++t)
-    GREENROOM_UNROLL
-  for (int k = 0; k < 4; ++k)
-    acc[t][k] = _mm512_setzero_ps();
-  size_t p = 0;
-  for (; p + 4 <= steps; p += 4) {
-    const size_t at = 64 * p + ahead;
-    const uint8_t* soon = at < total ? strip + at : next + (at - total);
-    __m512bh w[4];
-    GREENROOM_UNROLL
-    for (int k = 0; k < 4; ++k) {
-      _mm_prefetch(reinterpret_cast<const char*>(soon + 64 * k), _MM_HINT_T0);
-      w[k] = as_bf16(_mm512_loadu_si512(strip + 64 * (p + k)));
-    }
-    GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t)
-      GREENROOM_UNROLL
-    for (int k = 0; k < 4; ++k)
-      acc[t][k] = _mm512_dpbf16_ps(acc[t][k], w[k], pair(static_cast<const uint16_t*>(x[t]), p + k));
-  }
-  GREENROOM_UNROLL
-  for (int k = 0; k < 3; ++k) {
-    if (p + k >= steps)
+  for (int k = 0; k < (kLast ? 3 : 4); ++k) {
+    if (kLast && p + k >= task->steps)
       continue;
-    const __m512bh w = as_bf16(_mm512_loadu_si512(strip + 64 * (p + k)));
+    __m512bh w[kStrips];
     GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t)
-      acc[t][k] = _mm512_dpbf16_ps(acc[t][k], w, pair(static_cast<const uint16_t*>(x[t]), p + k));
+    for (int i = 0; i < kStrips; ++i)
+      w[i] = as_bf16(_mm512_loadu_si512((i ? task->second : task->strip) + 64 * (p + k)));
+    GREENROOM_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      const __m512bh value = pair(static_cast<const uint16_t*>(x[t]), p + k);
+      GREENROOM_UNROLL
+      for (int i = 0; i < kStrips; ++i)
+        acc[t][i][k] = _mm512_dpbf16_ps(acc[t][i][k], w[i], value);
+    }
   }
-  GREENROOM_UNROLL
-  for (int t = 0; t < kTokens; ++t)
-    _mm512_storeu_ps(out + t * out_stride,
-                     _mm512_add_ps(_mm512_add_ps(acc[t][0], acc[t][1]), _mm512_add_ps(acc[t][2], acc[t][3])));
 }
 
-void strip_bf16(const uint8_t* strip, size_t steps, const uint8_t* next, const void* const* x, size_t tokens,
-                float* out, size_t out_stride) {
-  while (tokens > 0) {
-    size_t n = 1;
-    if (tokens >= 4) {
-      block<4>(strip, steps, next, x, out, out_stride);
-      n = 4;
-    } else if (tokens >= 2) {
-      block<2>(strip, steps, next, x, out, out_stride);
-      n = 2;
-    } else {
-      block<1>(strip, steps, next, x, out, out_stride);
+template <int kTokens, int kStrips>
+void block(const StripTask* task, const void* const* x, float* out, size_t out_stride) {
+  const size_t total = task->steps * 64, ahead = total < kAhead ? total : kAhead;
+  __m512 acc[kTokens][kStrips][4];
+  GREENROOM_UNROLL
+  for (int t = 0; t < kTokens; ++t)
+    GREENROOM_UNROLL
+  for (int i = 0; i < kStrips; ++i)
+    GREENROOM_UNROLL
+  for (int k = 0; k < 4; ++k)
+    acc[t][i][k] = _mm512_setzero_ps();
+  size_t p = 0;
+  for (; p + 4 <= task->steps; p += 4) {
+    GREENROOM_UNROLL
+    for (int i = 0; i < kStrips; ++i) {
+      const size_t at = 64 * p + ahead;
+      const bool beyond = !task->second && at >= total;
+      const uint8_t* soon = beyond ? task->next + (at - total) : (i ? task->second : task->strip) + at;
+      GREENROOM_UNROLL
+      for (int k = 0; k < 4; ++k)
+        _mm_prefetch(reinterpret_cast<const char*>(soon + 64 * k), _MM_HINT_T0);
     }
-    x += n;
-    out += n * out_stride;
-    tokens -= n;
+    turn<kTokens, kStrips, false>(task, p, x, acc);
   }
+  turn<kTokens, kStrips, true>(task, p, x, acc);
+  GREENROOM_UNROLL
+  for (int t = 0; t < kTokens; ++t)
+    GREENROOM_UNROLL
+  for (int i = 0; i < kStrips; ++i)
+    _mm512_storeu_ps(out + t * out_stride + 16 * i, _mm512_add_ps(_mm512_add_ps(acc[t][i][0], acc[t][i][1]),
+                                                                  _mm512_add_ps(acc[t][i][2], acc[t][i][3])));
+}
+
+template <int kTokens> void block(const StripTask* task, const void* const* x, float* out, size_t out_stride) {
+  if (task->second)
+    block<kTokens, 2>(task, x, out, out_stride);
+  else
+    block<kTokens, 1>(task, x, out, out_stride);
+}
+
+void strip_bf16(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
+  for (; tokens >= 3; tokens -= 3, x += 3, out += 3 * out_stride)
+    block<3>(task, x, out, out_stride);
+  if (tokens == 2)
+    block<2>(task, x, out, out_stride);
+  else if (tokens == 1)
+    block<1>(task, x, out, out_stride);
 }
 
 } // namespace

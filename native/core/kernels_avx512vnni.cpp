@@ -18,10 +18,13 @@ static inline int32_t word(const int8_t* q) {
   return value;
 }
 
-// Touches `kBytes` that will be read kAhead later, in this strip or in what follows it.
+// Touches `kBytes` that will be read later: in this strip, in what follows a single strip, or in what lies behind one
+// of two.
 template <size_t kBytes>
-static inline void prefetch(const uint8_t* strip, size_t at, size_t total, size_t ahead, const uint8_t* next) {
-  const uint8_t* p = at + ahead < total ? strip + at + ahead : next + (at + ahead - total);
+static inline void prefetch(const StripTask* task, int strip, size_t at, size_t total, size_t ahead) {
+  const uint8_t* p = (strip ? task->second : task->strip) + at + ahead;
+  if (!task->second && at + ahead >= total)
+    p = task->next + (at + ahead - total);
   GREENROOM_UNROLL
   for (size_t line = 0; line < (kBytes + 63) / 64; ++line)
     _mm_prefetch(reinterpret_cast<const char*>(p + 64 * line), _MM_HINT_T0);
@@ -33,130 +36,111 @@ template <bool kWide> static inline __m512 scales(const uint8_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
 
+// What one step of a strip holds, as unsigned bytes for vpdpbusd.
 template <bool kWide, bool kMin> struct Int4 {
   static constexpr size_t kScaleBytes = kWide ? 64 : 32;
   static constexpr size_t kStepBytes = 256 + kScaleBytes * (kMin ? 2 : 1);
+  static constexpr int kPieces = 8;
+  static constexpr size_t kStepsPerGroup = 1;
+  static constexpr bool kHasMin = kMin;
 
-  template <int kTokens>
-  static void block(const uint8_t* strip, size_t steps, const uint8_t* next, const void* const* x, float* out,
-                    size_t out_stride) {
-    const size_t total = steps * kStepBytes, ahead = total < kAhead ? total : kAhead;
+  static inline void unpack(const uint8_t* step, __m512i* w) {
     const __m512i low = _mm512_set1_epi8(15);
-    __m512 acc[kTokens];
     GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t)
-      acc[t] = _mm512_setzero_ps();
-    for (size_t s = 0; s < steps; ++s) {
-      const uint8_t* step = strip + s * kStepBytes;
-      prefetch<kStepBytes>(strip, s * kStepBytes, total, ahead, next);
-      __m512i w[8];
-      GREENROOM_UNROLL
-      for (int j = 0; j < 4; ++j) {
-        const __m512i codes = _mm512_loadu_si512(step + 64 * j);
-        w[j] = _mm512_and_si512(codes, low);
-        w[j + 4] = _mm512_and_si512(_mm512_srli_epi16(codes, 4), low);
-      }
-      const __m512 scale = scales<kWide>(step + 256);
-      const __m512 min = kMin ? scales<kWide>(step + 256 + kScaleBytes) : _mm512_setzero_ps();
-      GREENROOM_UNROLL
-      for (int t = 0; t < kTokens; ++t) {
-        const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + s;
-        // Two chains: eight dependent instructions would fill the scheduler with waiters.
-        __m512i first = kMin ? _mm512_setzero_si512() : _mm512_set1_epi32(a->sum_x8);
-        __m512i second = _mm512_setzero_si512();
-        GREENROOM_UNROLL
-        for (int j = 0; j < 4; ++j) {
-          first = _mm512_dpbusd_epi32(first, w[j], _mm512_set1_epi32(word(a->q + 4 * j)));
-          second = _mm512_dpbusd_epi32(second, w[j + 4], _mm512_set1_epi32(word(a->q + 16 + 4 * j)));
-        }
-        const __m512i sum = _mm512_add_epi32(first, second);
-        acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(scale, _mm512_set1_ps(a->scale)), acc[t]);
-        if (kMin)
-          acc[t] = _mm512_fmadd_ps(min, _mm512_set1_ps(a->scaled_sum), acc[t]);
-      }
+    for (int j = 0; j < 4; ++j) {
+      const __m512i codes = _mm512_loadu_si512(step + 64 * j);
+      w[j] = _mm512_and_si512(codes, low);
+      w[j + 4] = _mm512_and_si512(_mm512_srli_epi16(codes, 4), low);
     }
-    GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t)
-      _mm512_storeu_ps(out + t * out_stride, acc[t]);
+  }
+  static inline __m512 scale(const uint8_t* step) { return scales<kWide>(step + 256); }
+  static inline __m512 min(const uint8_t* step) {
+    return kMin ? scales<kWide>(step + 256 + kScaleBytes) : _mm512_setzero_ps();
+  }
+  static inline __m512i start(const ActivationGroup* a, size_t) {
+    return kMin ? _mm512_setzero_si512() : _mm512_set1_epi32(a->sum_x8);
   }
 };
 
 // int8 weights are read with offset 128, because vpdpbusd wants one unsigned side; the sums start at -128 * sum(q).
-struct Int8 {
-  static constexpr size_t kStepBytes = 512 + 32;
+template <int kColumns> struct Int8 {
+  static constexpr bool kWide = kColumns == 16;
+  static constexpr size_t kStepBytes = 16 * kColumns + (kWide ? 64 : 32);
+  static constexpr int kPieces = kColumns / 4;
+  static constexpr size_t kStepsPerGroup = kGroup / kColumns;
+  static constexpr bool kHasMin = false;
 
-  template <int kTokens>
-  static void block(const uint8_t* strip, size_t steps, const uint8_t* next, const void* const* x, float* out,
-                    size_t out_stride) {
-    const size_t total = steps * kStepBytes, ahead = total < kAhead ? total : kAhead;
+  static inline void unpack(const uint8_t* step, __m512i* w) {
     const __m512i offset = _mm512_set1_epi8(-128);
-    __m512 acc[kTokens];
     GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t)
-      acc[t] = _mm512_setzero_ps();
-    for (size_t s = 0; s < steps; ++s) {
-      const uint8_t* step = strip + s * kStepBytes;
-      prefetch<kStepBytes>(strip, s * kStepBytes, total, ahead, next);
-      __m512i w[8];
+    for (int j = 0; j < kPieces; ++j)
+      w[j] = _mm512_xor_si512(_mm512_loadu_si512(step + 64 * j), offset);
+  }
+  static inline __m512 scale(const uint8_t* step) { return scales<kWide>(step + 16 * kColumns); }
+  static inline __m512 min(const uint8_t*) { return _mm512_setzero_ps(); }
+  static inline __m512i start(const ActivationGroup* a, size_t part) {
+    return _mm512_set1_epi32(!kWide ? a->sum_x128 : part ? a->high_x128 : a->low_x128);
+  }
+};
+
+template <class Code, int kTokens, int kStrips>
+void block(const StripTask* task, const void* const* x, float* out, size_t out_stride) {
+  const size_t total = task->steps * Code::kStepBytes, ahead = total < kAhead ? total : kAhead;
+  __m512 acc[kTokens][kStrips];
+  GREENROOM_UNROLL
+  for (int t = 0; t < kTokens; ++t)
+    GREENROOM_UNROLL
+  for (int i = 0; i < kStrips; ++i)
+    acc[t][i] = _mm512_setzero_ps();
+  for (size_t s = 0; s < task->steps; ++s) {
+    __m512i w[kStrips][Code::kPieces];
+    __m512 scale[kStrips], min[kStrips];
+    GREENROOM_UNROLL
+    for (int i = 0; i < kStrips; ++i) {
+      const uint8_t* step = (i ? task->second : task->strip) + s * Code::kStepBytes;
+      prefetch<Code::kStepBytes>(task, i, s * Code::kStepBytes, total, ahead);
+      Code::unpack(step, w[i]);
+      scale[i] = Code::scale(step);
+      min[i] = Code::min(step);
+    }
+    const size_t part = s % Code::kStepsPerGroup;
+    GREENROOM_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + s / Code::kStepsPerGroup;
+      const int8_t* q = a->q + 4 * Code::kPieces * part;
+      // A single strip gets a second chain: eight dependent instructions would fill the scheduler with waiters.
+      __m512i sum[kStrips], other = _mm512_setzero_si512();
       GREENROOM_UNROLL
-      for (int j = 0; j < 8; ++j)
-        w[j] = _mm512_xor_si512(_mm512_loadu_si512(step + 64 * j), offset);
-      const __m512 scale = scales<false>(step + 512);
+      for (int i = 0; i < kStrips; ++i)
+        sum[i] = Code::start(a, part);
       GREENROOM_UNROLL
-      for (int t = 0; t < kTokens; ++t) {
-        const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + s;
-        __m512i first = _mm512_set1_epi32(a->low_x128), second = _mm512_set1_epi32(a->high_x128);
-        GREENROOM_UNROLL
-        for (int j = 0; j < 4; ++j) {
-          first = _mm512_dpbusd_epi32(first, w[j], _mm512_set1_epi32(word(a->q + 4 * j)));
-          second = _mm512_dpbusd_epi32(second, w[j + 4], _mm512_set1_epi32(word(a->q + 16 + 4 * j)));
+      for (int j = 0; j < Code::kPieces; ++j) {
+        const __m512i four = _mm512_set1_epi32(word(q + 4 * j));
+        if (kStrips == 1 && j >= Code::kPieces / 2) {
+          other = _mm512_dpbusd_epi32(other, w[0][j], four);
+          continue;
         }
-        const __m512 sum = _mm512_cvtepi32_ps(_mm512_add_epi32(first, second));
-        acc[t] = _mm512_fmadd_ps(sum, _mm512_mul_ps(scale, _mm512_set1_ps(a->scale)), acc[t]);
-      }
-    }
-    GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t)
-      _mm512_storeu_ps(out + t * out_stride, acc[t]);
-  }
-};
-
-struct Int8Group16 {
-  static constexpr size_t kStepBytes = 256 + 64;
-
-  template <int kTokens>
-  static void block(const uint8_t* strip, size_t steps, const uint8_t* next, const void* const* x, float* out,
-                    size_t out_stride) {
-    const size_t total = steps * kStepBytes, ahead = total < kAhead ? total : kAhead;
-    const __m512i offset = _mm512_set1_epi8(-128);
-    __m512 acc[kTokens];
-    GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t)
-      acc[t] = _mm512_setzero_ps();
-    for (size_t s = 0; s < steps; ++s) {
-      const uint8_t* step = strip + s * kStepBytes;
-      prefetch<kStepBytes>(strip, s * kStepBytes, total, ahead, next);
-      __m512i w[4];
-      GREENROOM_UNROLL
-      for (int j = 0; j < 4; ++j)
-        w[j] = _mm512_xor_si512(_mm512_loadu_si512(step + 64 * j), offset);
-      const __m512 scale = scales<true>(step + 256);
-      const size_t half = s % 2;
-      GREENROOM_UNROLL
-      for (int t = 0; t < kTokens; ++t) {
-        const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + s / 2;
-        __m512i sum = _mm512_set1_epi32(half ? a->high_x128 : a->low_x128);
         GREENROOM_UNROLL
-        for (int j = 0; j < 4; ++j)
-          sum = _mm512_dpbusd_epi32(sum, w[j], _mm512_set1_epi32(word(a->q + 16 * half + 4 * j)));
-        acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(scale, _mm512_set1_ps(a->scale)), acc[t]);
+        for (int i = 0; i < kStrips; ++i)
+          sum[i] = _mm512_dpbusd_epi32(sum[i], w[i][j], four);
+      }
+      if (kStrips == 1)
+        sum[0] = _mm512_add_epi32(sum[0], other);
+      const __m512 x_scale = _mm512_set1_ps(a->scale);
+      GREENROOM_UNROLL
+      for (int i = 0; i < kStrips; ++i) {
+        acc[t][i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[i]), _mm512_mul_ps(scale[i], x_scale), acc[t][i]);
+        if (Code::kHasMin)
+          acc[t][i] = _mm512_fmadd_ps(min[i], _mm512_set1_ps(a->scaled_sum), acc[t][i]);
       }
     }
-    GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t)
-      _mm512_storeu_ps(out + t * out_stride, acc[t]);
   }
-};
+  GREENROOM_UNROLL
+  for (int t = 0; t < kTokens; ++t)
+    GREENROOM_UNROLL
+  for (int i = 0; i < kStrips; ++i)
+    _mm512_storeu_ps(out + t * out_stride + 16 * i, acc[t][i]);
+}
 
 // The weights of one column as f32.
 template <Kind kKind> static inline __m512 float_weights(const uint8_t* strip, size_t column) {
@@ -170,76 +154,95 @@ template <Kind kKind> static inline __m512 float_weights(const uint8_t* strip, s
   return _mm512_castsi512_ps(_mm512_and_si512(pair, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
 }
 
-template <Kind kKind> struct Floating {
-  static constexpr size_t kColumns = kKind == kBf16 ? 2 : 1;
-  static constexpr size_t kStepBytes = kKind == kF16 ? 32 : 64;
-
-  // Four chains per token, columns c, c + 4, ...
-  template <int kTokens>
-  static void block(const uint8_t* strip, size_t steps, const uint8_t* next, const void* const* x, float* out,
-                    size_t out_stride) {
-    constexpr size_t kTurnBytes = 4 / kColumns * kStepBytes;
-    const size_t total = steps * kStepBytes, ahead = total < kAhead ? total : kAhead;
-    const size_t columns = steps * kColumns;
-    __m512 acc[kTokens][4];
+// Four columns from c on, or the last few: one chain of additions per column modulo four.
+template <Kind kKind, int kTokens, int kStrips, bool kLast>
+static inline void float_turn(const StripTask* task, size_t c, size_t columns, const void* const* x,
+                              __m512 (&acc)[kTokens][kStrips][4]) {
+  constexpr size_t kColumns = kKind == kBf16 ? 2 : 1, kStepBytes = kKind == kF16 ? 32 : 64;
+  GREENROOM_UNROLL
+  for (int k = 0; k < (kLast ? 3 : 4); ++k) {
+    if (kLast && c + k >= columns)
+      continue;
+    __m512 w[kStrips];
     GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t)
+    for (int i = 0; i < kStrips; ++i)
+      w[i] = float_weights<kKind>((i ? task->second : task->strip) + c / kColumns * kStepBytes, static_cast<size_t>(k));
+    GREENROOM_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      const __m512 value = _mm512_set1_ps(static_cast<const float*>(x[t])[c + k]);
       GREENROOM_UNROLL
-    for (int k = 0; k < 4; ++k)
-      acc[t][k] = _mm512_setzero_ps();
-    size_t c = 0;
-    for (; c + 4 <= columns; c += 4) {
-      prefetch<kTurnBytes>(strip, c / 4 * kTurnBytes, total, ahead, next);
-      GREENROOM_UNROLL
-      for (int k = 0; k < 4; ++k) {
-        const __m512 w = float_weights<kKind>(strip + c / kColumns * kStepBytes, static_cast<size_t>(k));
-        GREENROOM_UNROLL
-        for (int t = 0; t < kTokens; ++t)
-          acc[t][k] = _mm512_fmadd_ps(w, _mm512_set1_ps(static_cast<const float*>(x[t])[c + k]), acc[t][k]);
-      }
+      for (int i = 0; i < kStrips; ++i)
+        acc[t][i][k] = _mm512_fmadd_ps(w[i], value, acc[t][i][k]);
     }
-    GREENROOM_UNROLL
-    for (int k = 0; k < 3; ++k) {
-      if (c + k >= columns)
-        continue;
-      const __m512 w = float_weights<kKind>(strip + c / kColumns * kStepBytes, static_cast<size_t>(k));
-      GREENROOM_UNROLL
-      for (int t = 0; t < kTokens; ++t)
-        acc[t][k] = _mm512_fmadd_ps(w, _mm512_set1_ps(static_cast<const float*>(x[t])[c + k]), acc[t][k]);
-    }
-    GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t)
-      _mm512_storeu_ps(out + t * out_stride,
-                       _mm512_add_ps(_mm512_add_ps(acc[t][0], acc[t][1]), _mm512_add_ps(acc[t][2], acc[t][3])));
   }
-};
+}
 
-// Cuts any number of tokens into blocks that fit the registers.
-template <class Code, int kLargest>
-void strip(const uint8_t* weights, size_t steps, const uint8_t* next, const void* const* x, size_t tokens, float* out,
-           size_t out_stride) {
-  while (tokens > 0) {
-    size_t n;
-    if (kLargest >= 16 && tokens >= 16) {
-      Code::template block<kLargest >= 16 ? 16 : 1>(weights, steps, next, x, out, out_stride);
-      n = 16;
-    } else if (kLargest >= 8 && tokens >= 8) {
-      Code::template block<kLargest >= 8 ? 8 : 1>(weights, steps, next, x, out, out_stride);
-      n = 8;
-    } else if (tokens >= 4) {
-      Code::template block<4>(weights, steps, next, x, out, out_stride);
-      n = 4;
-    } else if (tokens >= 2) {
-      Code::template block<2>(weights, steps, next, x, out, out_stride);
-      n = 2;
-    } else {
-      Code::template block<1>(weights, steps, next, x, out, out_stride);
-      n = 1;
-    }
-    x += n;
-    out += n * out_stride;
-    tokens -= n;
+template <Kind kKind, int kTokens, int kStrips>
+void float_block(const StripTask* task, const void* const* x, float* out, size_t out_stride) {
+  constexpr size_t kColumns = kKind == kBf16 ? 2 : 1, kStepBytes = kKind == kF16 ? 32 : 64;
+  const size_t total = task->steps * kStepBytes, ahead = total < kAhead ? total : kAhead;
+  const size_t columns = task->steps * kColumns;
+  __m512 acc[kTokens][kStrips][4];
+  GREENROOM_UNROLL
+  for (int t = 0; t < kTokens; ++t)
+    GREENROOM_UNROLL
+  for (int i = 0; i < kStrips; ++i)
+    GREENROOM_UNROLL
+  for (int k = 0; k < 4; ++k)
+    acc[t][i][k] = _mm512_setzero_ps();
+  size_t c = 0;
+  for (; c + 4 <= columns; c += 4) {
+    GREENROOM_UNROLL
+    for (int i = 0; i < kStrips; ++i)
+      prefetch<4 / kColumns * kStepBytes>(task, i, c / kColumns * kStepBytes, total, ahead);
+    float_turn<kKind, kTokens, kStrips, false>(task, c, columns, x, acc);
   }
+  float_turn<kKind, kTokens, kStrips, true>(task, c, columns, x, acc);
+  GREENROOM_UNROLL
+  for (int t = 0; t < kTokens; ++t)
+    GREENROOM_UNROLL
+  for (int i = 0; i < kStrips; ++i)
+    _mm512_storeu_ps(out + t * out_stride + 16 * i, _mm512_add_ps(_mm512_add_ps(acc[t][i][0], acc[t][i][1]),
+                                                                  _mm512_add_ps(acc[t][i][2], acc[t][i][3])));
+}
+
+template <class Code, int kTokens>
+void block(const StripTask* task, const void* const* x, float* out, size_t out_stride) {
+  if (task->second)
+    block<Code, kTokens, 2>(task, x, out, out_stride);
+  else
+    block<Code, kTokens, 1>(task, x, out, out_stride);
+}
+
+template <Kind kKind, int kTokens>
+void float_block(const StripTask* task, const void* const* x, float* out, size_t out_stride) {
+  if (task->second)
+    float_block<kKind, kTokens, 2>(task, x, out, out_stride);
+  else
+    float_block<kKind, kTokens, 1>(task, x, out, out_stride);
+}
+
+// Cuts any number of tokens into blocks whose sums fit the registers beside the weights.
+template <class Code>
+void strip(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
+  for (; tokens >= 4; tokens -= 4, x += 4, out += 4 * out_stride)
+    block<Code, 4>(task, x, out, out_stride);
+  if (tokens == 3)
+    block<Code, 3>(task, x, out, out_stride);
+  else if (tokens == 2)
+    block<Code, 2>(task, x, out, out_stride);
+  else if (tokens == 1)
+    block<Code, 1>(task, x, out, out_stride);
+}
+
+template <Kind kKind>
+void float_strip(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
+  for (; tokens >= 3; tokens -= 3, x += 3, out += 3 * out_stride)
+    float_block<kKind, 3>(task, x, out, out_stride);
+  if (tokens == 2)
+    float_block<kKind, 2>(task, x, out, out_stride);
+  else if (tokens == 1)
+    float_block<kKind, 1>(task, x, out, out_stride);
 }
 
 } // namespace
@@ -272,6 +275,7 @@ void quantise(const float* x, size_t groups, ActivationGroup* out) {
     a->sum_x8 = -8 * (low + high);
     a->low_x128 = -128 * low;
     a->high_x128 = -128 * high;
+    a->sum_x128 = -128 * (low + high);
     a->scaled_sum = a->scale * static_cast<float>(low + high);
   }
 }
@@ -341,14 +345,15 @@ uint64_t avx512::read(const uint8_t* p, size_t n) {
     sum[0] = _mm512_add_epi64(sum[0], sum[k]);
   uint64_t lanes[8], total = 0;
   memcpy(lanes, &sum[0], sizeof lanes);
-  for (int k = 0; k < 8; ++k) total += lanes[k];
+  for (int k = 0; k < 8; ++k)
+    total += lanes[k];
   return total;
 }
 
 const KernelTable kAvx512VnniKernels = {
     "avx512vnni",
-    {strip<Int4<false, false>, 16>, strip<Int4<false, true>, 16>, strip<Int4<true, true>, 16>, strip<Int8, 16>,
-     strip<Int8Group16, 16>, strip<Floating<kBf16>, 4>, strip<Floating<kF16>, 4>, strip<Floating<kF32>, 4>},
+    {strip<Int4<false, false>>, strip<Int4<false, true>>, strip<Int4<true, true>>, strip<Int8<32>>, strip<Int8<16>>,
+     float_strip<kBf16>, float_strip<kF16>, float_strip<kF32>},
     kActF32,
     avx512::quantise,
     avx512::round_bf16,

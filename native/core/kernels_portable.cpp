@@ -22,7 +22,7 @@ float scale_at(const uint8_t* p, size_t row, bool wide) {
 }
 
 template <bool kWide, bool kMin>
-void strip_int4(const uint8_t* strip, size_t steps, const uint8_t*, const void* const* x, size_t tokens, float* out,
+void strip_int4(const uint8_t* strip, size_t steps, const void* const* x, size_t tokens, float* out,
                 size_t out_stride) {
   constexpr size_t kScaleBytes = kWide ? 64 : 32;
   constexpr size_t kStepBytes = 256 + kScaleBytes * (kMin ? 2 : 1);
@@ -63,7 +63,7 @@ void strip_int4(const uint8_t* strip, size_t steps, const uint8_t*, const void* 
 
 // kColumns 32 with f16 scales, or 16 with f32 scales (two steps per activation group).
 template <size_t kColumns>
-void strip_int8(const uint8_t* strip, size_t steps, const uint8_t*, const void* const* x, size_t tokens, float* out,
+void strip_int8(const uint8_t* strip, size_t steps, const void* const* x, size_t tokens, float* out,
                 size_t out_stride) {
   constexpr bool kWide = kColumns == 16;
   constexpr size_t kStepBytes = 16 * kColumns + (kWide ? 64 : 32);
@@ -95,7 +95,7 @@ void strip_int8(const uint8_t* strip, size_t steps, const uint8_t*, const void* 
 
 // Four chains of additions, columns c, c + 4, ...: shorter chains round less, and the vector tiers do the same.
 template <Kind kKind>
-void strip_float(const uint8_t* strip, size_t steps, const uint8_t*, const void* const* x, size_t tokens, float* out,
+void strip_float(const uint8_t* strip, size_t steps, const void* const* x, size_t tokens, float* out,
                  size_t out_stride) {
   constexpr size_t kColumns = kKind == kBf16 ? 2 : 1;
   constexpr size_t kStepBytes = kKind == kF16 ? 32 : 64;
@@ -125,6 +125,15 @@ void strip_float(const uint8_t* strip, size_t steps, const uint8_t*, const void*
   }
 }
 
+using OneStrip = void (*)(const uint8_t*, size_t, const void* const*, size_t, float*, size_t);
+
+template <OneStrip kKernel>
+void strips(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
+  kKernel(task->strip, task->steps, x, tokens, out, out_stride);
+  if (task->second)
+    kKernel(task->second, task->steps, x, tokens, out + kStripRows, out_stride);
+}
+
 void quantise(const float* x, size_t groups, ActivationGroup* out) {
   for (size_t g = 0; g < groups; ++g, x += kGroup) {
     ActivationGroup& a = out[g];
@@ -145,6 +154,7 @@ void quantise(const float* x, size_t groups, ActivationGroup* out) {
     a.sum_x8 = -8 * (low + high);
     a.low_x128 = -128 * low;
     a.high_x128 = -128 * high;
+    a.sum_x128 = -128 * (low + high);
     a.scaled_sum = a.scale * static_cast<float>(low + high);
   }
 }
@@ -178,8 +188,9 @@ uint64_t read(const uint8_t* p, size_t n) {
 
 const KernelTable kPortableKernels = {
     "portable",
-    {strip_int4<false, false>, strip_int4<false, true>, strip_int4<true, true>, strip_int8<32>, strip_int8<16>,
-     strip_float<kBf16>, strip_float<kF16>, strip_float<kF32>},
+    {strips<strip_int4<false, false>>, strips<strip_int4<false, true>>, strips<strip_int4<true, true>>,
+     strips<strip_int8<32>>, strips<strip_int8<16>>, strips<strip_float<kBf16>>, strips<strip_float<kF16>>,
+     strips<strip_float<kF32>>},
     kActF32,
     quantise,
     round_bf16,

@@ -50,16 +50,21 @@ void Matrix::forward_chunk(ThreadPool::Call& call, const float* x, size_t tokens
   auto multiply = [&](size_t tile, int) {
     const size_t first = tile * strips_per_tile, last = std::min(layout.strips, first + strips_per_tile);
     const void* rows[kTokenBlock];
-    float out[kTokenBlock * kStripRows];
+    float out[kTokenBlock * 2 * kStripRows];
     for (size_t t0 = 0; t0 < tokens; t0 += kTokenBlock) {
       const size_t n = std::min<size_t>(kTokenBlock, tokens - t0);
       for (size_t t = 0; t < n; ++t)
         rows[t] = acts + (t0 + t) * row_nbytes;
-      for (size_t strip = first; strip < last; ++strip) {
-        kernel(packed_.strip(strip), layout.steps, packed_.strip(strip + 1), rows, n, out, kStripRows);
-        const size_t row = strip * kStripRows, valid = std::min<size_t>(kStripRows, layout.rows - row);
+      const size_t at_once = n >= kPairTokens ? 2 : 1;
+      for (size_t strip = first; strip < last; strip += at_once) {
+        const bool paired = strip + 1 < last && at_once == 2;
+        const size_t after = strip + (paired ? 2 : 1), row = strip * kStripRows;
+        const StripTask task = {packed_.strip(strip), paired ? packed_.strip(strip + 1) : nullptr, layout.steps,
+                                packed_.strip(after)};
+        kernel(&task, rows, n, out, 2 * kStripRows);
+        const size_t valid = std::min((after - strip) * kStripRows, layout.rows - row);
         for (size_t t = 0; t < n; ++t)
-          std::memcpy(y + (t0 + t) * layout.rows + row, out + t * kStripRows, valid * sizeof(float));
+          std::memcpy(y + (t0 + t) * layout.rows + row, out + t * 2 * kStripRows, valid * sizeof(float));
       }
     }
   };
