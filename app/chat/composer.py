@@ -32,7 +32,6 @@ class _Field(QPlainTextEdit):
         self.setTabChangesFocus(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.document().setDocumentMargin(0)
-        # A line break of a word processor's text is no reason to keep its fonts.
         self.document().documentLayout().documentSizeChanged.connect(self._fit)
         self._fit()
 
@@ -46,6 +45,7 @@ class _Field(QPlainTextEdit):
             super().keyPressEvent(event)
 
     def insertFromMimeData(self, source: QMimeData) -> None:
+        """Text from a word processor comes without its looks."""
         if source.hasText():
             self.insertPlainText(source.text())
 

@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 #: A killed program loses at most this much of an answer.
 FLUSH_MS = 500
 SAMPLING = SamplingParams(temperature=0.7, top_p=0.95)
-#: A model as small as the demonstration one falls into loops without it.
-DEMO_SAMPLING = replace(SAMPLING, repetition_penalty=1.1)
+#: A model as small as the demonstration one wanders off when it is warm, and falls into loops without a penalty.
+DEMO_SAMPLING = replace(SAMPLING, temperature=0.3, top_p=0.9, repetition_penalty=1.1)
 
 
 @dataclass

@@ -191,6 +191,10 @@ class _Item:
     number: int | None
 
 
+#: Tokens that become a leaf of their own, without text that could carry a list marker.
+_BLOCKS = {"fence", "code_block", "math_block", "math_block_label", "hr", "table_open"}
+
+
 class _Walker:
     """Turns a token stream into leaves. first: what is known of the list item that the stream begins with."""
 
@@ -199,17 +203,18 @@ class _Walker:
         self._first = first
         #: (line, number of leaves before it, its place in its list) of every top-level block and list item.
         self._marks: list[tuple[int, int, _Item | None]] = [(0, 0, first)]
+        #: The next number of each open list, None for bullets.
+        self._lists: list[int | None] = []
+        self._quote = 0
+        self._heading = 0
+        self._marker = ""
+        self._close = False
 
     def last_mark(self, whole_lines: int) -> tuple[int, int, _Item | None]:
         """Where the last block begins. What an unfinished line will be is not known yet: "9" may become "9) nine"."""
         return next(mark for mark in reversed(self._marks) if mark[0] < whole_lines or mark is self._marks[0])
 
     def walk(self, tokens: Sequence[Token]) -> list[Leaf]:
-        indent = quote = 0
-        marker = ""
-        heading = 0
-        lists: list[int | None] = []
-        close = False
         index = 0
         while index < len(tokens):
             token = tokens[index]
@@ -218,66 +223,69 @@ class _Walker:
             if token.level == 0 and token.nesting >= 0 and token.map:
                 self._marks.append((token.map[0], len(self._leaves), self._first if index == 0 else None))
             if kind in ("bullet_list_open", "ordered_list_open"):
-                start = int(token.attrGet("start") or 1) if kind == "ordered_list_open" else None
-                close = indent > 0
-                if index == 0 and self._first is not None:
-                    close = True
-                    start = start if start is None else self._first.number
-                lists.append(start)
-                indent += 1
+                self._open_list(token, continued=index == 0 and self._first is not None)
             elif kind in ("bullet_list_close", "ordered_list_close"):
-                lists.pop()
-                indent -= 1
-                close = False
+                self._lists.pop()
+                self._close = False
             elif kind == "list_item_open":
-                number = lists[-1]
-                marker = BULLETS[min(len(lists), len(BULLETS)) - 1] if number is None else f"{number}."
-                if token.level == 1:
-                    assert token.map is not None
-                    item = None if tokens[index - 1].type.endswith("list_open") else _Item(number)
-                    self._marks.append((token.map[0], len(self._leaves), item or self._first_of(index)))
-                if number is not None:
-                    lists[-1] = number + 1
-                checked = _checkbox(tokens, index)
-                if checked is not None:
-                    marker = "☑" if checked else "☐"
+                self._open_item(tokens, index)
             elif kind == "list_item_close":
-                if marker:
-                    self._leaves.append(Text((), marker=marker, indent=indent, quote=quote, close=close))
-                    marker = ""
-                close = True
-            elif kind == "blockquote_open":
-                quote += 1
-                close = False
-            elif kind == "blockquote_close":
-                quote -= 1
-                close = False
+                self._flush_marker()
+                self._close = True
+            elif kind in ("blockquote_open", "blockquote_close"):
+                self._quote += token.nesting
+                self._close = False
             elif kind == "heading_open":
-                heading = int(token.tag[1])
+                self._heading = int(token.tag[1])
             elif kind == "heading_close":
-                heading = 0
+                self._heading = 0
             elif kind == "inline":
-                spans = tuple(_spans(token.children or []))
-                self._leaves.append(Text(spans, heading, marker, indent, quote, close))
-                marker, close = "", False
-            elif kind in ("fence", "code_block", "math_block", "math_block_label", "amsmath", "hr", "table_open"):
-                if marker:
-                    self._leaves.append(Text((), marker=marker, indent=indent, quote=quote, close=close))
-                    marker = ""
-                close = False
-                if kind == "hr":
-                    self._leaves.append(Rule(indent, quote))
-                elif kind == "table_open":
-                    index = self._table(tokens, index, indent, quote)
+                self._add_text(tuple(_spans(token.children or [])))
+            elif kind in _BLOCKS:
+                self._flush_marker()
+                self._close = False
+                if kind == "table_open":
+                    index = self._add_table(tokens, index)
+                elif kind == "hr":
+                    self._leaves.append(Rule(len(self._lists), self._quote))
                 else:
-                    self._leaves.append(_code(token, indent, quote))
+                    self._leaves.append(_code(token, len(self._lists), self._quote))
             index += 1
         return self._leaves
 
-    def _first_of(self, index: int) -> _Item | None:
-        return self._first if index == 1 else None
+    def _open_list(self, token: Token, continued: bool) -> None:
+        start = token.attrGet("start")
+        number = None if token.type == "bullet_list_open" else 1 if start is None else int(start)
+        if continued and number is not None and self._first is not None:
+            number = self._first.number
+        self._close = continued or bool(self._lists)
+        self._lists.append(number)
 
-    def _table(self, tokens: Sequence[Token], index: int, indent: int, quote: int) -> int:
+    def _open_item(self, tokens: Sequence[Token], index: int) -> None:
+        token, number = tokens[index], self._lists[-1]
+        depth = min(len(self._lists), len(BULLETS))
+        self._marker = BULLETS[depth - 1] if number is None else f"{number}."
+        checked = _checkbox(tokens, index)
+        if checked is not None:
+            self._marker = "☑" if checked else "☐"
+        if token.level == 1 and token.map:
+            opens_list = tokens[index - 1].type.endswith("list_open")
+            place = (self._first if index == 1 else None) if opens_list else _Item(number)
+            self._marks.append((token.map[0], len(self._leaves), place))
+        if number is not None:
+            self._lists[-1] = number + 1
+
+    def _flush_marker(self) -> None:
+        """A marker whose item does not begin with text stands alone."""
+        if self._marker:
+            self._add_text(())
+
+    def _add_text(self, spans: tuple[Span, ...]) -> None:
+        self._leaves.append(Text(spans, self._heading, self._marker, len(self._lists), self._quote, self._close))
+        self._marker, self._close = "", False
+
+    def _add_table(self, tokens: Sequence[Token], index: int) -> int:
+        """Returns the index of the table's last token."""
         rows: list[list[tuple[Span, ...]]] = []
         aligns: list[str] = []
         while tokens[index].type != "table_close":
@@ -289,7 +297,7 @@ class _Walker:
             elif token.type == "inline":
                 rows[-1].append(tuple(_spans(token.children or [])))
             index += 1
-        self._leaves.append(Table(tuple(map(tuple, rows)), tuple(aligns), indent, quote))
+        self._leaves.append(Table(tuple(map(tuple, rows)), tuple(aligns), len(self._lists), self._quote))
         return index
 
 

@@ -87,6 +87,8 @@ class ChatPage(QWidget):
         self._chat: int | None = None
         self._edited: StoredMessage | None = None
         self._title = ""
+        #: Figures of the newest answer of the open chat.
+        self._stats: GenerationStats | None = None
         #: What was written but not sent, by chat.
         self._drafts: dict[int | None, str] = {}
         self._build()
@@ -284,6 +286,7 @@ class ChatPage(QWidget):
         self._show_stream_state()
 
     def _show_context(self, stats: GenerationStats | None) -> None:
+        self._stats = stats
         plan = self._host.state.plan
         used = stats.prompt_tokens + stats.completion_tokens if stats is not None else 0
         self.composer.set_context(used, plan.context if plan is not None else 0)
@@ -297,6 +300,7 @@ class ChatPage(QWidget):
         self.composer.set_ready(why_not_ready(state))
         self.composer.set_model(state.model_name if state.kind in ("ready", "generating") else "")
         self.welcome.show_state(state.kind, state.model_name, state.path == DEMO)
+        self._show_context(self._stats)
 
     @Slot(object)
     def _show_failure(self, error: GreenroomError) -> None:

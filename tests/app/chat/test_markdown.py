@@ -68,6 +68,11 @@ def test_lists_carry_markers_depth_and_numbers():
     ]
 
 
+def test_a_list_may_start_at_zero():
+    assert [leaf.marker for leaf in parse("0. zero\n1. one")] == ["0.", "1."]
+    assert [leaf.marker for leaf in stream("0. zero\n1. one\n2. two", 3)] == ["0.", "1.", "2."]
+
+
 def test_code_inside_a_list_is_a_code_block():
     leaves = parse("1. run\n   ```sh\n   make\n   ```\n2. done")
     assert leaves[1] == Code("make", "sh", indent=1)
