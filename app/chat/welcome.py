@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QCoreApplication, Qt, Signal
-from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.widgets.labels import label
 
@@ -26,7 +26,7 @@ class Welcome(QWidget):
         self._hint.setObjectName("hint")
         self._detail = label("", "muted", wrap=True)
         self._demo = label(
-            self.tr("This is a small demonstration model. It makes mistakes: do not rely on what it says."),
+            self.tr("This is a small demonstration model, and it makes mistakes."),
             "small",
             wrap=True,
         )
@@ -46,8 +46,13 @@ class Welcome(QWidget):
         column.addSpacing(8)
         column.addWidget(self._demo)
         outer = QVBoxLayout(self)
+        # An alignment instead of these stretches would take the height of unwrapped text for the whole height.
+        centred = QHBoxLayout()
+        centred.addStretch()
+        centred.addWidget(inner)
+        centred.addStretch()
         outer.addStretch(2)
-        outer.addWidget(inner, 0, Qt.AlignmentFlag.AlignHCenter)
+        outer.addLayout(centred)
         outer.addStretch(3)
 
     @property
@@ -63,7 +68,7 @@ class Welcome(QWidget):
         if kind in ("ready", "generating"):
             text = self.tr("{0} is ready. What you write stays on this PC.").format(model)
         elif kind in ("planning", "loading"):
-            text = self.tr("{0} is being loaded. You can write your message meanwhile.").format(model)
+            text = self.tr("{0} is being loaded. You can already write.").format(model)
         else:
             text = self.tr("Choose a model at the top of the window to begin.")
         self._detail.setText(text)
