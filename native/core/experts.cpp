@@ -199,6 +199,8 @@ void Experts::gate_up_tile(const Pass& pass, size_t tile) const {
   const PackedMatrix gate = matrix(active.expert, gate_), up = matrix(active.expert, up_);
   const size_t first = group * kTileStrips, last = std::min(gate_.layout.strips, first + kTileStrips);
   const size_t valid = std::min<size_t>(kGroup, intermediate_ - group * kGroup);
+  const bool same_expert = group + 1 < tiles_per_expert || &active == &pass.active.back();
+  const uint8_t* next_gate = same_expert ? gate.strip(last) : matrix((&active + 1)->expert, gate_).strip(0);
 
   float g[kTokenBlock * kGroup], u[kTokenBlock * kGroup], h[kTokenBlock * kGroup];
   const void* gate_rows[kTokenBlock];
@@ -214,15 +216,24 @@ void Experts::gate_up_tile(const Pass& pass, size_t tile) const {
       gate_rows[i] = pass.gate_acts + token * pass.gate_row_nbytes;
       up_rows[i] = pass.up_acts + token * pass.up_row_nbytes;
     }
-    const bool paired = n >= kPairTokens && last - first == 2;
-    for (size_t s = first; s < last; s += paired ? 2 : 1) {
-      const size_t at = (s - first) * kStripRows;
-      const StripTask gate_task = {gate.strip(s), paired ? gate.strip(s + 1) : nullptr, gate_.layout.steps,
-                                   up.strip(s)};
-      const StripTask up_task = {up.strip(s), paired ? up.strip(s + 1) : nullptr, up_.layout.steps,
-                                 gate.strip(s + (paired ? 2 : 1))};
-      gate_.kernel()(&gate_task, gate_rows, n, g + at, kGroup);
-      up_.kernel()(&up_task, up_rows, n, u + at, kGroup);
+    if (n >= kPairTokens && last - first == kTileStrips) {
+      // Gate fetches up at the first tokens, up fetches the next tile at the last.
+      const bool at_first = p0 == 0, at_last = p0 + n == active.pairs;
+      const StripTask gate_task = {gate.strip(first), gate.strip(first + 1), gate_.layout.steps,
+                                   at_first ? up.strip(first) : nullptr, at_first ? up.strip(first + 1) : nullptr};
+      const StripTask up_task = {up.strip(first), up.strip(first + 1), up_.layout.steps, at_last ? next_gate : nullptr,
+                                 at_last ? next_gate + gate.strip_stride : nullptr};
+      gate_.kernel()(&gate_task, gate_rows, n, g, kGroup);
+      up_.kernel()(&up_task, up_rows, n, u, kGroup);
+    } else {
+      for (size_t s = first; s < last; ++s) {
+        const size_t at = (s - first) * kStripRows;
+        const StripTask gate_task = {gate.strip(s), nullptr, gate_.layout.steps, up.strip(s), nullptr};
+        const StripTask up_task = {up.strip(s), nullptr, up_.layout.steps, s + 1 < last ? gate.strip(s + 1) : next_gate,
+                                   nullptr};
+        gate_.kernel()(&gate_task, gate_rows, n, g + at, kGroup);
+        up_.kernel()(&up_task, up_rows, n, u + at, kGroup);
+      }
     }
     gate_.kernels->swiglu(g, u, n * kGroup, h);
     for (size_t i = 0; i < n; ++i) {
@@ -247,8 +258,9 @@ void Experts::down_tile(const Pass& pass, size_t first, size_t strips, float* pa
       const size_t n = std::min<size_t>(kTokenBlock, active.pairs - p0);
       for (size_t i = 0; i < n; ++i)
         rows[i] = pass.down_acts + (active.first_pair + p0 + i) * pass.down_row_nbytes;
-      const StripTask task = {down.strip(first), strips == 2 ? down.strip(first + 1) : nullptr, down_.layout.steps,
-                              next};
+      const bool paired = strips == 2, fetch = !paired || p0 + n == active.pairs;
+      const StripTask task = {down.strip(first), paired ? down.strip(first + 1) : nullptr, down_.layout.steps,
+                              fetch ? next : nullptr, fetch ? next + down_.strip_stride : nullptr};
       down_.kernel()(&task, rows, n, partial + (active.first_pair + p0) * width, width);
     }
   }

@@ -11,7 +11,7 @@ namespace greenroom {
 enum : size_t {
   kStripRows = 16,
   kGroup = 32,
-  kTokenBlock = 24, // a multiple of what the kernels take at once, 3 or 4
+  kTokenBlock = 48, // a multiple of what the kernels take at once, 3 or 4
   kPairTokens = 4   // from here on two strips at once are faster
 };
 
@@ -55,7 +55,9 @@ struct StripTask {
   const uint8_t* strip;
   const uint8_t* second; // or null
   size_t steps;
-  const uint8_t* next; // what will be read after a single strip, for software prefetch
+  // What will be read afterwards, fetched meanwhile. For a single strip: never null. For two: both or neither.
+  const uint8_t* next;
+  const uint8_t* next_second;
 };
 
 // out[t * out_stride + r] = sum over columns of weight[r, c] * x_t[c] for the 16 rows of the strip, t < tokens; those

@@ -265,10 +265,12 @@ typedef void (*OneStrip)(const uint8_t*, size_t, const uint8_t*, const void* con
 // Sixteen registers are too few for two strips at once.
 template <OneStrip kKernel>
 void strips(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
-  const uint8_t* next = task->second ? task->second : task->next;
-  kKernel(task->strip, task->steps, next, x, tokens, out, out_stride);
-  if (task->second)
-    kKernel(task->second, task->steps, task->next, x, tokens, out + 16, out_stride);
+  if (!task->second) {
+    kKernel(task->strip, task->steps, task->next, x, tokens, out, out_stride);
+    return;
+  }
+  kKernel(task->strip, task->steps, task->second, x, tokens, out, out_stride);
+  kKernel(task->second, task->steps, task->next ? task->next : task->strip, x, tokens, out + 16, out_stride);
 }
 
 static inline int32_t largest_of(__m256i v) {

@@ -17,6 +17,14 @@ static inline __m512bh as_bf16(__m512i v) {
   return out;
 }
 
+static inline void touch(const uint8_t* p) {
+  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+}
+
+struct Share {
+  size_t pass, passes;
+};
+
 static inline __m512bh pair(const uint16_t* x, size_t index) {
   int32_t value;
   memcpy(&value, x + 2 * index, sizeof value);
@@ -46,7 +54,7 @@ static inline void turn(const StripTask* task, size_t p, const void* const* x, _
 }
 
 template <int kTokens, int kStrips>
-void block(const StripTask* task, const void* const* x, float* out, size_t out_stride) {
+void block(const StripTask* task, Share share, const void* const* x, float* out, size_t out_stride) {
   const size_t total = task->steps * 64, ahead = total < kAhead ? total : kAhead;
   __m512 acc[kTokens][kStrips][4];
   GREENROOM_UNROLL
@@ -58,14 +66,18 @@ void block(const StripTask* task, const void* const* x, float* out, size_t out_s
     acc[t][i][k] = _mm512_setzero_ps();
   size_t p = 0;
   for (; p + 4 <= task->steps; p += 4) {
-    GREENROOM_UNROLL
-    for (int i = 0; i < kStrips; ++i) {
+    if (kStrips == 1) {
       const size_t at = 64 * p + ahead;
-      const bool beyond = !task->second && at >= total;
-      const uint8_t* soon = beyond ? task->next + (at - total) : (i ? task->second : task->strip) + at;
+      const uint8_t* soon = at < total ? task->strip + at : task->next + (at - total);
       GREENROOM_UNROLL
       for (int k = 0; k < 4; ++k)
-        _mm_prefetch(reinterpret_cast<const char*>(soon + 64 * k), _MM_HINT_T0);
+        touch(soon + 64 * k);
+    } else if (task->next) {
+      // This pass's share of what follows, as in kernels_avx512vnni.cpp.
+      for (size_t line = share.pass * 4 / share.passes; line < (share.pass + 1) * 4 / share.passes; ++line) {
+        touch(task->next + 64 * (p + line));
+        touch(task->next_second + 64 * (p + line));
+      }
     }
     turn<kTokens, kStrips, false>(task, p, x, acc);
   }
@@ -78,20 +90,22 @@ void block(const StripTask* task, const void* const* x, float* out, size_t out_s
                                                                   _mm512_add_ps(acc[t][i][2], acc[t][i][3])));
 }
 
-template <int kTokens> void block(const StripTask* task, const void* const* x, float* out, size_t out_stride) {
+template <int kTokens>
+void block(const StripTask* task, Share share, const void* const* x, float* out, size_t out_stride) {
   if (task->second)
-    block<kTokens, 2>(task, x, out, out_stride);
+    block<kTokens, 2>(task, share, x, out, out_stride);
   else
-    block<kTokens, 1>(task, x, out, out_stride);
+    block<kTokens, 1>(task, share, x, out, out_stride);
 }
 
 void strip_bf16(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
-  for (; tokens >= 3; tokens -= 3, x += 3, out += 3 * out_stride)
-    block<3>(task, x, out, out_stride);
+  Share share = {0, (tokens + 2) / 3};
+  for (; tokens >= 3; tokens -= 3, x += 3, out += 3 * out_stride, ++share.pass)
+    block<3>(task, share, x, out, out_stride);
   if (tokens == 2)
-    block<2>(task, x, out, out_stride);
+    block<2>(task, share, x, out, out_stride);
   else if (tokens == 1)
-    block<1>(task, x, out, out_stride);
+    block<1>(task, share, x, out, out_stride);
 }
 
 } // namespace

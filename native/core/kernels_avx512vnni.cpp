@@ -18,16 +18,32 @@ static inline int32_t word(const int8_t* q) {
   return value;
 }
 
-// Touches `kBytes` that will be read later: in this strip, in what follows a single strip, or in what lies behind one
-// of two.
-template <size_t kBytes>
-static inline void prefetch(const StripTask* task, int strip, size_t at, size_t total, size_t ahead) {
-  const uint8_t* p = (strip ? task->second : task->strip) + at + ahead;
-  if (!task->second && at + ahead >= total)
-    p = task->next + (at + ahead - total);
-  GREENROOM_UNROLL
-  for (size_t line = 0; line < (kBytes + 63) / 64; ++line)
-    _mm_prefetch(reinterpret_cast<const char*>(p + 64 * line), _MM_HINT_T0);
+static inline void touch(const uint8_t* p) {
+  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+}
+
+// Which part of the next two strips one pass over the present two fetches: the memory then works all the time, not only
+// during the first pass.
+struct Share {
+  size_t pass, passes;
+};
+
+// Fetches, at byte `at` of this strip, kBytes that come later: kAhead bytes on for a single strip, this pass's share of
+// the same step of the next strip for one of two.
+template <size_t kBytes, int kStrips>
+static inline void prefetch(const StripTask* task, int strip, size_t at, size_t total, size_t ahead, Share share) {
+  constexpr size_t kLines = (kBytes + 63) / 64;
+  if (kStrips == 1) {
+    const uint8_t* p = at + ahead < total ? task->strip + at + ahead : task->next + (at + ahead - total);
+    GREENROOM_UNROLL
+    for (size_t line = 0; line < kLines; ++line)
+      touch(p + 64 * line);
+  } else if (task->next) {
+    const uint8_t* p = (strip ? task->next_second : task->next) + at;
+    const size_t first = share.pass * kLines / share.passes, last = (share.pass + 1) * kLines / share.passes;
+    for (size_t line = first; line < last; ++line)
+      touch(p + 64 * line);
+  }
 }
 
 template <bool kWide> static inline __m512 scales(const uint8_t* p) {
@@ -84,7 +100,7 @@ template <int kColumns> struct Int8 {
 };
 
 template <class Code, int kTokens, int kStrips>
-void block(const StripTask* task, const void* const* x, float* out, size_t out_stride) {
+void block(const StripTask* task, Share share, const void* const* x, float* out, size_t out_stride) {
   const size_t total = task->steps * Code::kStepBytes, ahead = total < kAhead ? total : kAhead;
   __m512 acc[kTokens][kStrips];
   GREENROOM_UNROLL
@@ -98,7 +114,7 @@ void block(const StripTask* task, const void* const* x, float* out, size_t out_s
     GREENROOM_UNROLL
     for (int i = 0; i < kStrips; ++i) {
       const uint8_t* step = (i ? task->second : task->strip) + s * Code::kStepBytes;
-      prefetch<Code::kStepBytes>(task, i, s * Code::kStepBytes, total, ahead);
+      prefetch<Code::kStepBytes, kStrips>(task, i, s * Code::kStepBytes, total, ahead, share);
       Code::unpack(step, w[i]);
       scale[i] = Code::scale(step);
       min[i] = Code::min(step);
@@ -178,7 +194,7 @@ static inline void float_turn(const StripTask* task, size_t c, size_t columns, c
 }
 
 template <Kind kKind, int kTokens, int kStrips>
-void float_block(const StripTask* task, const void* const* x, float* out, size_t out_stride) {
+void float_block(const StripTask* task, Share share, const void* const* x, float* out, size_t out_stride) {
   constexpr size_t kColumns = kKind == kBf16 ? 2 : 1, kStepBytes = kKind == kF16 ? 32 : 64;
   const size_t total = task->steps * kStepBytes, ahead = total < kAhead ? total : kAhead;
   const size_t columns = task->steps * kColumns;
@@ -194,7 +210,7 @@ void float_block(const StripTask* task, const void* const* x, float* out, size_t
   for (; c + 4 <= columns; c += 4) {
     GREENROOM_UNROLL
     for (int i = 0; i < kStrips; ++i)
-      prefetch<4 / kColumns * kStepBytes>(task, i, c / kColumns * kStepBytes, total, ahead);
+      prefetch<4 / kColumns * kStepBytes, kStrips>(task, i, c / kColumns * kStepBytes, total, ahead, share);
     float_turn<kKind, kTokens, kStrips, false>(task, c, columns, x, acc);
   }
   float_turn<kKind, kTokens, kStrips, true>(task, c, columns, x, acc);
@@ -207,42 +223,44 @@ void float_block(const StripTask* task, const void* const* x, float* out, size_t
 }
 
 template <class Code, int kTokens>
-void block(const StripTask* task, const void* const* x, float* out, size_t out_stride) {
+void block(const StripTask* task, Share share, const void* const* x, float* out, size_t out_stride) {
   if (task->second)
-    block<Code, kTokens, 2>(task, x, out, out_stride);
+    block<Code, kTokens, 2>(task, share, x, out, out_stride);
   else
-    block<Code, kTokens, 1>(task, x, out, out_stride);
+    block<Code, kTokens, 1>(task, share, x, out, out_stride);
 }
 
 template <Kind kKind, int kTokens>
-void float_block(const StripTask* task, const void* const* x, float* out, size_t out_stride) {
+void float_block(const StripTask* task, Share share, const void* const* x, float* out, size_t out_stride) {
   if (task->second)
-    float_block<kKind, kTokens, 2>(task, x, out, out_stride);
+    float_block<kKind, kTokens, 2>(task, share, x, out, out_stride);
   else
-    float_block<kKind, kTokens, 1>(task, x, out, out_stride);
+    float_block<kKind, kTokens, 1>(task, share, x, out, out_stride);
 }
 
 // Cuts any number of tokens into blocks whose sums fit the registers beside the weights.
 template <class Code>
 void strip(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
-  for (; tokens >= 4; tokens -= 4, x += 4, out += 4 * out_stride)
-    block<Code, 4>(task, x, out, out_stride);
+  Share share = {0, (tokens + 3) / 4};
+  for (; tokens >= 4; tokens -= 4, x += 4, out += 4 * out_stride, ++share.pass)
+    block<Code, 4>(task, share, x, out, out_stride);
   if (tokens == 3)
-    block<Code, 3>(task, x, out, out_stride);
+    block<Code, 3>(task, share, x, out, out_stride);
   else if (tokens == 2)
-    block<Code, 2>(task, x, out, out_stride);
+    block<Code, 2>(task, share, x, out, out_stride);
   else if (tokens == 1)
-    block<Code, 1>(task, x, out, out_stride);
+    block<Code, 1>(task, share, x, out, out_stride);
 }
 
 template <Kind kKind>
 void float_strip(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
-  for (; tokens >= 3; tokens -= 3, x += 3, out += 3 * out_stride)
-    float_block<kKind, 3>(task, x, out, out_stride);
+  Share share = {0, (tokens + 2) / 3};
+  for (; tokens >= 3; tokens -= 3, x += 3, out += 3 * out_stride, ++share.pass)
+    float_block<kKind, 3>(task, share, x, out, out_stride);
   if (tokens == 2)
-    float_block<kKind, 2>(task, x, out, out_stride);
+    float_block<kKind, 2>(task, share, x, out, out_stride);
   else if (tokens == 1)
-    float_block<kKind, 1>(task, x, out, out_stride);
+    float_block<kKind, 1>(task, share, x, out, out_stride);
 }
 
 } // namespace
