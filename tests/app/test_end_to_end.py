@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -33,23 +35,25 @@ class Screen:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         read_end, write_end = os.pipe()
-        command = ["Xvfb", "-displayfd", str(write_end), "-screen", "0", "1440x900x24", "-nolisten", "tcp"]
+        command = ["Xvfb", "-displayfd", str(write_end), "-screen", "0", "2000x1300x24", "-nolisten", "tcp"]
         self.server = subprocess.Popen(command, pass_fds=[write_end], stderr=subprocess.DEVNULL)
         os.close(write_end)
         with os.fdopen(read_end) as pipe:
             self.display = ":" + pipe.readline().strip()
-        self.environment = {**os.environ, "DISPLAY": self.display, "QT_QPA_PLATFORM": "xcb"}
+        # Larger than life, because OCR reads small type badly.
+        window = {"QT_QPA_PLATFORM": "xcb", "QT_SCALE_FACTOR": "1.6"}
+        self.environment = {**os.environ, "DISPLAY": self.display, **window}
 
     def xdotool(self, *arguments: str) -> str:
         command = ["xdotool", *arguments]
         return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60).stdout.strip()
 
     def read(self) -> str:
-        """Every word on the screen. Twice the size, because OCR reads small type badly."""
+        """Every word on the screen."""
         picture = self.folder / "screen.png"
-        command = ["import", "-window", "root", "-resize", "200%", str(picture)]
+        command = ["import", "-window", "root", "-colorspace", "Gray", "-resize", "200%", str(picture)]
         subprocess.run(command, env=self.environment, check=True, timeout=60)
-        reader = ["tesseract", str(picture), "-", "--psm", "11"]
+        reader = ["tesseract", str(picture), "-", "--psm", "3"]
         return subprocess.run(reader, capture_output=True, text=True, check=True, timeout=60).stdout
 
     def wait_for(self, pattern: str, seconds: float) -> re.Match[str]:
@@ -75,11 +79,16 @@ def screen(tmp_path: Path) -> Iterator[Screen]:
 
 
 @pytest.fixture
-def program(screen: Screen, demo_model: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The program with a fresh data folder that already holds the demo model."""
-    data = tmp_path / "data"
-    (data / "models").mkdir(parents=True)
-    (data / "models" / demo_model.parent.name).symlink_to(demo_model.parent)
+def data(demo_model: Path, tmp_path: Path) -> Path:
+    """A fresh data folder that already holds the demo model."""
+    folder = tmp_path / "data"
+    (folder / "models").mkdir(parents=True)
+    (folder / "models" / demo_model.parent.name).symlink_to(demo_model.parent)
+    return folder
+
+
+@pytest.fixture
+def program(screen: Screen, data: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     environment = {**screen.environment, "GREENROOM_DATA": str(data)}
     process = subprocess.Popen([sys.executable, "-m", "app"], env=environment, cwd=tmp_path)
     yield process
@@ -88,20 +97,32 @@ def program(screen: Screen, demo_model: Path, tmp_path: Path) -> Iterator[subpro
         process.wait(20)
 
 
-def test_a_typed_question_is_answered_with_its_speed(screen: Screen, program: subprocess.Popen[bytes]) -> None:
+def find_window(screen: Screen) -> str:
     window = screen.xdotool("search", "--sync", "--onlyvisible", "--name", "Greenroom").splitlines()[0]
     screen.xdotool("windowfocus", "--sync", window)
-    screen.wait_for(r"(?i)message greenroom", seconds=120)  # the composer invites once the model is loaded
+    return window
+
+
+def test_a_typed_question_is_answered_with_its_speed(
+    screen: Screen, program: subprocess.Popen[bytes], data: Path
+) -> None:
+    find_window(screen)
+    screen.wait_for(r"\d threads?", seconds=120)  # the status bar names the kernel once the model is loaded
     screen.xdotool("type", "--delay", "20", "What is the capital of France?")
     screen.xdotool("key", "Return")
-    screen.wait_for(r"Paris", seconds=60)
-    speed = screen.wait_for(r"(\d+(?:\.\d+)?)\s*tok/s\s*.{0,3}\s*\d+ tokens", seconds=60)
+    speed = screen.wait_for(r"(\d+(?:\.\d+)?) tok/s . (\d+) tokens . first token", seconds=90)
     assert float(speed.group(1)) > 0
+    assert int(speed.group(2)) > 0
+    screen.wait_for(r"What is the capital of France\?", seconds=10)
+    with closing(sqlite3.connect(data / "chats.sqlite")) as chats:
+        roles = dict(chats.execute("SELECT role, text FROM messages"))
+    assert roles["user"] == "What is the capital of France?"
+    assert roles["assistant"].strip()
     assert program.poll() is None
 
 
-def test_closing_the_window_ends_the_program(screen: Screen, program: subprocess.Popen[bytes]) -> None:
-    window = screen.xdotool("search", "--sync", "--onlyvisible", "--name", "Greenroom").splitlines()[0]
-    screen.wait_for(r"(?i)new chat", seconds=60)
-    screen.xdotool("windowquit", window)
+def test_the_keyboard_ends_the_program(screen: Screen, program: subprocess.Popen[bytes]) -> None:
+    find_window(screen)
+    screen.wait_for(r"New chat", seconds=60)
+    screen.xdotool("key", "ctrl+q")
     assert program.wait(30) == 0
