@@ -34,7 +34,6 @@ class Stream:
     #: Seconds spent in the thinking section; None when there is none.
     thought_s: float | None = None
     thinking_since: float | None = None
-    stopping: bool = False
 
     def add(self, delta: AnswerDelta) -> None:
         self.text += delta.text
@@ -99,7 +98,6 @@ class ChatController(QObject):
 
     def stop(self) -> None:
         if self._stream is not None:
-            self._stream.stopping = True
             self._host.stop()
 
     def shutdown(self) -> None:

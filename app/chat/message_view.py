@@ -85,10 +85,11 @@ class QuestionView(QWidget):
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(4)
         row.addStretch()
+        self._pager: Pager | None = None
         if message.versions > 1:
-            pager = Pager(message.version, message.versions, self)
-            pager.stepped.connect(lambda step: self.versionWanted.emit(self.message, step))
-            row.addWidget(pager)
+            self._pager = Pager(message.version, message.versions, self)
+            self._pager.stepped.connect(lambda step: self.versionWanted.emit(self.message, step))
+            row.addWidget(self._pager)
         row.addWidget(self._edit)
         row.addWidget(self._bubble)
         self._width = 0
@@ -101,7 +102,8 @@ class QuestionView(QWidget):
     def set_width(self, width: int) -> None:
         self._width = width
         self.setFixedWidth(width)
-        limit = min(BUBBLE_WIDTH, width) - 2 * BUBBLE_PADDING
+        beside = self._edit.width() + 8 + (self._pager.sizeHint().width() if self._pager is not None else 0)
+        limit = min(BUBBLE_WIDTH, width - beside) - 2 * BUBBLE_PADDING
         self._text.set_width(self._text.natural_width(limit))
         self._bubble.setFixedSize(self._text.width() + 2 * BUBBLE_PADDING, self._text.height() + 20)
         self.setFixedHeight(max(self._bubble.height(), self._edit.height()))
@@ -131,7 +133,8 @@ class ThoughtView(QFrame):
     """A thinking section, closed at first. Its text is laid out only while it is open."""
 
     linkChosen = Signal(str)
-    toggled = Signal()
+    #: It has become taller or shorter.
+    resized = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -142,8 +145,10 @@ class ThoughtView(QFrame):
         self._toggle.toggled.connect(self._show_body)
         self._body = BodyView("muted", self)
         self._body.linkChosen.connect(self.linkChosen)
+        self._body.resized.connect(self._refit)
         self._body.hide()
         self._text = ""
+        self._thinking = False
         self._caption = ""
         column = QVBoxLayout(self)
         column.setContentsMargins(1, 1, 1, 1)
@@ -165,6 +170,7 @@ class ThoughtView(QFrame):
         else:
             self._caption = self.tr("Thought for {0}").format(seconds(took))
         self._text = text
+        self._thinking = thinking
         self._show_caption()
         if self._toggle.isChecked():
             self._body.grow(text)
@@ -190,11 +196,17 @@ class ThoughtView(QFrame):
     @Slot(bool)
     def _show_body(self, on: bool) -> None:
         self._show_caption()
-        if on:
+        if on and self._thinking:
             self._body.grow(self._text)
+        elif on:
+            self._body.set_text(self._text)
         self._body.setVisible(on)
+        self._refit()
+
+    @Slot()
+    def _refit(self) -> None:
         self._fit()
-        self.toggled.emit()
+        self.resized.emit()
 
 
 class ErrorView(QFrame):
@@ -346,7 +358,7 @@ class AnswerView(QWidget):
     def _add_thought(self) -> None:
         self._thought = ThoughtView(self)
         self._thought.linkChosen.connect(self.linkChosen)
-        self._thought.toggled.connect(self._fit)
+        self._thought.resized.connect(self._fit)
         if self._width:
             self._thought.set_width(self._width)
         self._column.insertWidget(0, self._thought)

@@ -175,17 +175,17 @@ class ChatPage(QWidget):
         """Ask the model, in the open chat."""
         if not self._controller.can_ask:
             return
-        edited, self._edited = self._edited, None
-        self._drafts.pop(self._chat, None)
         try:
-            if edited is not None:
-                self._controller.edit(edited, text)
-                chat = edited.chat_id
+            if self._edited is not None:
+                self._controller.edit(self._edited, text)
+                chat = self._edited.chat_id
             else:
                 chat = self._controller.ask(self._chat, text)
         except GreenroomError as error:
             self._show_failure(error)
             return
+        self._edited = None
+        self._drafts.pop(self._chat, None)
         self.composer.clear()
         self._chat = chat
         self._show_path()

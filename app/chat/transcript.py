@@ -68,10 +68,6 @@ class Transcript(QScrollArea):
         """What is built: the newest messages."""
         return list(self._views)
 
-    @property
-    def following(self) -> bool:
-        return self._following
-
     def show_messages(self, messages: list[StoredMessage], stream: Stream | None, stay: bool = False) -> None:
         """Show a path. stream: the answer among them that is being written. stay: keep the place that is looked at."""
         self._building = True

@@ -6,10 +6,11 @@ import pytest
 from chat_fakes import PLAN, READY, STATS, fill
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QLabel, QPushButton
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 
 from app.chat.message_view import AnswerView, QuestionView
 from app.chat.page import ChatPage
+from app.chat.rich_text import FlowView
 from app.chat.store import ChatStore
 from app.host import HostState
 from app.theme import theme
@@ -182,6 +183,17 @@ def test_thoughts_fold(page, host, qtbot):
     assert answer.height() == closed
 
 
+def test_long_thoughts_open_in_slices(page, host, qtbot):
+    thought = "\n\n".join(f"Thought {number} about `code`." for number in range(600))
+    page.send("q")
+    host.answer(f"<think>\n{thought}\n</think>\n\nParis.")
+    answer = last(page)
+    closed = answer.height()
+    click(qtbot, answer.thought.toggle)
+    qtbot.waitUntil(lambda: answer.thought._body.text == thought, timeout=60_000)
+    assert answer.height() >= closed + answer.thought._body.height() > 600 * 20
+
+
 def test_before_the_first_word_something_is_said(page, host):
     page.send("q")
     assert any(
@@ -334,11 +346,16 @@ class TestLongChats:
 
     def test_a_narrow_page_cuts_nothing_off(self, page, host):
         page.resize(420, 500)
+        QApplication.processEvents()
         page.send("averyverylongword" * 20)
         host.answer("anotherverylongword" * 20)
+        QApplication.processEvents()
         for view in page.transcript.views:
             assert view.x() >= 0
             assert view.x() + view.width() <= page.transcript.viewport().width()
+            for part in view.findChildren(FlowView):
+                left = part.mapTo(view, part.rect().topLeft()).x()
+                assert 0 <= left <= left + part.width() <= view.width()
 
 
 def test_a_stopped_stream_without_figures(page, host):
