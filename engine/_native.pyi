@@ -1,4 +1,10 @@
-"""The compiled kernels. All arrays are C-contiguous; every call that works releases the GIL."""
+"""The compiled kernels. All arrays are C-contiguous; every call that works releases the GIL.
+
+Numerics. int4 and int8 weights meet activations rounded to int8 (symmetric, per group of 32); float weights meet
+float32 activations, except bf16 weights on the tier "avx512bf16", where activations are rounded to bfloat16 in decode
+and prefill alike. Sums are float32. On one tier a token's result has the same bits for any number of threads, whatever
+other tokens are in the call; tiers differ in the last bits. A NaN or an infinity spoils the token it is in, no other.
+"""
 
 from collections.abc import Sequence
 
@@ -13,13 +19,14 @@ class CpuFeatures:
     family: int
     model: int
     #: What CPUID reports / what the operating system lets us use, by short name: "sse2", "avx2", "fma", "f16c",
-    #: "avxvnni", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni", "avx512bf16", "amx_tile", "amx_int8", "amx_bf16".
+    #: "avxvnni", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni", "avx512bf16", "amx_tile",
+    #: "amx_int8", "amx_bf16".
     cpu: list[str]
     usable: list[str]
 
 def cpu_features() -> CpuFeatures: ...
 def tiers() -> list[str]:
-    """Kernel tiers this CPU and OS can run and this build has, best first, e.g. ["avx512bf16", "avx512vnni", "avx2", "portable"].
+    """Kernel tiers this CPU and OS can run and this build has, best first, e.g. ["avx512vnni", "avx2", "portable"].
 
     GREENROOM_ISA caps the list; an unknown name in it raises ValueError.
     """
@@ -30,7 +37,8 @@ def kernel_tier(code: str, isa: str | None = None) -> str:
 class ThreadPool:
     """Own workers; the calling thread works too, so threads=1 starts none. Idle workers spin about 1 ms, then sleep.
 
-    cpus: cores to pin to, one per thread; None leaves them free.
+    cpus: cores to pin to, one per thread; None leaves them free. The first is for the caller, which is never moved.
+    One call runs at a time; others wait. Raises ValueError for impossible counts or cores, RuntimeError once closed.
     """
 
     def __init__(self, threads: int, cpus: Sequence[int] | None = None) -> None: ...
@@ -38,7 +46,10 @@ class ThreadPool:
     def threads(self) -> int: ...
     def resize(self, threads: int) -> None: ...
     def cancel(self) -> None:
-        """Makes the call running now return early (its result is then undefined, `Interrupted` is raised). Any thread may call it."""
+        """Makes the call running now return early: its result is then undefined and it raises `Interrupted`.
+
+        Without a running call it does nothing. Any thread may call it.
+        """
 
     def close(self) -> None: ...
 
@@ -48,7 +59,9 @@ class Matrix:
     """One packed weight matrix [rows, columns]: y = x @ W.T (+ nothing else).
 
     format: how the given bytes are stored: "F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q6_K".
-    recode: None keeps the stored bits; "int8", "int4" (groups of 32, searched scales) or "float32" re-codes.
+    recode: None keeps the stored bits; "int8", "int4" (groups of 32, searched scales) or "float32" re-codes. Codes
+        of the width asked for are kept as they are.
+    Raises ValueError for unknown names and for columns that are no multiple of the format's block, MemoryError.
     """
 
     def __init__(
@@ -71,7 +84,8 @@ class Matrix:
 class Experts:
     """The routed experts of one MoE layer, packed: down(silu(gate x) * up x), weighted and summed in slot order.
 
-    gate_format, up_format, down_format: as in Matrix. gate and up [intermediate, hidden], down [hidden, intermediate].
+    gate_format, up_format, down_format: as in Matrix; they may differ. gate and up [intermediate, hidden], down
+        [hidden, intermediate].
     """
 
     def __init__(
@@ -90,7 +104,9 @@ class Experts:
     @property
     def codes(self) -> tuple[str, str, str]: ...
     @property
-    def tier(self) -> str: ...
+    def tier(self) -> str:
+        """What the gate projection's kernel runs on; the others may differ when their codes do."""
+
     @property
     def locked(self) -> bool:
         """True when the arena is locked in RAM (mlock)."""
@@ -112,16 +128,14 @@ class Experts:
         y: int,
         accumulate: bool = False,
     ) -> None:
-        """Addresses of: x float32 [tokens, hidden]; expert_ids int32 [tokens, top_k]; expert_weights float32 [tokens, top_k];
-        y float32 [tokens, hidden]. An id < 0 is skipped (computed elsewhere). accumulate adds to y instead of overwriting.
-        Raises ValueError for an id >= experts.
+        """Addresses of: x float32 [tokens, hidden]; expert_ids int32 [tokens, top_k]; expert_weights float32
+        [tokens, top_k]; y float32 [tokens, hidden]. An id < 0 is skipped (computed elsewhere). accumulate adds to y
+        instead of overwriting it. Raises ValueError for an id >= experts.
         """
 
     def dequantise(self, expert: int, part: str) -> npt.NDArray[np.float32]: ...
 
-def packed_nbytes(
-    rows: int, columns: int, format: str, recode: str | None = None, isa: str | None = None
-) -> int:
+def packed_nbytes(rows: int, columns: int, format: str, recode: str | None = None, isa: str | None = None) -> int:
     """What a Matrix of this shape will take in RAM, without making it. (Plans use it.)"""
 
 def read_bandwidth(pool: ThreadPool, nbytes: int, repeats: int) -> list[float]:

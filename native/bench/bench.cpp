@@ -1,6 +1,9 @@
 // How close the expert kernels come to this machine's ceilings, measured in the same breath: decode against the read
-// bandwidth, prefill against the arithmetic peak of the tier. Ratios and medians; the absolute figures are the
-// machine's.
+// bandwidth, prefill (512 tokens) against the arithmetic peak of the tier. Ratios and medians; the absolute figures are
+// the machine's. Decode counts the bytes of the stored format, so that a fatter layout cannot look faster.
+//
+//   cmake -S . -B build/bench -DGREENROOM_PYTHON=OFF -DGREENROOM_BENCH=ON && cmake --build build/bench
+//   build/bench/bench [threads] [repeats] [isa] [format] [small|large]
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -192,7 +195,6 @@ void measure(ThreadPool& pool, const Shape& shape, const std::string& format, co
 
 } // namespace
 
-// bench [threads] [repeats] [isa] [format] [small|large]
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 1, repeats = argc > 2 ? std::atoi(argv[2]) : 5;
   const std::string only_isa = argc > 3 ? argv[3] : "", only_format = argc > 4 ? argv[4] : "",

@@ -198,13 +198,13 @@ void Experts::gate_up_tile(const Pass& pass, size_t tile) const {
   const size_t group = tile % tiles_per_expert;
   const PackedMatrix gate = matrix(active.expert, gate_), up = matrix(active.expert, up_);
   const size_t first = group * kTileStrips, last = std::min(gate_.layout.strips, first + kTileStrips);
-  const size_t valid = std::min<size_t>(kGroup, intermediate_ - group * kGroup);
   const bool same_expert = group + 1 < tiles_per_expert || &active == &pass.active.back();
   const uint8_t* next_gate = same_expert ? gate.strip(last) : matrix((&active + 1)->expert, gate_).strip(0);
 
   float g[kTokenBlock * kGroup], u[kTokenBlock * kGroup], h[kTokenBlock * kGroup];
   const void* gate_rows[kTokenBlock];
   const void* up_rows[kTokenBlock];
+  // Rows beyond the last have zero weights, but a missing second strip leaves its half unwritten.
   if (last - first < kTileStrips) {
     std::fill(std::begin(g), std::end(g), 0.0f);
     std::fill(std::begin(u), std::end(u), 0.0f);
@@ -237,8 +237,6 @@ void Experts::gate_up_tile(const Pass& pass, size_t tile) const {
     }
     gate_.kernels->swiglu(g, u, n * kGroup, h);
     for (size_t i = 0; i < n; ++i) {
-      // Rows beyond the last are padding of the strip: what stands there must not reach the next projection.
-      std::fill(h + i * kGroup + valid, h + (i + 1) * kGroup, 0.0f);
       prepare_group(*down_.kernels, down_.form, h + i * kGroup, group,
                     pass.down_acts + (active.first_pair + p0 + i) * pass.down_row_nbytes);
     }

@@ -230,12 +230,14 @@ void float_block(const uint8_t* strip, size_t steps, const uint8_t* next, const 
   const size_t total = steps * kStepBytes, ahead = total < kAhead ? total : kAhead, columns = steps * kColumns;
   __m256 acc[kTokens][2][2];
   GREENROOM_UNROLL
-  for (int t = 0; t < kTokens; ++t)
+  for (int t = 0; t < kTokens; ++t) {
     GREENROOM_UNROLL
-  for (int h = 0; h < 2; ++h)
-    GREENROOM_UNROLL
-  for (int k = 0; k < 2; ++k)
-    acc[t][h][k] = _mm256_setzero_ps();
+    for (int h = 0; h < 2; ++h) {
+      GREENROOM_UNROLL
+      for (int k = 0; k < 2; ++k)
+        acc[t][h][k] = _mm256_setzero_ps();
+    }
+  }
   size_t c = 0;
   for (; c + 4 <= columns; c += 4) {
     prefetch<4 / kColumns * kStepBytes>(strip, c / kColumns * kStepBytes, total, ahead, next);
@@ -243,10 +245,11 @@ void float_block(const uint8_t* strip, size_t steps, const uint8_t* next, const 
   }
   float_turn<kKind, kTokens, true>(strip, c, columns, x, acc);
   GREENROOM_UNROLL
-  for (int t = 0; t < kTokens; ++t)
+  for (int t = 0; t < kTokens; ++t) {
     GREENROOM_UNROLL
-  for (int h = 0; h < 2; ++h)
-    _mm256_storeu_ps(out + t * out_stride + 8 * h, _mm256_add_ps(acc[t][h][0], acc[t][h][1]));
+    for (int h = 0; h < 2; ++h)
+      _mm256_storeu_ps(out + t * out_stride + 8 * h, _mm256_add_ps(acc[t][h][0], acc[t][h][1]));
+  }
 }
 
 template <Kind kKind>

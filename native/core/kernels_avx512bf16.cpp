@@ -58,12 +58,14 @@ void block(const StripTask* task, Share share, const void* const* x, float* out,
   const size_t total = task->steps * 64, ahead = total < kAhead ? total : kAhead;
   __m512 acc[kTokens][kStrips][4];
   GREENROOM_UNROLL
-  for (int t = 0; t < kTokens; ++t)
+  for (int t = 0; t < kTokens; ++t) {
     GREENROOM_UNROLL
-  for (int i = 0; i < kStrips; ++i)
-    GREENROOM_UNROLL
-  for (int k = 0; k < 4; ++k)
-    acc[t][i][k] = _mm512_setzero_ps();
+    for (int i = 0; i < kStrips; ++i) {
+      GREENROOM_UNROLL
+      for (int k = 0; k < 4; ++k)
+        acc[t][i][k] = _mm512_setzero_ps();
+    }
+  }
   size_t p = 0;
   for (; p + 4 <= task->steps; p += 4) {
     if (kStrips == 1) {
@@ -83,11 +85,12 @@ void block(const StripTask* task, Share share, const void* const* x, float* out,
   }
   turn<kTokens, kStrips, true>(task, p, x, acc);
   GREENROOM_UNROLL
-  for (int t = 0; t < kTokens; ++t)
+  for (int t = 0; t < kTokens; ++t) {
     GREENROOM_UNROLL
-  for (int i = 0; i < kStrips; ++i)
-    _mm512_storeu_ps(out + t * out_stride + 16 * i, _mm512_add_ps(_mm512_add_ps(acc[t][i][0], acc[t][i][1]),
-                                                                  _mm512_add_ps(acc[t][i][2], acc[t][i][3])));
+    for (int i = 0; i < kStrips; ++i)
+      _mm512_storeu_ps(out + t * out_stride + 16 * i, _mm512_add_ps(_mm512_add_ps(acc[t][i][0], acc[t][i][1]),
+                                                                    _mm512_add_ps(acc[t][i][2], acc[t][i][3])));
+  }
 }
 
 template <int kTokens>

@@ -104,10 +104,11 @@ void block(const StripTask* task, Share share, const void* const* x, float* out,
   const size_t total = task->steps * Code::kStepBytes, ahead = total < kAhead ? total : kAhead;
   __m512 acc[kTokens][kStrips];
   GREENROOM_UNROLL
-  for (int t = 0; t < kTokens; ++t)
+  for (int t = 0; t < kTokens; ++t) {
     GREENROOM_UNROLL
-  for (int i = 0; i < kStrips; ++i)
-    acc[t][i] = _mm512_setzero_ps();
+    for (int i = 0; i < kStrips; ++i)
+      acc[t][i] = _mm512_setzero_ps();
+  }
   for (size_t s = 0; s < task->steps; ++s) {
     __m512i w[kStrips][Code::kPieces];
     __m512 scale[kStrips], min[kStrips];
@@ -152,10 +153,11 @@ void block(const StripTask* task, Share share, const void* const* x, float* out,
     }
   }
   GREENROOM_UNROLL
-  for (int t = 0; t < kTokens; ++t)
+  for (int t = 0; t < kTokens; ++t) {
     GREENROOM_UNROLL
-  for (int i = 0; i < kStrips; ++i)
-    _mm512_storeu_ps(out + t * out_stride + 16 * i, acc[t][i]);
+    for (int i = 0; i < kStrips; ++i)
+      _mm512_storeu_ps(out + t * out_stride + 16 * i, acc[t][i]);
+  }
 }
 
 // The weights of one column as f32.
@@ -200,12 +202,14 @@ void float_block(const StripTask* task, Share share, const void* const* x, float
   const size_t columns = task->steps * kColumns;
   __m512 acc[kTokens][kStrips][4];
   GREENROOM_UNROLL
-  for (int t = 0; t < kTokens; ++t)
+  for (int t = 0; t < kTokens; ++t) {
     GREENROOM_UNROLL
-  for (int i = 0; i < kStrips; ++i)
-    GREENROOM_UNROLL
-  for (int k = 0; k < 4; ++k)
-    acc[t][i][k] = _mm512_setzero_ps();
+    for (int i = 0; i < kStrips; ++i) {
+      GREENROOM_UNROLL
+      for (int k = 0; k < 4; ++k)
+        acc[t][i][k] = _mm512_setzero_ps();
+    }
+  }
   size_t c = 0;
   for (; c + 4 <= columns; c += 4) {
     GREENROOM_UNROLL
@@ -215,11 +219,12 @@ void float_block(const StripTask* task, Share share, const void* const* x, float
   }
   float_turn<kKind, kTokens, kStrips, true>(task, c, columns, x, acc);
   GREENROOM_UNROLL
-  for (int t = 0; t < kTokens; ++t)
+  for (int t = 0; t < kTokens; ++t) {
     GREENROOM_UNROLL
-  for (int i = 0; i < kStrips; ++i)
-    _mm512_storeu_ps(out + t * out_stride + 16 * i, _mm512_add_ps(_mm512_add_ps(acc[t][i][0], acc[t][i][1]),
-                                                                  _mm512_add_ps(acc[t][i][2], acc[t][i][3])));
+    for (int i = 0; i < kStrips; ++i)
+      _mm512_storeu_ps(out + t * out_stride + 16 * i, _mm512_add_ps(_mm512_add_ps(acc[t][i][0], acc[t][i][1]),
+                                                                    _mm512_add_ps(acc[t][i][2], acc[t][i][3])));
+  }
 }
 
 template <class Code, int kTokens>

@@ -8,51 +8,65 @@
 namespace greenroom {
 namespace {
 
-// Adding and subtracting 1.5 * 2^23 rounds to the nearest integer without a library call, so the loops vectorise.
+// The loops below keep four sums side by side and round without a library call, so that compilers vectorise them for
+// any CPU: a model of 30 billion weights passes through here once per candidate.
+constexpr size_t kLanes = 4;
+
+// Adding and subtracting 1.5 * 2^23 rounds to the nearest integer.
 float nearest(float v) {
   constexpr float kShift = 12582912.0f;
   return (v + kShift) - kShift;
 }
 
 float clamp(float v, float low, float high) {
-  return v < low ? low : v > high ? high : v;
+  v = v < low ? low : v;
+  return v > high ? high : v;
+}
+
+float total(const float* lanes) {
+  return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
 }
 
 float inverse_of(float scale) {
   return scale != 0.0f ? 1.0f / scale : 0.0f;
 }
 
-struct Fit {
-  float scale = 0.0f; // already rounded to f16
-  float error = 0.0f; // sum of squared differences
-};
-
-// The error of one rounded scale.
-Fit fit(const float* x, float wished, float low, float high) {
-  Fit out;
-  out.scale = f32_from_f16(f16_from_f32(clamp(wished, -65504.0f, 65504.0f)));
-  const float inverse = inverse_of(out.scale);
-  for (size_t i = 0; i < kGroup; ++i) {
-    const float difference = x[i] - out.scale * clamp(nearest(clamp(x[i] * inverse, 2 * low, 2 * high)), low, high);
-    out.error += difference * difference;
-  }
-  return out;
+float as_f16(float scale) {
+  return f32_from_f16(f16_from_f32(clamp(scale, -65504.0f, 65504.0f)));
 }
 
-// With the codes that `wished` gives, the scale that fits them best.
-float refined(const float* x, float wished, float low, float high) {
-  const float inverse = inverse_of(wished);
-  float xq = 0.0f, qq = 0.0f;
-  for (size_t i = 0; i < kGroup; ++i) {
-    const float q = clamp(nearest(clamp(x[i] * inverse, 2 * low, 2 * high)), low, high);
-    xq += x[i] * q;
-    qq += q * q;
-  }
-  return qq > 0.0f ? xq / qq : wished;
+// Sum of squared differences under one scale.
+float error_of(const float* x, float scale, float low, float high) {
+  const float inverse = inverse_of(scale);
+  float sum[kLanes] = {};
+  for (size_t i = 0; i < kGroup; i += kLanes)
+    for (size_t j = 0; j < kLanes; ++j) {
+      const float difference = x[i + j] - scale * nearest(clamp(x[i + j] * inverse, low, high));
+      sum[j] += difference * difference;
+    }
+  return total(sum);
+}
+
+// For the codes q that `scale` gives: the best scale for those codes is xq / qq, and its squared error is xx - xq^2 /
+// qq.
+struct Match {
+  float xq, qq;
+};
+
+Match match(const float* x, float scale, float low, float high) {
+  const float inverse = inverse_of(scale);
+  float xq[kLanes] = {}, qq[kLanes] = {};
+  for (size_t i = 0; i < kGroup; i += kLanes)
+    for (size_t j = 0; j < kLanes; ++j) {
+      const float q = nearest(clamp(x[i + j] * inverse, low, high));
+      xq[j] += x[i + j] * q;
+      qq[j] += q * q;
+    }
+  return {total(xq), total(qq)};
 }
 
 // Tries scales around the one that puts the largest value on the outermost code: a slightly smaller step serves the
-// many values in the middle better than it hurts the one that clips.
+// many values in the middle better than it hurts the one that clips. The result is exact in f16.
 float search(const float* x, float low, float high, int candidates, float spread) {
   float extreme = 0.0f, magnitude = 0.0f;
   for (size_t i = 0; i < kGroup; ++i) {
@@ -63,20 +77,18 @@ float search(const float* x, float low, float high, int candidates, float spread
   }
   if (magnitude == 0.0f)
     return 0.0f;
-  const float widest = extreme / low; // the outermost code is the negative one
-  Fit best = fit(x, widest, low, high);
-  auto consider = [&](float scale) {
-    const Fit candidate = fit(x, scale, low, high);
-    if (candidate.error < best.error)
-      best = candidate;
-  };
+  const float widest = as_f16(extreme / low); // the outermost code is the negative one
+  float best = widest, gain = -1.0f;
   for (int i = 0; i < candidates; ++i) {
-    const float scale =
-        extreme / (low - spread + 2 * spread * static_cast<float>(i) / static_cast<float>(candidates - 1));
-    consider(refined(x, scale, low, high));
+    const float code = low - spread + 2 * spread * static_cast<float>(i) / static_cast<float>(candidates - 1);
+    const Match m = match(x, extreme / code, low, high);
+    if (m.qq > 0.0f && m.xq * m.xq > gain * m.qq) {
+      gain = m.xq * m.xq / m.qq;
+      best = m.xq / m.qq;
+    }
   }
-  consider(refined(x, best.scale, low, high));
-  return best.scale;
+  best = as_f16(best);
+  return error_of(x, best, low, high) < error_of(x, widest, low, high) ? best : widest;
 }
 
 } // namespace
@@ -84,14 +96,14 @@ float search(const float* x, float low, float high, int candidates, float spread
 uint16_t recode_int8(const float* x, int8_t* codes) {
   const float scale = search(x, -127.0f, 127.0f, 6, 2.0f), inverse = inverse_of(scale);
   for (size_t i = 0; i < kGroup; ++i)
-    codes[i] = static_cast<int8_t>(clamp(nearest(clamp(x[i] * inverse, -254.0f, 254.0f)), -127.0f, 127.0f));
+    codes[i] = static_cast<int8_t>(nearest(clamp(x[i] * inverse, -127.0f, 127.0f)));
   return f16_from_f32(scale);
 }
 
 uint16_t recode_int4(const float* x, uint8_t* codes) {
   const float scale = search(x, -8.0f, 7.0f, 16, 1.6f), inverse = inverse_of(scale);
   for (size_t i = 0; i < kGroup; ++i)
-    codes[i] = static_cast<uint8_t>(clamp(nearest(clamp(x[i] * inverse, -16.0f, 14.0f)), -8.0f, 7.0f) + 8.0f);
+    codes[i] = static_cast<uint8_t>(nearest(clamp(x[i] * inverse, -8.0f, 7.0f)) + 8.0f);
   return f16_from_f32(scale);
 }
 

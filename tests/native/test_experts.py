@@ -296,22 +296,20 @@ def test_a_bad_value_spoils_its_own_token_only(
         assert np.array_equal(y[others], clean[others])
 
 
-def test_saturated_gates(pool: _native.ThreadPool) -> None:
-    """silu far out on both sides: g for large g, 0 for very negative g."""
+def test_swiglu_to_a_few_units_in_the_last_place(pool: _native.ThreadPool) -> None:
+    """Identity weights leave silu(x) * x: fine steps where the sigmoid bends, and far out on both sides."""
+    values = np.concatenate([np.linspace(-30, 30, 1273), [-1000, -100, -88, -87, 87, 88, 100, 1000, 1e-30]])
+    x = np.resize(values.astype(np.float32), (41, 32))
+    g = x.astype(np.float64)
+    with np.errstate(over="ignore"):
+        exact = g / (1 + np.exp(-g)) * g
     for isa in TIERS:
         native = _native.Experts(1, 32, 32, "F32", "F32", "F32", None, isa)
-        eye = np.eye(32, dtype=np.float32)
         for part in PARTS:
-            native.load(pool, 0, part, eye.view(np.uint8))
-        x = np.zeros((1, 32), np.float32)
-        x[0, :6] = [-1000, -100, -5, 5, 100, 1000]
-        y = np.zeros_like(x)
-        one = np.ones(1, np.float32)
-        native.forward(pool, x.ctypes.data, 1, np.zeros(1, np.int32).ctypes.data, one.ctypes.data, 1, y.ctypes.data)
-        g = x[0, :6].astype(np.float64)
-        with np.errstate(over="ignore"):
-            exact = g / (1 + np.exp(-g)) * g
-        assert np.allclose(y[0, :6], exact, rtol=1e-6, atol=1e-25), isa
+            native.load(pool, 0, part, np.eye(32, dtype=np.float32).view(np.uint8))
+        layer = Layer(native, [], ("F32", "F32", "F32"))
+        y = layer.forward(pool, x, np.zeros((41, 1), np.int32), np.ones((41, 1), np.float32))
+        assert np.all(np.abs(y - exact) <= 8 * 2.0**-24 * np.abs(exact) + 1e-25), isa
 
 
 def test_load_refuses_what_does_not_fit(pool: _native.ThreadPool) -> None:
