@@ -132,13 +132,15 @@ def test_cancelling_a_load_gives_the_memory_back(
             reached = rss()
             raise Cancelled
 
+    CPU.release()  # what earlier tests left with the allocator
     before = rss()
     with pytest.raises(Cancelled) as kept:
         load(checkpoint, spec, make_plan(**plan), cancel)
     # The error, and with it the traceback, is still held.
     assert kept.value is not None
     assert reached - before > 10 << 20
-    assert rss() - before < 5 << 20
+    # Less than one layer's experts, which are 12 MB.
+    assert rss() - before < 8 << 20
     assert not any(thread.name.startswith(("reader", "experts")) for thread in threading.enumerate())
 
 
