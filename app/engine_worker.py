@@ -17,6 +17,7 @@ from typing import Any
 from app.faults import as_greenroom_error
 from app.planning import plan_with
 from engine.errors import Cancelled, GreenroomError
+from engine.hardware.report import HardwareReport
 from engine.placement.plan import OffloadPlan
 from engine.progress import Progress
 from engine.runtime.events import GenerationStats, Message, SamplingParams
@@ -39,6 +40,7 @@ class HostState:
     progress: while planning or loading
     error:    with "failed"
     kernel:   what computes, e.g. "int4 avx512vnni, 8 threads"; from "ready" on
+    hardware: the machine that the plan was made for; from "loading" on
     """
 
     kind: str = "empty"
@@ -48,6 +50,7 @@ class HostState:
     progress: Progress | None = None
     error: GreenroomError | None = None
     kernel: str = ""
+    hardware: HardwareReport | None = None
 
     @property
     def busy(self) -> bool:
@@ -98,6 +101,13 @@ class StatePosted:
     loaded: HostState | None
 
 
+@dataclass(frozen=True)
+class PredictionPosted:
+    """The loaded model's state with a new prediction."""
+
+    loaded: HostState
+
+
 class AnswerBuffer:
     """Text between the worker that adds it and the window that takes it, merged in between."""
 
@@ -134,6 +144,8 @@ class EngineWorker:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._engine: Any = None
         self._checkpoint: Any = None
+        #: The context and the wishes that the loaded model was planned with.
+        self._asked: tuple[int | None, dict[str, Any]] = (None, {})
         self._loaded: HostState | None = None
         self._thread = threading.Thread(target=self._run, name="greenroom-engine", daemon=True)
         self._thread.start()
@@ -143,6 +155,9 @@ class EngineWorker:
 
     def unload(self) -> None:
         self._jobs.put(self._unload)
+
+    def predict(self, bandwidth_gbs: dict[str, float]) -> None:
+        self._jobs.put(lambda: self._predict(bandwidth_gbs))
 
     def generate(self, request: AnswerRequest) -> None:
         self._jobs.put(lambda: self._generate(request))
@@ -182,8 +197,9 @@ class EngineWorker:
             wishes = dict(request.wishes)
             if self._loaded and self._loaded.plan:
                 wishes["unload_bytes"] = self._loaded.plan.bytes.ram_total
-            plan = plan_with(self._api, checkpoint, hardware, request.context, wishes)
-            state = replace(state, plan=plan)
+            asked = (request.context, wishes)
+            plan = plan_with(self._api, checkpoint, hardware, *asked)
+            state = replace(state, plan=plan, hardware=hardware)
             if not plan.runnable and not request.force:
                 raise GreenroomError(
                     f"{checkpoint.name} was not loaded",
@@ -196,6 +212,7 @@ class EngineWorker:
             self._release()
             engine = self._api.load(checkpoint, plan, progress=report)
             self._engine, self._checkpoint, checkpoint = engine, checkpoint, None
+            self._asked = asked
             if request.cancelled.is_set():
                 raise Cancelled
         except Cancelled:
@@ -226,6 +243,21 @@ class EngineWorker:
                 self._post(StatePosted(request, replace(state, progress=progress), self._loaded))
 
         return report
+
+    def _predict(self, bandwidth_gbs: dict[str, float]) -> None:
+        """Plans again for the machine as it was at loading, but for the measurement: only the prediction changes."""
+        loaded = self._loaded
+        if loaded is None or loaded.plan is None or loaded.hardware is None:
+            return
+        memory = replace(loaded.hardware.memory, bandwidth_gbs=bandwidth_gbs)
+        hardware = replace(loaded.hardware, memory=memory)
+        try:
+            plan = plan_with(self._api, self._checkpoint, hardware, *self._asked)
+        except Exception:
+            log.exception("the prediction stays as it is")
+            return
+        self._loaded = replace(loaded, plan=replace(loaded.plan, prediction=plan.prediction), hardware=hardware)
+        self._post(PredictionPosted(self._loaded))
 
     def _unload(self) -> None:
         self._release()

@@ -22,6 +22,7 @@ from app.engine_worker import (
     EngineWorker,
     HostState,
     LoadRequest,
+    PredictionPosted,
     StatePosted,
 )
 from engine.runtime.events import GenerationStats, Message, SamplingParams
@@ -111,6 +112,11 @@ class EngineHost(QObject):
         self._load = None
         self._worker.unload()
 
+    def predict(self, bandwidth_gbs: dict[str, float]) -> None:
+        """Works out anew how fast the loaded model should be, after memory was measured (threads: GB/s)."""
+        if not self._closed:
+            self._worker.predict(bandwidth_gbs)
+
     def generate(self, messages: list[Message], params: SamplingParams) -> None:
         """Starts an answer. Without a ready model it ends at once with an error; never while another is written."""
         if self._answer is not None:
@@ -159,6 +165,10 @@ class EngineHost(QObject):
             if not news.state.busy:
                 self._load = None
             self._set(news.state)
+        elif isinstance(news, PredictionPosted):
+            self._loaded = news.loaded
+            if self._state.kind in ("ready", "generating"):
+                self._set(replace(self._state, plan=news.loaded.plan, hardware=news.loaded.hardware))
 
     @Slot()
     def _deliver_text(self) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Slot
-from PySide6.QtGui import QCloseEvent, QIcon, QShowEvent
+from PySide6.QtGui import QCloseEvent, QIcon, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
 
 from app import tasks
 from app.actions import make_actions
+from app.hardware.gauge import Measure, MemoryGauge, measure_memory
 from app.host import DEMO, EngineHost, HostState
 from app.models.survey import demo_is_here
 from app.settings.store import SettingsStore
@@ -21,6 +22,7 @@ from app.theme import theme
 from app.topbar import TopBar
 from app.widgets.banner import BannerArea
 from engine.errors import GreenroomError
+from engine.hardware.report import HardwareReport
 from engine.resources import asset
 
 log = logging.getLogger(__name__)
@@ -28,11 +30,16 @@ log = logging.getLogger(__name__)
 #: Makes the chat page and the list of chats for the sidebar.
 ChatMaker = Callable[[EngineHost, QWidget], tuple[QWidget, QWidget]]
 
+#: Small enough for a 1440 x 900 screen at 200 %.
+MINIMUM = QSize(700, 380)
+DEFAULT = QSize(1280, 820)
+#: A narrower window folds its sidebar.
+NARROW = 860
 MODEL_FILES = "Models (*.gguf *.safetensors *.json);;All files (*)"
 
 
 class MainWindow(QMainWindow):
-    """make_chat, demo_is_here: stand in for the chat part and for a look at the disk; for tests.
+    """make_chat, demo_is_here, measure: stand in for the chat, a look at the disk and the memory's timing; for tests.
 
     The window paints before it makes its pages: they are made when they are first shown, the chat right after
     the first paint.
@@ -44,20 +51,25 @@ class MainWindow(QMainWindow):
         settings: SettingsStore,
         make_chat: ChatMaker | None = None,
         demo_is_here: Callable[[], bool] = demo_is_here,
+        measure: Measure = measure_memory,
     ) -> None:
         super().__init__()
+        self._measure = measure
+        self._gauge = MemoryGauge(host, measure, self)
         self._demo_is_here = demo_is_here
         self._host, self._settings = host, settings
         self._make_chat = make_chat or self._make_real_chat
         self._started = False
+        #: A problem that was closed does not come back with every message.
+        self._store_problem_said: GreenroomError | None = None
         self._autoload = True
         self._chat_page: QWidget | None = None
         self._chat_list: QWidget | None = None
         self._pages: dict[str, QWidget] = {}
         self.setWindowTitle("Greenroom")
         self.setWindowIcon(QIcon(str(asset("icons/logo.svg"))))
-        self.setMinimumSize(QSize(940, 560))
-        self.resize(1200, 780)
+        self.setMinimumSize(MINIMUM)
+        self.resize(self._first_size())
         if settings.values.window is not None:
             self.restoreGeometry(QByteArray.fromBase64(settings.values.window.encode("ascii", "ignore")))
         theme().set_mode(settings.values.theme)
@@ -123,6 +135,8 @@ class MainWindow(QMainWindow):
         host.stateChanged.connect(self._show_state)
         host.answerEvent.connect(self.statusbar.show_delta)
         host.answerFinished.connect(self.statusbar.show_result)
+        host.answerFinished.connect(bar.show_result)
+        self._gauge.measured.connect(self._memory_measured)
         bar.modelChosen.connect(self.load_model)
         bar.loadAnyway.connect(self._load_anyway)
         bar.loadCancelled.connect(host.cancel_load)
@@ -134,12 +148,21 @@ class MainWindow(QMainWindow):
         self._settings.changed.connect(self._apply_settings)
         self._settings.problemFound.connect(self._show_settings_problem)
 
+    def _first_size(self) -> QSize:
+        """A comfortable size, or what the screen has room for beside the window's frame."""
+        room = self.screen().availableGeometry().size() - QSize(16, 48)
+        return DEFAULT.boundedTo(room).expandedTo(MINIMUM)
+
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         if not self._started:
             self._started = True
             # After the events that paint the window for the first time.
             QTimer.singleShot(0, self, lambda: QTimer.singleShot(0, self, self._start))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.sidebar.set_narrow(self.width() < NARROW)
 
     @Slot()
     def _start(self) -> None:
@@ -170,7 +193,7 @@ class MainWindow(QMainWindow):
         self._store = ChatStore(data_folder() / "chats.sqlite")
         self._store.subscribe(lambda _: self._show_store_problem())
         self._show_store_problem()
-        return ChatPage(host, self._store), ChatList(self._store)
+        return ChatPage(host, self._store, lambda: self._settings.values), ChatList(self._store)
 
     def _load_first_model(self) -> None:
         values = self._settings.values
@@ -229,7 +252,9 @@ class MainWindow(QMainWindow):
         if key == "hardware":
             from app.hardware.page import HardwarePage
 
-            return HardwarePage(self._host.api)
+            hardware = HardwarePage(self._host.api, self._measure)
+            hardware.measured.connect(self._memory_measured)
+            return hardware
         from app.settings.page import SettingsPage
 
         return SettingsPage(self._settings)
@@ -238,12 +263,14 @@ class MainWindow(QMainWindow):
 
     @Slot()
     def new_chat(self) -> None:
+        self.sidebar.fold()
         self.show_page("chat")
         if self._chat_page is not None:
             self._chat_page.new_chat()
 
     @Slot(int)
     def _open_chat(self, chat: int) -> None:
+        self.sidebar.fold()
         self.show_page("chat")
         if self._chat_page is not None:
             self._chat_page.open_chat(chat)
@@ -327,6 +354,13 @@ class MainWindow(QMainWindow):
         self.banners.show_error(error, tone, "load", actions, closed=self._host.dismiss_failure)
 
     @Slot(object)
+    def _memory_measured(self, report: HardwareReport) -> None:
+        if report.memory.bandwidth_gbs:
+            self._host.predict(report.memory.bandwidth_gbs)
+        if "hardware" in self._pages:
+            self._pages["hardware"].show_report(report)
+
+    @Slot(object)
     def _apply_settings(self, names: set[str]) -> None:
         if "theme" in names:
             theme().set_mode(self._settings.values.theme)
@@ -336,8 +370,10 @@ class MainWindow(QMainWindow):
         self.banners.show_error(error, "warn", "saving")
 
     def _show_store_problem(self) -> None:
-        if self._store.problem is not None:
-            self.banners.show_error(self._store.problem, "warn", "saving")
+        problem = self._store.problem
+        if problem is not None and problem is not self._store_problem_said:
+            self._store_problem_said = problem
+            self.banners.show_error(problem, "warn", "saving")
 
     def show_fault(self, error: GreenroomError) -> None:
         """A fault of the program itself: said once, the program goes on."""

@@ -9,7 +9,7 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QProgressBar, QPushButton, QWidget
 
-from app.host import DEMO, HostState
+from app.host import DEMO, AnswerResult, HostState
 from app.settings.store import SettingsStore
 from app.theme import theme
 from app.theme.icons import make_pixmap
@@ -17,11 +17,12 @@ from app.widgets.buttons import button
 from app.widgets.chip import ChipButton
 from app.widgets.labels import ElideLabel, label
 from app.widgets.plan_popover import PlanPopover
-from app.words import rate_range
+from app.words import about, rate, rate_range
 
 HEIGHT = 46
-#: The most of the bar's width that a long model name may take.
-MODEL_SHARE = 0.4
+#: What a long model name leaves to the messages of loading.
+MESSAGE_ROOM = 200
+NARROWEST_MODEL = 120
 
 
 class ModelButton(QPushButton):
@@ -78,6 +79,8 @@ class TopBar(QWidget):
         super().__init__(parent)
         self._settings, self._actions = settings, actions
         self._state = HostState()
+        #: tok/s of the loaded model's last answer; 0 before the first.
+        self._measured = 0.0
         self.setProperty("surface", "topbar")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
 
@@ -108,7 +111,15 @@ class TopBar(QWidget):
         self.setFixedHeight(HEIGHT)
         self.show_state(self._state)
 
+    def show_result(self, result: AnswerResult) -> None:
+        """Remembers how fast the model was, to show it beside what was predicted."""
+        if result.stats.decode_tps > 0:
+            self._measured = result.stats.decode_tps
+            self._show_speed()
+
     def show_state(self, state: HostState) -> None:
+        if state.path != self._state.path or state.kind == "loading":
+            self._measured = 0.0
         self._state = state
         self.model.set_model(state.model_name)
         self.chip.setVisible(state.plan is not None)
@@ -116,7 +127,6 @@ class TopBar(QWidget):
         if state.plan is not None:
             self.chip.show_plan(state.plan)
             self.chip.setToolTip("Show the sum behind this")
-            self.speed.setText(f"predicted {rate_range(state.plan.prediction.decode_tps)} tok/s")
         self.cancel.setVisible(state.busy)
         self.progress.setVisible(state.busy)
         self.message.setText(state.progress.message if state.busy and state.progress else "")
@@ -125,9 +135,30 @@ class TopBar(QWidget):
             self.progress.setRange(0, 1000 if known else 0)
             if known:
                 self.progress.setValue(round(1000 * state.progress.fraction))
+        self._show_speed()
+
+    def _show_speed(self) -> None:
+        if self._state.plan is not None:
+            speed = self._state.plan.prediction.decode_tps
+            self.speed.setText(f"{about(speed)} tok/s predicted")
+            tip = f"Predicted: {about(speed)} tok/s, from {rate_range(speed)}."
+            if self._measured > 0:
+                tip += f" The last answer: {rate(self._measured)} tok/s."
+            self.speed.setToolTip(tip)
+        self._share_room()
+
+    def _share_room(self) -> None:
+        """The model's name gets what the others leave."""
+        margins, gap = self.layout().contentsMargins(), self.layout().spacing()
+        room = self.width() - margins.left() - margins.right() - gap
+        others = [part for part in (self.chip, self.cancel, self.speed) if not part.isHidden()]
+        room -= sum(part.sizeHint().width() + gap for part in others)
+        if self.message.text():
+            room -= min(MESSAGE_ROOM, self.message.sizeHint().width()) + gap
+        self.model.setMaximumWidth(max(NARROWEST_MODEL, room))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        self.model.setMaximumWidth(max(160, round(self.width() * MODEL_SHARE)))
+        self._share_room()
         self.progress.setGeometry(0, self.height() - 3, self.width(), 3)
 
     def _open_menu(self) -> None:
@@ -169,4 +200,4 @@ class TopBar(QWidget):
             return
         refused = self._state.kind == "failed" and not self._state.plan.runnable
         anyway = self.loadAnyway.emit if refused else None
-        PlanPopover(self._state.model_name, self._state.plan, anyway, self).open_below(self.chip)
+        PlanPopover(self._state.model_name, self._state.plan, anyway, self, self._measured).open_below(self.chip)

@@ -30,6 +30,11 @@ def rate(tokens_per_second: float) -> str:
     return f"{tokens_per_second:.0f}" if tokens_per_second >= 99.95 else f"{tokens_per_second:.1f}"
 
 
+def about(speed: Range) -> str:
+    """The likely figure, no more exact than a prediction is: "about 57", "about 3.4"."""
+    return f"about {speed.likely:.0f}" if speed.likely >= 9.5 else f"about {speed.likely:.1f}"
+
+
 def rate_range(speed: Range, joint: str = " to ") -> str:
     """ "49 to 66"; one figure when both ends read the same."""
     digits = 0 if speed.high >= 10 else 1

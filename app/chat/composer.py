@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from PySide6.QtCore import QMimeData, Qt, Signal, Slot
-from PySide6.QtGui import QFocusEvent, QKeyEvent
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from app.chat.copy_button import link_button
@@ -31,6 +31,7 @@ class _Field(QPlainTextEdit):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setTabChangesFocus(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._placeholder = ""
         self.document().setDocumentMargin(0)
         self.document().documentLayout().documentSizeChanged.connect(self._fit)
         self._fit()
@@ -48,6 +49,21 @@ class _Field(QPlainTextEdit):
         """Text from a word processor comes without its looks."""
         if source.hasText():
             self.insertPlainText(source.text())
+
+    def set_placeholder(self, text: str) -> None:
+        """On one line: what does not fit is left out."""
+        self._placeholder = text
+        self._show_placeholder()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._show_placeholder()
+
+    def _show_placeholder(self) -> None:
+        room = self.viewport().width() - 4
+        self.setPlaceholderText(self.fontMetrics().elidedText(self._placeholder, Qt.TextElideMode.ElideRight, room))
+        # Qt paints the new words only where the caret blinks.
+        self.viewport().update()
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         super().focusInEvent(event)
@@ -156,7 +172,7 @@ class Composer(QFrame):
 
     def set_model(self, name: str) -> None:
         """Names the model that will answer; "" for none."""
-        self._field.setPlaceholderText(self.tr("Message {0}").format(name) if name else self.tr("Write a message"))
+        self._field.set_placeholder(self.tr("Message {0}").format(name) if name else self.tr("Write a message"))
 
     def set_ready(self, reason: str) -> None:
         """reason: why nothing can be sent now; "" when it can."""

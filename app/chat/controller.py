@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
@@ -11,6 +12,7 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from app.chat.store import ChatStore, StoredMessage
 from app.chat.thinking import split_thought
 from app.host import DEMO, AnswerDelta, AnswerResult, EngineHost
+from app.settings.store import Settings
 from engine.errors import GreenroomError
 from engine.runtime.events import GenerationStats, Message, SamplingParams
 
@@ -59,9 +61,16 @@ class ChatController(QObject):
     #: GreenroomError: something could not be saved
     failed = Signal(object)
 
-    def __init__(self, host: EngineHost, store: ChatStore, parent: QObject | None = None) -> None:
+    def __init__(
+        self,
+        host: EngineHost,
+        store: ChatStore,
+        settings: Callable[[], Settings] = Settings,
+        parent: QObject | None = None,
+    ) -> None:
+        """settings: the user's settings as they are when it is called."""
         super().__init__(parent)
-        self._host, self._store = host, store
+        self._host, self._store, self._settings = host, store, settings
         self._stream: Stream | None = None
         self._flush_timer = QTimer(self, singleShot=True, interval=FLUSH_MS)
         self._flush_timer.timeout.connect(self._flush)
@@ -108,10 +117,13 @@ class ChatController(QObject):
 
     def _answer(self, chat_id: int, question_id: int) -> None:
         answer_id = self._store.add_message(chat_id, question_id, "assistant", model=self._host.state.model_name)
+        settings = self._settings()
         history = to_prompt(self._store.messages(chat_id)[:-1])
+        if settings.system_prompt.strip():
+            history.insert(0, Message("system", settings.system_prompt.strip()))
         self._stream = Stream(chat_id, answer_id)
         self.streamStarted.emit(answer_id)
-        self._host.generate(history, DEMO_SAMPLING if self._host.state.path == DEMO else SAMPLING)
+        self._host.generate(history, sampling(settings, self._host.state.path == DEMO))
 
     @Slot(object)
     def _grow(self, delta: AnswerDelta) -> None:
@@ -156,6 +168,13 @@ class ChatController(QObject):
     def _stop_if_deleted(self, chat_id: int) -> None:
         if self._stream is not None and self._stream.chat_id == chat_id and self._store.title(chat_id) is None:
             self.stop()
+
+
+def sampling(settings: Settings, demo: bool) -> SamplingParams:
+    """What suits the model, but for what the user has chosen."""
+    names = ("temperature", "top_p", "repetition_penalty", "max_tokens")
+    chosen = {name: getattr(settings, name) for name in names if getattr(settings, name) is not None}
+    return replace(DEMO_SAMPLING if demo else SAMPLING, **chosen)
 
 
 def to_prompt(messages: list[StoredMessage]) -> list[Message]:

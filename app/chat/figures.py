@@ -20,6 +20,17 @@ def stats_line(stats: GenerationStats | None, stop_reason: str | None) -> str:
     return " · ".join(parts)
 
 
+def stats_detail(stats: GenerationStats | None) -> str:
+    """How the question was read: "Read 34 tokens at 410 tok/s, 12 more were still in memory"; "" when unknown."""
+    if stats is None or not stats.prompt_tokens:
+        return ""
+    computed = stats.prompt_tokens - stats.reused_tokens
+    text = f"Read {computed} token" + "s" * (computed != 1)
+    if stats.prefill_tps > 0:
+        text += f" at {rate(stats.prefill_tps)} tok/s"
+    return text + (f"; {stats.reused_tokens} more were still in memory" if stats.reused_tokens else "")
+
+
 def seconds(value: float) -> str:
     """ "0.04 s", "2.4 s", "75 s"."""
     if value < 0.095:

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLay
 
 from app.chat.body_view import BodyView
 from app.chat.copy_button import CopyButton, link_button
-from app.chat.figures import seconds, stats_line
+from app.chat.figures import seconds, stats_detail, stats_line
 from app.chat.markdown import LINE_BREAK, Span, Text
 from app.chat.rich_text import TextView
 from app.chat.store import StoredMessage
@@ -94,6 +94,11 @@ class QuestionView(QWidget):
         row.addWidget(self._bubble)
         self._width = 0
         self._write()
+
+    @property
+    def releasable(self) -> bool:
+        """True when this can be made again from its message without a difference."""
+        return True
 
     @property
     def edit_button(self) -> QPushButton:
@@ -267,6 +272,12 @@ class AnswerView(QWidget):
             self._show_end()
 
     @property
+    def releasable(self) -> bool:
+        """True when this can be made again from its message without a difference."""
+        opened = self._thought is not None and self._thought.toggle.isChecked()
+        return self._footer is not None and self._body.complete and not opened
+
+    @property
     def body(self) -> BodyView:
         return self._body
 
@@ -379,6 +390,8 @@ class AnswerView(QWidget):
         row.setSpacing(8)
         figures = ElideLabel(stats_line(message.stats, message.stop_reason), "small")
         figures.setObjectName("stats")
+        figures.detail = stats_detail(message.stats)
+        figures.setAccessibleDescription(figures.detail)
         row.addWidget(figures, 1)
         if message.versions > 1:
             pager = Pager(message.version, message.versions)

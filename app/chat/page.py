@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from PySide6.QtCore import Qt, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices, QGuiApplication
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
@@ -14,6 +16,7 @@ from app.chat.style import chat_style
 from app.chat.transcript import Transcript
 from app.chat.welcome import Welcome
 from app.host import DEMO, EngineHost, HostState
+from app.settings.store import Settings
 from app.theme import theme
 from app.widgets.banner import BannerArea
 from app.widgets.buttons import button
@@ -85,10 +88,17 @@ class ChatPage(QWidget):
     #: int: the id of the chat that is open now, 0 for one that has no message yet
     chatChanged = Signal(int)
 
-    def __init__(self, host: EngineHost, store: ChatStore, parent: QWidget | None = None) -> None:
+    def __init__(
+        self,
+        host: EngineHost,
+        store: ChatStore,
+        settings: Callable[[], Settings] = Settings,
+        parent: QWidget | None = None,
+    ) -> None:
+        """settings: the user's settings as they are when it is called."""
         super().__init__(parent)
         self._host, self._store = host, store
-        self._controller = ChatController(host, store, self)
+        self._controller = ChatController(host, store, settings, self)
         self._chat: int | None = None
         self._edited: StoredMessage | None = None
         self._title = ""

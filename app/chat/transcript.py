@@ -1,10 +1,14 @@
-"""The messages of the open chat, one below the other, built as far as they are looked at."""
+"""The messages of the open chat, one below the other, built as far as they are looked at.
+
+A message far from sight gives its widgets back and leaves only its room: a window with the widgets of hundreds of
+messages takes seconds to change its colours.
+"""
 
 from __future__ import annotations
 
 import time
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal, Slot
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
@@ -18,6 +22,24 @@ COLUMN, MARGIN = 652, 24
 BATCH, FEWEST, BUDGET = 30, 6, 0.1
 #: Pixels from an end that count as being there.
 NEAR_END, NEAR_TOP = 32, 400
+#: Messages are built from this many viewport heights away on, and given back beyond that many.
+BUILD_AT, KEEP_TO = 1, 3
+RELEASE_MS = 300
+
+
+class Room(QWidget):
+    """Stands where the message was, as tall as it was."""
+
+    def __init__(self, message: StoredMessage, size: QSize, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.message = message
+        self.setFixedSize(size)
+
+    def set_width(self, width: int) -> None:
+        self.setFixedWidth(width)
+
+
+MessageView = QuestionView | AnswerView
 
 
 class Transcript(QScrollArea):
@@ -45,13 +67,15 @@ class Transcript(QScrollArea):
         self._messages: list[StoredMessage] = []
         self._stream: Stream | None = None
         #: Views of the messages from `_first` on.
-        self._views: list[QuestionView | AnswerView] = []
+        self._views: list[MessageView | Room] = []
         self._first = 0
         #: Views that still have the colours of another theme.
-        self._stale: set[QuestionView | AnswerView] = set()
+        self._stale: set[MessageView] = set()
         self._following = True
         #: The scroll bar moves because of us; views change because of us.
         self._settling = self._building = False
+        self._release_soon = QTimer(self, singleShot=True, interval=RELEASE_MS)
+        self._release_soon.timeout.connect(self.release_far)
         self._jump = QPushButton(self.viewport())
         self._jump.setObjectName("jump")
         self._jump.setFixedSize(32, 32)
@@ -64,9 +88,9 @@ class Transcript(QScrollArea):
         theme().changed.connect(self._restyle)
 
     @property
-    def views(self) -> list[QuestionView | AnswerView]:
-        """What is built: the newest messages."""
-        return list(self._views)
+    def views(self) -> list[MessageView]:
+        """The messages whose widgets exist now."""
+        return [view for view in self._views if not isinstance(view, Room)]
 
     def show_messages(self, messages: list[StoredMessage], stream: Stream | None, stay: bool = False) -> None:
         """Show a path. stream: the answer among them that is being written. stay: keep the place that is looked at."""
@@ -97,10 +121,11 @@ class Transcript(QScrollArea):
 
     def finish(self, message: StoredMessage) -> None:
         """A streaming answer is whole."""
+        if self._stream is not None and self._stream.message_id == message.id:
+            self._stream = None
+        self._messages = [message if old.id == message.id else old for old in self._messages]
         view = self._answer(message.id)
         if view is not None:
-            self._stream = None
-            self._messages = [message if old.id == message.id else old for old in self._messages]
             view.finish(message)
 
     @Slot()
@@ -123,8 +148,8 @@ class Transcript(QScrollArea):
             self._first -= 1
             self._insert(0, self._make(self._messages[self._first]))
 
-    def _make(self, message: StoredMessage) -> QuestionView | AnswerView:
-        view: QuestionView | AnswerView
+    def _make(self, message: StoredMessage) -> MessageView:
+        view: MessageView
         if message.role == "user":
             view = QuestionView(message, self._content)
             view.editWanted.connect(self.editWanted)
@@ -139,13 +164,51 @@ class Transcript(QScrollArea):
         view.linkChosen.connect(self.linkChosen)
         return view
 
-    def _insert(self, place: int, view: QuestionView | AnswerView) -> None:
+    @Slot()
+    def release_far(self) -> None:
+        """Give back the widgets of messages that are far from sight."""
+        top, bottom = self._sight(KEEP_TO)
+        focus = self.window().focusWidget()
+        for place, view in enumerate(self._views):
+            near = view.y() <= bottom and view.y() + view.height() >= top
+            if near or isinstance(view, Room) or not view.releasable or (focus and view.isAncestorOf(focus)):
+                continue
+            self._drop(view)
+            del self._views[place]
+            self._insert(place, Room(view.message, view.size(), self._content))
+
+    def _build_near(self) -> None:
+        """Build what comes into sight, without moving what is looked at."""
+        top, bottom = self._sight(BUILD_AT)
+        bar = self.verticalScrollBar()
+        value = bar.value()
+        shift, before = 0, (self._settling, self._building)
+        self._settling = self._building = True
+        for place, room in enumerate(self._views):
+            if isinstance(room, Room) and room.y() <= bottom and room.y() + room.height() >= top:
+                view = self._make(self._messages[self._first + place])
+                self._drop(room)
+                del self._views[place]
+                self._insert(place, view)
+                # Its height may be another when the window has become wider or narrower meanwhile.
+                shift += view.height() - room.height() if room.y() + room.height() <= value else 0
+        self._lay_out()
+        if shift:
+            bar.setValue(value + shift)
+        self._settling, self._building = before
+
+    def _sight(self, margin: int) -> tuple[int, int]:
+        """The part of the content in sight, and `margin` viewport heights around it: top and bottom in pixels."""
+        top, height = self.verticalScrollBar().value(), self.viewport().height()
+        return top - margin * height, top + height + margin * height
+
+    def _insert(self, place: int, view: MessageView | Room) -> None:
         self._views.insert(place, view)
         view.set_width(self._width())
         self._column.insertWidget(place, view, 0, Qt.AlignmentFlag.AlignHCenter)
         view.show()
 
-    def _drop(self, view: QuestionView | AnswerView) -> None:
+    def _drop(self, view: MessageView | Room) -> None:
         self._stale.discard(view)
         self._column.removeWidget(view)
         view.hide()
@@ -174,6 +237,7 @@ class Transcript(QScrollArea):
         elif place is not None:
             bar.setValue(place)
         self._settling = False
+        self._show_sight()
         self._show_jump()
 
     @Slot(int)
@@ -182,6 +246,7 @@ class Transcript(QScrollArea):
             self._restyle_visible()
         if self._settling:
             return
+        self._show_sight()
         bar = self.verticalScrollBar()
         self._following = value >= bar.maximum() - NEAR_END
         self._show_jump()
@@ -193,6 +258,12 @@ class Transcript(QScrollArea):
             self._lay_out()
             bar.setValue(bar.maximum() - below)
             self._settling = False
+
+    def _show_sight(self) -> None:
+        if any(isinstance(view, Room) for view in self._views):
+            self._build_near()
+        if len(self._views) > BATCH:
+            self._release_soon.start()
 
     def _lay_out(self) -> None:
         self._column.activate()
@@ -224,7 +295,7 @@ class Transcript(QScrollArea):
 
     @Slot()
     def _restyle(self) -> None:
-        self._stale = set(self._views)
+        self._stale = set(self.views)
         self._restyle_visible()
 
     def _restyle_visible(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QCoreApplication, Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.widgets.labels import label
 
@@ -15,8 +15,8 @@ EXAMPLES = (
 )
 
 
-class Welcome(QWidget):
-    """Says what to do next and offers examples."""
+class Welcome(QScrollArea):
+    """Says what to do next and offers examples. Where the window is too short for all of it, it scrolls."""
 
     exampleChosen = Signal(str)
 
@@ -33,8 +33,10 @@ class Welcome(QWidget):
         for part in (self._hint, self._detail, self._demo):
             part.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         self.examples = [self._example(text) for text in EXAMPLES]
-        inner = QWidget(self)
-        inner.setFixedWidth(WIDTH)
+        page = QWidget()
+        page.setProperty("surface", "page")
+        inner = QWidget(page)
+        inner.setMaximumWidth(WIDTH)
         column = QVBoxLayout(inner)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(10)
@@ -45,15 +47,21 @@ class Welcome(QWidget):
             column.addWidget(example)
         column.addSpacing(8)
         column.addWidget(self._demo)
-        outer = QVBoxLayout(self)
+        outer = QVBoxLayout(page)
+        outer.setContentsMargins(24, 16, 24, 16)
         # An alignment instead of these stretches would take the height of unwrapped text for the whole height.
         centred = QHBoxLayout()
-        centred.addStretch()
-        centred.addWidget(inner)
-        centred.addStretch()
+        centred.addStretch(1)
+        centred.addWidget(inner, 1000)
+        centred.addStretch(1)
         outer.addStretch(2)
         outer.addLayout(centred)
         outer.addStretch(3)
+        self.setWidget(page)
+        self.setWidgetResizable(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
 
     @property
     def detail(self) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from PySide6.QtCore import Qt, Slot
-from PySide6.QtGui import QShowEvent
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLabel, QProgressBar, QVBoxLayout, QWidget
 
 from app import tasks
 from app.hardware.checks import Check, checks
+from app.hardware.gauge import Measure, measure_memory
 from app.theme import theme
 from app.theme.icons import make_pixmap
 from app.widgets.buttons import button
@@ -21,6 +21,8 @@ from engine.hardware.report import HardwareReport
 from engine.progress import Progress
 
 WIDTH = 920
+#: A narrower page folds its rows.
+ROOMY = 720
 
 #: (icon, ink, what a screen reader says)
 _MARKS = {
@@ -49,15 +51,26 @@ class CheckRow(QFrame):
         sentence.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         note = label(check.note, "small")
         note.setContentsMargins(0, 2, 0, 0)
-        grid = QGridLayout(self)
+        note.setVisible(bool(check.note))
+        self._note = note
+        self._grid = grid = QGridLayout(self)
         grid.setContentsMargins(16, 13, 16, 13)
         grid.setHorizontalSpacing(12)
+        grid.setVerticalSpacing(2)
         sentence.setAlignment(Qt.AlignmentFlag.AlignTop)
         for column, part in enumerate((self._mark, title, sentence, note)):
             grid.addWidget(part, 0, column, Qt.AlignmentFlag(0) if part is sentence else Qt.AlignmentFlag.AlignTop)
         grid.setColumnStretch(2, 1)
+        self._compact = False
         theme().changed.connect(self._draw)
         self._draw()
+
+    def set_compact(self, compact: bool) -> None:
+        """For a narrow window: the figure goes under the sentence."""
+        if compact != self._compact:
+            self._compact = compact
+            self._grid.removeWidget(self._note)
+            self._grid.addWidget(self._note, *((1, 2) if compact else (0, 3)), Qt.AlignmentFlag.AlignTop)
 
     def _draw(self) -> None:
         colour = getattr(theme().tokens, self._ink)
@@ -67,11 +80,12 @@ class CheckRow(QFrame):
 class HardwarePage(QWidget):
     """api: the `engine` package or its stand-in. measure: times the memory and returns a new report; for tests."""
 
-    def __init__(
-        self, api: Any, measure: Callable[..., HardwareReport] | None = None, parent: QWidget | None = None
-    ) -> None:
+    #: HardwareReport, after the user had the memory measured
+    measured = Signal(object)
+
+    def __init__(self, api: Any, measure: Measure = measure_memory, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._api, self._measure = api, measure or _measure_memory
+        self._api, self._measure = api, measure
         self._probing: tasks.Task | None = None
         self._measuring: tasks.Task | None = None
         self.report: HardwareReport | None = None
@@ -144,8 +158,14 @@ class HardwarePage(QWidget):
             item.widget().hide()
             item.widget().deleteLater()
         for number, check in enumerate(checks(report)):
-            self._list.addWidget(CheckRow(check, first=number == 0))
+            row = CheckRow(check, first=number == 0)
+            row.set_compact(self.width() < ROOMY)
+            self._list.addWidget(row)
         self._card.show()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        for row in self.rows:
+            row.set_compact(self.width() < ROOMY)
 
     @Slot()
     def start_measuring(self) -> None:
@@ -170,6 +190,7 @@ class HardwarePage(QWidget):
     def _measured(self, report: HardwareReport) -> None:
         self._end_measuring()
         self.show_report(report)
+        self.measured.emit(report)
 
     def _end_measuring(self) -> None:
         self._work.hide()
@@ -180,9 +201,3 @@ class HardwarePage(QWidget):
         self._lead.setText("Measured here, kept here. Nothing is sent anywhere.")
         self._trouble.setText(str(error))
         self._trouble.show()
-
-
-def _measure_memory(progress: Callable[[Progress], None]) -> HardwareReport:
-    from engine.hardware.probe import probe
-
-    return probe(calibrate=True, progress=progress)

@@ -22,7 +22,7 @@ from app.words import gigabytes
 from engine.errors import GreenroomError
 
 #: A narrower page folds its rows.
-ROOMY = 980
+ROOMY = 900
 
 
 class ModelsPage(QWidget):

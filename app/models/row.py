@@ -11,9 +11,11 @@ from app.widgets.buttons import button
 from app.widgets.chip import ChipButton
 from app.widgets.labels import ElideLabel, label
 from app.widgets.plan_popover import PlanPopover
-from app.words import gigabytes, rate_range
+from app.words import about, gigabytes, rate_range
 
-CHIP_WIDTH, SPEED_WIDTH, SIZE_WIDTH, ACTION_WIDTH = 264, 124, 76, 176
+CHIP_WIDTH, SPEED_WIDTH, SIZE_WIDTH, ACTION_WIDTH = 256, 112, 72, 152
+#: A range wider than this says less than its likely figure.
+VAGUE = 2.5
 
 
 class RowWidget(QFrame):
@@ -111,7 +113,10 @@ class RowWidget(QFrame):
         self._unit.setVisible(row.plan is not None)
         if row.plan is not None:
             self.chip.show_plan(row.plan)
-            self._speed.setText(rate_range(row.plan.prediction.decode_tps, "–"))
+            speed = row.plan.prediction.decode_tps
+            vague = speed.high > VAGUE * speed.low
+            self._speed.setText(about(speed) if vague else rate_range(speed, "–"))
+            self._speed.setToolTip(f"Predicted: {about(speed)} tok/s, from {rate_range(speed)}")
             self.load.setText("Load" if row.plan.runnable else "Load anyway")
         self.load.setEnabled(row.problem is None)
 
@@ -135,10 +140,13 @@ class RowWidget(QFrame):
         if compact == self._compact:
             return
         self._compact = compact
+        # Under the name the chip may be as narrow as its words.
+        self._chip_cell.setMinimumWidth(0 if compact else CHIP_WIDTH)
         self._size_cell.setVisible(not compact)
         if compact:
             self._columns.removeWidget(self._chip_cell)
-            self._text.insertWidget(self._text.count() - 1, self._chip_cell)
+            # Without an alignment the cell's fixed width would be the width of all the text.
+            self._text.insertWidget(self._text.count() - 1, self._chip_cell, 0, Qt.AlignmentFlag.AlignLeft)
         else:
             self._text.removeWidget(self._chip_cell)
             self._columns.insertWidget(1, self._chip_cell)

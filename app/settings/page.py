@@ -5,27 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Slot
-from PySide6.QtWidgets import (
-    QComboBox,
-    QFileDialog,
-    QFrame,
-    QHBoxLayout,
-    QLabel,
-    QSpinBox,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 import engine
 from app.actions import ACTIONS, shortcut_text
-from app.settings.store import THREADS_RANGE, SettingsStore
+from app.settings.fields import CONTROL_WIDTH, Combo, Fraction, LongText, WholeNumber
+from app.settings.store import PENALTY_RANGE, TEMPERATURE_RANGE, THREADS_RANGE, TOP_P_RANGE, SettingsStore
 from app.widgets.buttons import button
 from app.widgets.labels import ElideLabel, label
 from app.widgets.page import PageHead, scrolled
 from engine.log import log_folder
 
 WIDTH = 760
-CONTROL_WIDTH = 250
 
 THEMES = (("Follow the system", "system"), ("Light", "light"), ("Dark", "dark"))
 STARTS = (("The model used last", "last"), ("The demo model", "demo"), ("Nothing", "nothing"))
@@ -35,27 +26,41 @@ CONTEXTS = (
 )
 
 
+ANSWERS = (
+    ("Until the model ends it", None),
+    *((f"{n:,} tokens".replace(",", " "), n) for n in (256, 512, 1024, 2048, 4096, 8192)),
+)
+#: What the sampling fields are set to when nothing is chosen.
+UNCHOSEN = {"temperature": None, "top_p": None, "repetition_penalty": None, "max_tokens": None}
+
+
 class SettingsPage(QWidget):
     def __init__(self, settings: SettingsStore, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._settings = settings
         self._filling = False
 
-        self.theme = _combo("Theme", THEMES)
+        self.theme = Combo("Theme", THEMES)
         self.theme.activated.connect(lambda: self._change(theme=self.theme.currentData()))
-        self.start = _combo("Load at start", STARTS)
+        self.start = Combo("Load at start", STARTS)
         self.start.activated.connect(lambda: self._change(start=self.start.currentData()))
-        self.context = _combo("Context length", CONTEXTS)
+        self.context = Combo("Context length", CONTEXTS)
         self.context.activated.connect(lambda: self._change(context=self.context.currentData()))
-        self.threads = QSpinBox()
-        self.threads.setRange(THREADS_RANGE[0] - 1, THREADS_RANGE[1])
-        self.threads.setSpecialValueText("Chosen by the plan")
-        self.threads.setAccessibleName("Threads")
-        self.threads.setFixedWidth(CONTROL_WIDTH)
-        self.threads.setKeyboardTracking(False)
-        # The style sheet's padding does not reach the field inside.
-        self.threads.lineEdit().setTextMargins(8, 0, 0, 0)
-        self.threads.valueChanged.connect(lambda value: self._change(threads=value or None))
+        self.threads = WholeNumber("Threads", THREADS_RANGE, "Chosen by the plan")
+        self.threads.chosen.connect(lambda value: self._change(threads=value))
+
+        self.prompt = LongText("System prompt", "For example: Answer briefly, in Korean.")
+        self.prompt.written.connect(lambda text: self._change(system_prompt=text))
+        self.temperature = Fraction("Temperature", TEMPERATURE_RANGE, 0.7)
+        self.temperature.chosen.connect(lambda value: self._change(temperature=value))
+        self.top_p = Fraction("Top-p", TOP_P_RANGE, 0.95)
+        self.top_p.chosen.connect(lambda value: self._change(top_p=value))
+        self.penalty = Fraction("Repetition penalty", PENALTY_RANGE, 1.1)
+        self.penalty.chosen.connect(lambda value: self._change(repetition_penalty=value))
+        self.longest = Combo("Longest answer", ANSWERS)
+        self.longest.activated.connect(lambda: self._change(max_tokens=self.longest.currentData()))
+        self.reset = button("Use the defaults", kind="link", name="Use the defaults for all of Answers but the prompt")
+        self.reset.clicked.connect(lambda: self._change(**UNCHOSEN))
 
         self.folder = ElideLabel("", "small", Qt.TextElideMode.ElideMiddle)
         self.folder.setFixedWidth(CONTROL_WIDTH)
@@ -82,6 +87,19 @@ class SettingsPage(QWidget):
         content.addWidget(PageHead("Settings"))
         content.addWidget(_heading("Look"))
         content.addWidget(_card(("Theme", "Light, dark, or as the system has it.", self.theme)))
+        answers = QHBoxLayout()
+        answers.addWidget(_heading("Answers"), 1)
+        answers.addWidget(self.reset, 0, Qt.AlignmentFlag.AlignBottom)
+        content.addLayout(answers)
+        content.addWidget(
+            _card(
+                ("System prompt", "What the model is told before every chat. Leave it empty for none.", self.prompt),
+                ("Temperature", "0 always takes the likeliest word; higher is more varied.", self.temperature),
+                ("Top-p", "Only the likeliest words that together reach this share are considered.", self.top_p),
+                ("Repetition penalty", "1 is off; a little more keeps small models from looping.", self.penalty),
+                ("Longest answer", "Where an answer is cut off at the latest.", self.longest),
+            )
+        )
         content.addWidget(_heading("Models"))
         content.addWidget(
             _card(
@@ -132,7 +150,15 @@ class SettingsPage(QWidget):
         if values.context is not None and self.context.findData(values.context) < 0:
             self.context.addItem(f"{values.context} tokens", values.context)
         self.context.setCurrentIndex(self.context.findData(values.context))
-        self.threads.setValue(values.threads or 0)
+        self.threads.show_value(values.threads)
+        self.prompt.show_text(values.system_prompt)
+        self.temperature.show_value(values.temperature)
+        self.top_p.show_value(values.top_p)
+        self.penalty.show_value(values.repetition_penalty)
+        if values.max_tokens is not None and self.longest.findData(values.max_tokens) < 0:
+            self.longest.addItem(f"{values.max_tokens} tokens", values.max_tokens)
+        self.longest.setCurrentIndex(self.longest.findData(values.max_tokens))
+        self.reset.setVisible(any(getattr(values, name) is not None for name in UNCHOSEN))
         self.folder.setText(values.models_folder or "The program's own folder")
         self.default_folder.setVisible(values.models_folder is not None)
         self._filling = False
@@ -148,15 +174,6 @@ class SettingsPage(QWidget):
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.fileSelected.connect(lambda path: self._change(models_folder=path))
         dialog.open()
-
-
-def _combo(name: str, entries: tuple[tuple[str, object], ...]) -> QComboBox:
-    combo = QComboBox()
-    combo.setAccessibleName(name)
-    combo.setFixedWidth(CONTROL_WIDTH)
-    for text, value in entries:
-        combo.addItem(text, value)
-    return combo
 
 
 def _heading(text: str) -> QLabel:
@@ -181,9 +198,11 @@ def _card(*rows: tuple[str, str, QWidget]) -> QFrame:
         row = QFrame()
         row.setProperty("surface", "row")
         row.setProperty("first", "true" if number == 0 else "false")
-        line = QHBoxLayout(row)
-        line.setContentsMargins(16, 10, 16, 10)
-        line.setSpacing(24)
+        # A control wider than its column stands under its words.
+        below = isinstance(control, LongText)
+        line = QVBoxLayout(row) if below else QHBoxLayout(row)
+        line.setContentsMargins(16, 10, 16, 14 if below else 10)
+        line.setSpacing(8 if below else 24)
         text = QVBoxLayout()
         text.setSpacing(2)
         text.addWidget(label(title, "strong" if sentence else ""))

@@ -19,6 +19,12 @@ log = logging.getLogger(__name__)
 RECENT_LIMIT = 8
 CONTEXT_RANGE = (256, 1_048_576)
 THREADS_RANGE = (1, 1024)
+TEMPERATURE_RANGE = (0.0, 2.0)
+TOP_P_RANGE = (0.05, 1.0)
+PENALTY_RANGE = (1.0, 2.0)
+ANSWER_RANGE = (16, 1_048_576)
+#: Characters of a system prompt.
+PROMPT_LIMIT = 20_000
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,9 @@ class Settings:
     last_model: the model loaded last: a path or "demo"
     recent:  paths, newest first
     window:  the window's place and size as Qt saves it, in base64
+    temperature, top_p, repetition_penalty, max_tokens: as in SamplingParams; None leaves it to the program, which
+        knows what suits the model
+    system_prompt: what every chat tells the model first, "" for nothing
     """
 
     theme: str = "system"
@@ -41,6 +50,11 @@ class Settings:
     last_model: str | None = None
     recent: tuple[str, ...] = field(default_factory=tuple)
     window: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    repetition_penalty: float | None = None
+    max_tokens: int | None = None
+    system_prompt: str = ""
 
 
 def _checked(raw: Any) -> Settings:
@@ -55,6 +69,10 @@ def _checked(raw: Any) -> Settings:
     def number(key: str, low: int, high: int) -> int | None:
         value = raw.get(key)
         return value if type(value) is int and low <= value <= high else None
+
+    def fraction(key: str, low: float, high: float) -> float | None:
+        value = raw.get(key)
+        return float(value) if type(value) in (int, float) and low <= value <= high else None
 
     def text(key: str) -> str | None:
         value = raw.get(key)
@@ -71,6 +89,11 @@ def _checked(raw: Any) -> Settings:
         last_model=text("last_model"),
         recent=tuple(paths[:RECENT_LIMIT]),
         window=text("window"),
+        temperature=fraction("temperature", *TEMPERATURE_RANGE),
+        top_p=fraction("top_p", *TOP_P_RANGE),
+        repetition_penalty=fraction("repetition_penalty", *PENALTY_RANGE),
+        max_tokens=number("max_tokens", *ANSWER_RANGE),
+        system_prompt=(text("system_prompt") or "")[:PROMPT_LIMIT],
     )
 
 

@@ -18,7 +18,7 @@ def label(text: str = "", role: str = "", wrap: bool = False, parent: QWidget | 
 
 
 class ElideLabel(QLabel):
-    """One line of plain text, ending in an ellipsis where it does not fit; the whole text is its tool tip then."""
+    """One line of plain text, ending in an ellipsis where it does not fit; the whole text is in its tool tip then."""
 
     def __init__(
         self,
@@ -29,6 +29,8 @@ class ElideLabel(QLabel):
     ) -> None:
         super().__init__(text, parent)
         self._mode = mode
+        #: What the tool tip says besides.
+        self.detail = ""
         self.setTextFormat(Qt.TextFormat.PlainText)
         if role:
             self.setProperty("role", role)
@@ -41,7 +43,7 @@ class ElideLabel(QLabel):
     def paintEvent(self, event: QPaintEvent) -> None:
         area = self.contentsRect()
         shown = self.fontMetrics().elidedText(self.text(), self._mode, area.width())
-        tip = self.text() if shown != self.text() else ""
+        tip = "\n".join(filter(None, (self.text() if shown != self.text() else "", self.detail)))
         if tip != self.toolTip():
             self.setToolTip(tip)
         painter = QPainter(self)

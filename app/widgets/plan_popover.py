@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 from app.widgets.buttons import button
 from app.widgets.chip import TONES, Chip
 from app.widgets.labels import label
-from app.words import needed, rate_range, sentence
-from engine.placement.plan import OffloadPlan
+from app.words import about, needed, rate, rate_range, sentence
+from engine.placement.plan import OffloadPlan, Range
 
 WIDTH = 440
 #: As the style sheet rounds a card.
@@ -23,8 +23,14 @@ class PlanPopover(QWidget):
     """Closes at a click elsewhere or with Esc."""
 
     def __init__(
-        self, model: str, plan: OffloadPlan, load_anyway: Callable[[], object] | None, parent: QWidget | None = None
+        self,
+        model: str,
+        plan: OffloadPlan,
+        load_anyway: Callable[[], object] | None,
+        parent: QWidget | None = None,
+        measured: float = 0.0,
     ) -> None:
+        """measured: tokens per second of the last answer, 0 when there was none."""
         super().__init__(parent, Qt.WindowType.Popup | Qt.WindowType.FramelessWindowHint)
         # Without a compositor see-through corners would be black; there the window is cut to shape instead.
         self._cut = QGuiApplication.platformName() == "xcb"
@@ -55,8 +61,10 @@ class PlanPopover(QWidget):
         if plan.bytes.vram_total:
             box.addLayout(_row("VRAM", needed(plan.bytes.vram_total), "strong"))
         box.addLayout(_row("RAM", needed(plan.bytes.ram_total), "strong"))
-        box.addLayout(_row("Answers, predicted", f"{rate_range(plan.prediction.decode_tps)} tok/s", "strong"))
-        box.addLayout(_row("Reading, predicted", f"{rate_range(plan.prediction.prefill_tps)} tok/s", "small"))
+        box.addLayout(_row("Answers, predicted", _expected(plan.prediction.decode_tps), "strong"))
+        if measured > 0:
+            box.addLayout(_row("Answers, measured", f"{rate(measured)} tok/s", "strong"))
+        box.addLayout(_row("Reading, predicted", _expected(plan.prediction.prefill_tps), "small"))
         box.addWidget(label(f"{sentence(plan.prediction.bottleneck).rstrip('.')}.", "small", wrap=True))
 
         if plan.alternatives:
@@ -86,6 +94,10 @@ class PlanPopover(QWidget):
             shape.addRoundedRect(self.rect(), RADIUS, RADIUS)
             self.setMask(QRegion(shape.toFillPolygon().toPolygon()))
         self.show()
+
+
+def _expected(speed: Range) -> str:
+    return f"{about(speed)} tok/s ({rate_range(speed)})"
 
 
 def _row(left: str, right: str, role: str) -> QHBoxLayout:
