@@ -27,7 +27,7 @@ def _linux(root: Path, program: Path) -> Path:
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     entry = data / "applications" / "greenroom.desktop"
     entry.parent.mkdir(parents=True, exist_ok=True)
-    icon = root / "assets" / "icons" / "greenroom.svg"
+    icon = root / "assets" / "icons" / "logo.svg"
     entry.write_text(
         "[Desktop Entry]\n"
         "Type=Application\n"

@@ -223,6 +223,8 @@ class TestSystemPackages:
         entry = launcher.create(tmp_path, tmp_path / 'a "b" $c' / "greenroom")
         assert entry == tmp_path / "applications" / "greenroom.desktop"
         text = entry.read_text(encoding="utf-8")
+        assert (INSTALLERS.parent / "assets" / "icons" / "logo.svg").is_file()
+        assert f"Icon={tmp_path / 'assets' / 'icons' / 'logo.svg'}" in text
         assert f'Exec="{tmp_path}/a \\"b\\" \\$c/greenroom"' in text
 
     def test_a_launcher_that_cannot_be_made_is_told(
