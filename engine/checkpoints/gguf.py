@@ -65,9 +65,7 @@ class GgufCheckpoint(StoredCheckpoint):
         if not isinstance(architecture, str) or not architecture:
             why = "its header does not name an architecture (general.architecture)"
             raise GreenroomError(f"{first.path.name} cannot be used", why, "Choose a file that holds a language model.")
-        name = first.config.get("general.name")
-        title = name if isinstance(name, str) and name.strip() else plain_stem(first.path.name)
-        super().__init__(first.path, "gguf", architecture, title, first.config, _join(headers))
+        super().__init__(first.path, "gguf", architecture, _title(first), first.config, _join(headers))
 
     def tokenizer(self) -> Tokenizer:
         from engine.checkpoints.tokenizer_gguf import tokenizer_from_gguf
@@ -78,6 +76,18 @@ class GgufCheckpoint(StoredCheckpoint):
         from engine.checkpoints.tokenizer_gguf import chat_template_from_gguf
 
         return chat_template_from_gguf(self._first)
+
+
+def _title(header: GgufHeader) -> str:
+    """What to call a model: its name if a person wrote it, else its file, which also tells the quantisation.
+
+    Converters make names of folders ("Smollm2 135M 8k Lc100K Mix1 Ep2") with a capital on every word.
+    """
+    name = header.config.get("general.name")
+    words = name.split() if isinstance(name, str) else []
+    if len(words) > 1 and any(word.isalpha() and word.islower() for word in words):
+        return " ".join(words)
+    return plain_stem(header.path.name)
 
 
 def _check_split(headers: list[GgufHeader]) -> None:

@@ -23,6 +23,7 @@ from engine.checkpoints.formats import FORMATS
 from engine.checkpoints.stored import (
     DOWNLOAD_AGAIN,
     check_overlap,
+    cut_short,
     file_size,
     read_bytes,
     shown,
@@ -206,8 +207,10 @@ class _Parser:
 
     def _skip_strings(self, count: int) -> None:
         self._strings_left -= count
-        if self._strings_left < 0 or count * 8 > self._size - self._at:
-            self._refuse(f"its header claims a list of {count:,} strings")
+        if self._strings_left < 0:
+            self._refuse(f"its header claims a list of {count:,} strings, which no model has")
+        if count * 8 > self._size - self._at:
+            self._ends()
         unpack = _LENGTH.unpack_from
         while count:
             window = self._peek(min(_WINDOW, self._size - self._at))
@@ -244,7 +247,7 @@ class _Parser:
             self._refuse_formats(foreign)
         end = max((t.offset + t.nbytes for t in tensors.values()), default=0)
         if end > self._size:
-            self._refuse(f"the file ends after {size_text(self._size)} of {size_text(end)}")
+            self._refuse(cut_short(self._size, end))
         check_overlap(tensors)
         return tensors
 

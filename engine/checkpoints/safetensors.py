@@ -18,6 +18,7 @@ from engine.checkpoints.stored import (
     StoredCheckpoint,
     absolute,
     check_overlap,
+    cut_short,
     file_size,
     read_bytes,
     shown,
@@ -33,6 +34,8 @@ INDEX = "model.safetensors.index.json"
 _MAX_HEADER = 100_000_000  # the format's own limit
 _MAX_DIMENSIONS = 8
 _DTYPES = ("F32", "F16", "BF16")
+#: Of leftover buffers (positions, masks), never of weights.
+_IGNORED_DTYPES = ("I64", "BOOL")
 
 
 class SafetensorsCheckpoint(StoredCheckpoint):
@@ -123,6 +126,8 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
         if name == "__metadata__":
             continue
         dtype, shape, start, end = _record(path, name, record)
+        if dtype in _IGNORED_DTYPES:
+            continue
         if dtype not in _DTYPES:
             foreign[name] = dtype
             continue
@@ -135,7 +140,7 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
         raise GreenroomError(f"{path.name} cannot be used", why, f"Choose a model that uses only {', '.join(_DTYPES)}.")
     needed = max((t.offset + t.nbytes for t in tensors.values()), default=0)
     if needed > size:
-        _damaged(path, f"the file ends after {size_text(size)} of {size_text(needed)}")
+        _damaged(path, cut_short(size, needed))
     check_overlap(tensors)
     return tensors
 

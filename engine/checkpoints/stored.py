@@ -31,6 +31,14 @@ def size_text(nbytes: int) -> str:
     return f"{nbytes} bytes"
 
 
+def cut_short(size: int, needed: int) -> str:
+    """Why a file of `size` bytes cannot be read; in bytes when rounding would make both the same."""
+    have, want = size_text(size), size_text(needed)
+    if have == want:
+        have, want = f"{size:,}", f"{needed:,} bytes"
+    return f"the file ends after {have} of {want}"
+
+
 def file_size(path: Path) -> int:
     """Bytes of a regular file. Raises GreenroomError when there is none or it may not be read."""
     try:

@@ -90,14 +90,21 @@ def _byte_level(header: GgufHeader, tokens: Sequence[str]) -> tuple[tokenizers.T
             name,
         )
         rule = GPT2
-    merges = []
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    merges, useless = [], 0
     for merge in header.strings("tokenizer.ggml.merges"):
         # The first half is never empty, so a space in first place belongs to it.
         space = merge.find(" ", 1)
         if space < 0:
             _refuse(header, "its tokenizer has a merge of one part")
-        merges.append((merge[:space], merge[space + 1 :]))
-    vocabulary = {token: number for number, token in enumerate(tokens)}
+        left, right = merge[:space], merge[space + 1 :]
+        # Two tokens that make no third are never joined, and some vocabularies list such a merge.
+        if left in vocabulary and right in vocabulary and left + right not in vocabulary:
+            useless += 1
+        else:
+            merges.append((left, right))
+    if useless:
+        log.warning("%s: %d merges that lead to no token are left out", header.path.name, useless)
     backend = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=rule.ignore_merges))
     backend.pre_tokenizer = rule.build()
     backend.decoder = decoders.ByteLevel()

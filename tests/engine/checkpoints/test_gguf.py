@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -43,12 +44,12 @@ def test_settings_are_kept_without_the_vocabulary(gguf_file: Make) -> None:
         llama__rope__freq_base=10000.0,
         llama__attention__head_count_kv=[2, 4, 8],
         general__tags=["moe", "tiny"],
-        general__name="Tiny",
+        general__name="Tiny with a story",
         tokenizer__ggml__model="gpt2",
         tokenizer__ggml__tokens=["a", "b"],
     )
     checkpoint = open_checkpoint(path)
-    assert (checkpoint.form, checkpoint.architecture, checkpoint.name) == ("gguf", "llama", "Tiny")
+    assert (checkpoint.form, checkpoint.architecture, checkpoint.name) == ("gguf", "llama", "Tiny with a story")
     assert checkpoint.config["llama.block_count"] == 7
     assert checkpoint.config["llama.rope.freq_base"] == 10000.0
     assert checkpoint.config["llama.attention.head_count_kv"] == [2, 4, 8]
@@ -58,6 +59,11 @@ def test_settings_are_kept_without_the_vocabulary(gguf_file: Make) -> None:
 
 def test_a_model_without_a_name_is_called_like_its_file(gguf_file: Make) -> None:
     assert open_checkpoint(gguf_file(name="tiny-moe.gguf")).name == "tiny-moe"
+
+
+@pytest.mark.parametrize("made", ["Smollm2 135M 8k Lc100K Mix1 Ep2", "Qwen3 30B A3B", "hub", " ", ".", 7])
+def test_a_name_that_a_converter_made_gives_way_to_the_files(made: Any, gguf_file: Make) -> None:
+    assert open_checkpoint(gguf_file(name="tiny-Q4_K_M.gguf", general__name=made)).name == "tiny-Q4_K_M"
 
 
 def test_nbytes_adds_up_what_is_stored(gguf_file: Make) -> None:

@@ -19,8 +19,8 @@ def test_a_gguf_is_known_by_its_first_letters(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_one_gguf_opens_it(tmp_path: Path) -> None:
-    write_gguf(tmp_path / "m.gguf", general__name="Tiny")
-    assert open_checkpoint(tmp_path).name == "Tiny"
+    path = write_gguf(tmp_path / "m.gguf")
+    assert open_checkpoint(tmp_path).path == path
 
 
 def test_a_folder_with_several_asks_for_one(tmp_path: Path) -> None:

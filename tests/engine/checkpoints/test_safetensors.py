@@ -115,9 +115,23 @@ def test_a_tensor_in_two_files_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_dtype_that_is_not_read_is_named(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "m", {"w": np.zeros(3, np.int64)})
-    with pytest.raises(GreenroomError, match=r'"w" is stored as "I64".*BF16'):
+    folder = write_folder(tmp_path / "m", {"w": np.zeros(3, np.int32)})
+    with pytest.raises(GreenroomError, match=r'"w" is stored as "I32".*BF16'):
         open_checkpoint(folder)
+
+
+def test_leftover_buffers_of_positions_and_masks_are_passed_over(tmp_path: Path) -> None:
+    buffers = {"position_ids": np.arange(3), "causal_mask": np.ones((2, 2), bool)}
+    folder = write_folder(tmp_path / "m", {"w": np.zeros(3, np.float32), **buffers})
+    assert list(open_checkpoint(folder).tensors) == ["w"]
+
+
+def test_a_file_that_lacks_its_last_bytes_tells_the_bytes(tmp_path: Path) -> None:
+    file = write_folder(tmp_path / "m", {"w": np.zeros(25_000, np.float32)}) / "model.safetensors"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    with pytest.raises(GreenroomError, match=f"ends after {len(whole) - 1:,} of {len(whole):,} bytes"):
+        open_checkpoint(tmp_path / "m")
 
 
 def file_bytes(header: Any, data: int = 64) -> bytes:

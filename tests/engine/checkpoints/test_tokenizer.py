@@ -166,16 +166,15 @@ class ByteLevelVocabulary:
 
     def gguf(self, path: Path, **settings: Any) -> Path:
         count = len(self.special)
-        return write_gguf(
-            path,
-            tokenizer__ggml__model="gpt2",
-            tokenizer__ggml__tokens=self.tokens,
-            tokenizer__ggml__token_type=[CONTROL] * count + [NORMAL] * (len(self.tokens) - count),
-            tokenizer__ggml__merges=[" ".join(merge) for merge in self.merges],
-            tokenizer__ggml__bos_token_id=0,
-            tokenizer__ggml__eos_token_id=0,
-            **settings,
-        )
+        usual = {
+            "tokenizer__ggml__model": "gpt2",
+            "tokenizer__ggml__tokens": self.tokens,
+            "tokenizer__ggml__token_type": [CONTROL] * count + [NORMAL] * (len(self.tokens) - count),
+            "tokenizer__ggml__merges": [" ".join(merge) for merge in self.merges],
+            "tokenizer__ggml__bos_token_id": 0,
+            "tokenizer__ggml__eos_token_id": 0,
+        }
+        return write_gguf(path, **{**usual, **settings})
 
 
 @pytest.fixture(scope="module")
@@ -481,6 +480,17 @@ def test_lone_surrogates_do_not_crash(rebuilt: dict[str, Tokenizer]) -> None:
 def test_ids_without_a_token_have_no_text(rebuilt: dict[str, Tokenizer]) -> None:
     for token in (-1, 10**6, 1 << 70):
         assert rebuilt["gpt-2"].token_bytes(token) == b""
+
+
+def test_a_merge_that_leads_to_no_token_is_left_out(vocabulary: ByteLevelVocabulary, tmp_path: Path) -> None:
+    plain = vocabulary.gguf(tmp_path / "plain.gguf")
+    merges = [" ".join(merge) for merge in vocabulary.merges]
+    letters = [token for token in vocabulary.tokens if len(token) == 1]
+    made = set(vocabulary.tokens)
+    useless = next(f"{a} {b}" for a in letters for b in letters if a + b not in made)
+    more = vocabulary.gguf(tmp_path / "more.gguf", tokenizer__ggml__merges=[useless, *merges])
+    text = f"Hello, {useless.replace(' ', '')} and hello {useless.replace(' ', '')}"
+    assert open_checkpoint(more).tokenizer().encode(text) == open_checkpoint(plain).tokenizer().encode(text)
 
 
 # Bad input
