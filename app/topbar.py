@@ -153,9 +153,9 @@ class TopBar(QWidget):
         room = self.width() - margins.left() - margins.right() - gap
         others = [part for part in (self.chip, self.cancel, self.speed) if not part.isHidden()]
         room -= sum(part.sizeHint().width() + gap for part in others)
-        if self.message.text():
-            room -= min(MESSAGE_ROOM, self.message.sizeHint().width()) + gap
+        room -= min(MESSAGE_ROOM, self.message.sizeHint().width())
         self.model.setMaximumWidth(max(NARROWEST_MODEL, room))
+        self.layout().activate()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._share_room()

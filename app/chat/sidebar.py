@@ -238,6 +238,8 @@ class ChatList(QWidget):
         """Read the chats anew, keeping the place."""
         self._refresh_soon.stop()
         self._filter_soon.stop()
+        if self._store.closed:
+            return  # the window is going
         if self.view.state() == QAbstractItemView.State.EditingState:
             self._refresh_soon.start(300)  # not under the hands of someone who is renaming
             return

@@ -159,6 +159,10 @@ class ChatStore:
             log.warning("Deleted chats stay until the next start", exc_info=True)
         self._db.close()
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
     def subscribe(self, listener: Callable[[int], None]) -> None:
         self._listeners.append(listener)
 

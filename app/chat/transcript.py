@@ -262,7 +262,7 @@ class Transcript(QScrollArea):
     def _show_sight(self) -> None:
         if any(isinstance(view, Room) for view in self._views):
             self._build_near()
-        if len(self._views) > BATCH:
+        if len(self._views) > BATCH and not self._release_soon.isActive():
             self._release_soon.start()
 
     def _lay_out(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,7 @@ class FakeApi:
         self.report = make_report()
         self.mode = "hybrid"
         self.label: str | None = None
+        self.speed: Range | None = None
         self.words = ["Hello", ", ", "world", "."]
         self.gate: threading.Semaphore | None = None
         self.fail_after: int | None = None
@@ -171,7 +173,10 @@ class FakeApi:
         self, checkpoint: FakeCheckpoint, report: HardwareReport, context: int | None = None, **wishes: Any
     ) -> OffloadPlan:
         self.plans.append((context, wishes))
-        return make_plan(self.mode, self.label, context or 8192)
+        plan = make_plan(self.mode, self.label, context or 8192)
+        if self.speed is not None:
+            plan = replace(plan, prediction=replace(plan.prediction, decode_tps=self.speed))
+        return plan
 
     def load(self, checkpoint: FakeCheckpoint, plan: OffloadPlan, progress: ProgressCallback) -> FakeEngine:
         self.loading.set()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fakes import FakeApi
+from fakes import FakeApi, make_report
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QAbstractButton, QAbstractSpinBox, QComboBox, QLineEdit, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
@@ -22,6 +22,8 @@ from app.main_window import MainWindow
 from app.settings.store import SettingsStore
 from app.theme import theme
 from engine.errors import GreenroomError
+from engine.hardware.report import MemoryReport
+from engine.placement.plan import Range
 from engine.runtime.events import Message, SamplingParams
 
 LONG = 20_000
@@ -63,6 +65,7 @@ class FakeChatList(QWidget):
 
 
 Open = Callable[..., MainWindow]
+MEASURED = make_report(memory=MemoryReport(64_000_000_000, 50_000_000_000, {"8": 52.0}))
 
 
 @pytest.fixture
@@ -70,7 +73,14 @@ def open_window(host: EngineHost, settings: SettingsStore, qtbot: QtBot) -> Open
     def make(demo_is_here: bool = True, **choices: object) -> MainWindow:
         if choices:
             settings.change(**choices)
-        window = MainWindow(host, settings, lambda *_: (FakeChatPage(), FakeChatList()), lambda: demo_is_here)
+        window = MainWindow(
+            host,
+            settings,
+            lambda *_: (FakeChatPage(), FakeChatList()),
+            lambda: demo_is_here,
+            lambda progress: MEASURED,
+        )
+        window.resize(1200, 780)
         qtbot.addWidget(window)
         window.show()
         qtbot.waitUntil(lambda: window._chat_list is not None, timeout=LONG)
@@ -322,11 +332,64 @@ def test_tab_reaches_the_pages_controls(open_window: Open, qtbot: QtBot) -> None
     window = open_window()
     window.show_page("settings")
     reached = set()
-    for _ in range(40):
+    for _ in range(60):
         window.focusNextChild()
         focused = window.focusWidget()
         reached.add(focused.accessibleName())
     assert {"Theme", "Context length", "Threads", "New chat", "Search chats", "Models"} <= reached
+
+
+def test_a_narrow_window_folds_its_sidebar_and_search_unfolds_it(open_window: Open) -> None:
+    window = open_window()
+    side = window.sidebar
+    assert not side.folded
+    window.resize(720, 500)
+    assert side.folded
+    assert not side.search.isVisible()
+    press_search = window.actions_by_key["search"]
+    press_search.trigger()
+    assert not side.folded
+    assert window.focusWidget() is side.search
+    window._chat_list.chatChosen.emit(7)
+    assert side.folded
+    side.chats_button.click()
+    window.show_page("settings")
+    window.resize(1200, 780)
+    assert not side.folded
+    assert side.new_chat.text() == "New chat"
+
+
+def test_memory_measured_on_its_page_renews_the_prediction(
+    open_window: Open, host: EngineHost, api: FakeApi, load: Callable[..., None], qtbot: QtBot
+) -> None:
+    window = open_window()
+    load(host)
+    api.mode = "cpu"  # any other plan will do
+    api.speed = Range(30, 33, 36)
+    window.show_page("hardware")
+    tasks.finish()
+    window.stack.currentWidget().measure.click()
+    qtbot.waitUntil(lambda: window.topbar.speed.text() == "about 33 tok/s predicted", timeout=LONG)
+    assert host.state.plan.mode == "hybrid"  # where the model lies is as before
+    assert host.state.hardware.memory.bandwidth_gbs == {"8": 52.0}
+
+
+def test_a_problem_with_saving_chats_is_said_once(
+    host: EngineHost, settings: SettingsStore, private_data: Path, qtbot: QtBot
+) -> None:
+    private_data.mkdir(exist_ok=True)
+    (private_data / "chats.sqlite").write_bytes(b"this is not a database" * 100)
+    window = MainWindow(host, settings, demo_is_here=lambda: True)
+    qtbot.addWidget(window)
+    window.show()
+    qtbot.waitUntil(lambda: window._chat_list is not None, timeout=LONG)
+    (banner,) = window.banners.banners
+    assert "damaged" in str(banner.error)
+    banner.findChildren(QPushButton)[-1].click()
+    window._store.create_chat("A question")
+    window._store.create_chat("Another one")
+    assert window.banners.banners == []
+    window.close()
 
 
 def test_the_smallest_window_cuts_nothing_off(open_window: Open) -> None:

@@ -168,7 +168,12 @@ def test_the_label_opens_to_its_arithmetic(page: ModelsPage, model: str, qtbot: 
     row.chip.click()
     popover = next(w for w in QApplication.topLevelWidgets() if isinstance(w, PlanPopover) and w.isVisible())
     said = texts(popover)
-    for expected in ("Experts take 17.2 GB in RAM", "KV cache", "about 57 tok/s (49 to 66)", "Limited by RAM bandwidth"):
+    for expected in (
+        "Experts take 17.2 GB in RAM",
+        "KV cache",
+        "about 57 tok/s (49 to 66)",
+        "Limited by RAM bandwidth",
+    ):
         assert expected in said
     assert not [b for b in popover.findChildren(QPushButton) if b.text() == "Load anyway"]
     popover.close()
