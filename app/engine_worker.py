@@ -16,6 +16,7 @@ from typing import Any
 
 from app.faults import as_greenroom_error
 from app.planning import plan_with
+from app.words import needed
 from engine.errors import Cancelled, GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.placement.plan import OffloadPlan
@@ -106,6 +107,14 @@ class PredictionPosted:
     """The loaded model's state with a new prediction."""
 
     loaded: HostState
+
+
+def _refusal(name: str, plan: OffloadPlan) -> GreenroomError:
+    what = f"{name} was not loaded"
+    if plan.mode == "too_large":
+        why = f"it is too large for this PC: it takes {needed(plan.bytes.ram_total)} of RAM"
+        return GreenroomError(what, why, "Choose a smaller file, or load it anyway.")
+    return GreenroomError(what, plan.label, "Close other programs, choose a smaller file, or load it anyway.")
 
 
 class AnswerBuffer:
@@ -201,11 +210,7 @@ class EngineWorker:
             plan = plan_with(self._api, checkpoint, hardware, *asked)
             state = replace(state, plan=plan, hardware=hardware)
             if not plan.runnable and not request.force:
-                raise GreenroomError(
-                    f"{checkpoint.name} was not loaded",
-                    plan.label,
-                    "Close other programs, choose a smaller file, or load it anyway.",
-                )
+                raise _refusal(checkpoint.name, plan)
             state = replace(state, kind="loading")
             report = self._progress_to(request, state)
             report(Progress(0, 0, "Starting the engine"))

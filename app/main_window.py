@@ -21,6 +21,7 @@ from app.statusbar import StatusBar
 from app.theme import theme
 from app.topbar import TopBar
 from app.widgets.banner import BannerArea
+from app.widgets.plan_popover import PlanPopover
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.resources import asset
@@ -33,6 +34,7 @@ ChatMaker = Callable[[EngineHost, QWidget], tuple[QWidget, QWidget]]
 #: Small enough for a 1440 x 900 screen at 200 %.
 MINIMUM = QSize(700, 380)
 DEFAULT = QSize(1280, 820)
+DIALOG = QSize(820, 520)
 #: A narrower window folds its sidebar.
 NARROW = 860
 MODEL_FILES = "Models (*.gguf *.safetensors *.json);;All files (*)"
@@ -316,6 +318,7 @@ class MainWindow(QMainWindow):
     def _choose(self, mode: QFileDialog.FileMode, title: str) -> None:
         dialog = QFileDialog(self, title, self._settings.values.models_folder or str(Path.home()))
         dialog.setFileMode(mode)
+        dialog.resize(DIALOG)
         if mode == QFileDialog.FileMode.ExistingFile:
             dialog.setNameFilter(MODEL_FILES)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -331,21 +334,31 @@ class MainWindow(QMainWindow):
         self.actions_by_key["stop"].setEnabled(state.busy or state.kind == "generating")
         if state.kind == "failed" and state.error is not None:
             self._show_load_failure(state, state.error)
-        else:
+            if self._host.loaded is not None:
+                # The model in memory is still good; only the message stays. Not at once: others hear of this state too.
+                QTimer.singleShot(0, self._host, self._host.dismiss_failure)
+        elif state.busy:
             self.banners.dismiss("load")
         if state.kind == "ready" and state.path is not None:
             self._settings.remember_model(state.path)
 
     def _show_load_failure(self, state: HostState, error: GreenroomError) -> None:
-        refused = state.plan is not None and not state.plan.runnable
-        path = state.path or DEMO
+        plan, loaded, path = state.plan, self._host.loaded, state.path or DEMO
+        refused = plan is not None and not plan.runnable
         if path != DEMO and not Path(path).exists():
             self._settings.forget_recent(path)
         actions = []
-        if refused:
-            actions.append(("Load anyway", lambda: self.load_model(path, force=True)))
-        if self._host.loaded is not None:
-            actions.append(("Keep the loaded model", lambda: None))
+        if plan is not None and refused:
+
+            def anyway() -> None:
+                self.load_model(path, force=True)
+
+            def show_sum() -> None:
+                PlanPopover(state.model_name, plan, anyway, self).open_below(self.topbar.model)
+
+            actions += [("Show the sum", show_sum), ("Load anyway", anyway)]
+        if loaded is not None:
+            error = GreenroomError(error.what, error.why, f"{error.remedy} {loaded.model_name} stays loaded.")
         elif path != DEMO:
             actions.append(("Use the demo model", lambda: self.load_model(DEMO)))
         elif not refused:

@@ -106,7 +106,7 @@ class StatusBar(QWidget):
             self.spark.hide()
             self.spark.clear()
         self.kernel.setText(state.kernel if plan is not None else "")
-        words = {"empty": "No model loaded", "planning": "Planning…", "loading": "Loading…", "failed": "Not loaded"}
+        words = {"empty": "No model loaded", "planning": "Preparing…", "loading": "Loading…", "failed": "Not loaded"}
         self.note.setText(words.get(state.kind, ""))
         if state.kind == "generating":
             self._tokens.clear()

@@ -58,8 +58,9 @@ class Banner(QFrame):
         row.setSpacing(10)
         row.addWidget(self._mark, 0, Qt.AlignmentFlag.AlignTop)
         row.addLayout(text, 1)
-        for caption, run in actions:
-            action = button(caption)
+        for number, (caption, run) in enumerate(actions):
+            # An invitation has one answer that it hopes for; a problem has none.
+            action = button(caption, kind="primary" if tone == "info" and number == 0 else "")
             action.clicked.connect(_closing(run, closed))
             row.addWidget(action, 0, Qt.AlignmentFlag.AlignVCenter)
         close = button("", icon="cross", kind="ghost", role="muted", name="Close this message")

@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 from fakes import FakeApi, make_report
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QAbstractButton, QAbstractSpinBox, QComboBox, QLineEdit, QPushButton, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractSpinBox,
+    QApplication,
+    QComboBox,
+    QLineEdit,
+    QPushButton,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 
 from app import tasks
@@ -21,6 +29,7 @@ from app.host import DEMO, EngineHost
 from app.main_window import MainWindow
 from app.settings.store import SettingsStore
 from app.theme import theme
+from app.widgets.plan_popover import PlanPopover
 from engine.errors import GreenroomError
 from engine.hardware.report import MemoryReport
 from engine.placement.plan import Range
@@ -216,7 +225,7 @@ def test_a_recent_model_that_is_gone_leaves_the_menu(
     assert settings.values.recent == (str(here),)
 
 
-def test_after_a_failure_the_loaded_model_can_be_kept(
+def test_after_a_failure_the_loaded_model_goes_on(
     open_window: Open, api: FakeApi, host: EngineHost, qtbot: QtBot
 ) -> None:
     window = open_window()
@@ -224,9 +233,10 @@ def test_after_a_failure_the_loaded_model_can_be_kept(
     qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
     api.open_error = GreenroomError("x.gguf is unknown", "its architecture is mamba9", "Choose another model.")
     window.load_model("/models/x.gguf")
-    qtbot.waitUntil(lambda: host.state.kind == "failed", timeout=LONG)
-    click(window, "Keep the loaded model")
-    assert host.state.kind == "ready"
+    qtbot.waitUntil(lambda: banner_texts(window) != [], timeout=LONG)
+    qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
+    assert "mamba9" in banner_texts(window)[0]
+    assert "Qwen3-30B-A3B stays loaded" in banner_texts(window)[0]
     assert window.topbar.model.shown_name == "Qwen3-30B-A3B"
 
 
@@ -238,6 +248,23 @@ def test_a_refused_plan_can_be_loaded_anyway(open_window: Open, api: FakeApi, ho
     assert window.topbar.chip.text() == api.label
     click(window, "Load anyway")
     qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
+
+
+def test_a_refused_plan_opens_to_its_sum_while_another_model_goes_on(
+    open_window: Open, api: FakeApi, host: EngineHost, qtbot: QtBot
+) -> None:
+    window = open_window()
+    window.load_model(PATH)
+    qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
+    api.mode = "too_large"
+    window.load_model("/models/giant.gguf")
+    qtbot.waitUntil(lambda: banner_texts(window) != [] and host.state.kind == "ready", timeout=LONG)
+    assert "17.5 GB of RAM" in banner_texts(window)[0]
+    click(window, "Show the sum")
+    popover = next(w for w in QApplication.topLevelWidgets() if isinstance(w, PlanPopover) and w.isVisible())
+    anyway = next(b for b in popover.findChildren(QPushButton) if b.text() == "Load anyway")
+    anyway.click()
+    qtbot.waitUntil(lambda: host.state.kind == "ready" and host.state.path == "/models/giant.gguf", timeout=LONG)
 
 
 def test_esc_cancels_loading_and_stops_answers(open_window: Open, api: FakeApi, host: EngineHost, qtbot: QtBot) -> None:
