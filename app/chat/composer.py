@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from PySide6.QtCore import QMimeData, Qt, Signal, Slot
+from PySide6.QtCore import QMimeData, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
@@ -95,6 +95,9 @@ class Composer(QFrame):
         super().__init__(parent)
         self.setObjectName("composer")
         self._reason = ""
+        self._soon = False
+        #: Enter was pressed too early: the message goes as soon as it can.
+        self._queued = False
         self._answering = False
         self._field = _Field(self)
         self._field.setAccessibleName(self.tr("Message"))
@@ -102,7 +105,7 @@ class Composer(QFrame):
         self._field.sent.connect(self._send)
         self._field.escaped.connect(self._escape)
         self._field.focusChanged.connect(self._show_focus)
-        self._field.textChanged.connect(self._show_state)
+        self._field.textChanged.connect(self._unqueue)
 
         self._editing = QWidget(self)
         edit_row = QHBoxLayout(self._editing)
@@ -174,9 +177,13 @@ class Composer(QFrame):
         """Names the model that will answer; "" for none."""
         self._field.set_placeholder(self.tr("Message {0}").format(name) if name else self.tr("Write a message"))
 
-    def set_ready(self, reason: str) -> None:
-        """reason: why nothing can be sent now; "" when it can."""
-        self._reason = reason
+    def set_ready(self, reason: str, soon: bool = False) -> None:
+        """reason: why nothing can be sent now; "" when it can. soon: it can be in a while, so Enter may wait for that."""
+        self._reason, self._soon = reason, soon
+        if self._queued and not reason:
+            # Not at once: others hear of the same change after us.
+            QTimer.singleShot(0, self, self._send)
+        self._queued = self._queued and soon
         self._show_state()
 
     def set_answering(self, on: bool) -> None:
@@ -225,9 +232,18 @@ class Composer(QFrame):
         text = self.text.strip()
         if text and not self._reason and not self._answering:
             self.sent.emit(text)
+        elif text and self._soon and not self._answering:
+            self._queued = True
+            self._show_state()
+
+    @Slot()
+    def _unqueue(self) -> None:
+        self._queued = False
+        self._show_state()
 
     @Slot()
     def _escape(self) -> None:
+        self._unqueue()
         if self._answering:
             self.stopped.emit()
         else:
@@ -249,5 +265,7 @@ class Composer(QFrame):
 
     @Slot()
     def _show_state(self) -> None:
-        self._hint.setText("" if self._answering else self._reason)
-        self._button.setEnabled(self._answering or (not self._reason and bool(self.text.strip())))
+        reason = self.tr("Your message is sent when the model is loaded") if self._queued else self._reason
+        self._hint.setText("" if self._answering else reason)
+        can_send = (self._soon or not self._reason) and not self._queued and bool(self.text.strip())
+        self._button.setEnabled(self._answering or can_send)

@@ -312,7 +312,7 @@ class ChatPage(QWidget):
 
     @Slot(object)
     def _show_state(self, state: HostState) -> None:
-        self.composer.set_ready(why_not_ready(state))
+        self.composer.set_ready(why_not_ready(state), state.busy)
         self.composer.set_model(state.model_name if state.kind in ("ready", "generating") else "")
         self.welcome.show_state(state.kind, state.model_name, state.path == DEMO)
         self._show_context(self._stats)

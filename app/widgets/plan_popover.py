@@ -97,7 +97,8 @@ class PlanPopover(QWidget):
 
 
 def _expected(speed: Range) -> str:
-    return f"{about(speed)} tok/s ({rate_range(speed)})"
+    ends = rate_range(speed)
+    return f"{about(speed)} tok/s ({ends})" if " to " in ends else f"{about(speed)} tok/s"
 
 
 def _row(left: str, right: str, role: str) -> QHBoxLayout:

@@ -42,6 +42,45 @@ def test_nothing_is_sent_without_text_or_without_a_model(composer, qtbot):
     assert composer.hint == ""
 
 
+def test_enter_while_the_model_loads_sends_once_it_is_there(composer, qtbot):
+    composer.set_ready("Loading Greenroom demo…", soon=True)
+    composer.set_text("hello")
+    with qtbot.assertNotEmitted(composer.sent):
+        qtbot.keyClick(composer.field, Qt.Key.Key_Return)
+        composer.set_ready("Loading Greenroom demo… 80 %", soon=True)
+    assert "when the model is loaded" in composer.hint
+    with qtbot.waitSignal(composer.sent) as sent:
+        composer.set_ready("")
+    assert sent.args == ["hello"]
+    composer.clear()
+    with qtbot.assertNotEmitted(composer.sent, wait=0):
+        composer.set_ready("")
+
+
+@pytest.mark.parametrize("change", ["write", "fail"])
+def test_a_waiting_message_is_held_back_by_a_change_or_a_failure(composer, qtbot, change):
+    composer.set_ready("Loading Greenroom demo…", soon=True)
+    composer.set_text("hello")
+    qtbot.keyClick(composer.field, Qt.Key.Key_Return)
+    if change == "write":
+        qtbot.keyClicks(composer.field, " world")
+    else:
+        composer.set_ready("It could not be loaded")
+    with qtbot.assertNotEmitted(composer.sent, wait=0):
+        composer.set_ready("")
+    assert composer.text.startswith("hello")
+    assert composer.action_button.isEnabled()
+
+
+def test_the_placeholder_stays_on_one_line(composer):
+    composer.set_model("Qwen3 235B A22B Instruct 2507 with a name that goes on and on, 한국어도 있는 아주 긴 이름")
+    composer.resize(420, 120)
+    composer.grab()
+    shown = composer.field.placeholderText()
+    assert shown.startswith("Message Qwen3")
+    assert composer.field.fontMetrics().horizontalAdvance(shown) <= composer.field.viewport().width()
+
+
 def test_the_button_and_escape_stop_an_answer(composer, qtbot):
     composer.set_text("next question")
     composer.set_answering(True)
