@@ -122,6 +122,13 @@ def test_progress_tells_layer_speed_and_time_left(large: Path, monkeypatch: pyte
     assert layers == {"1", "2", "3", "4"}
 
 
+def test_progress_counts_a_tied_embedding_twice_because_it_is_read_twice(tiny: MakeTiny) -> None:
+    reports: list[Progress] = []
+    model = tiny("llama", "gguf-F32")
+    load(model.checkpoint, model.spec, make_plan(), reports.append).close()
+    assert reports[-1].done == reports[-1].total
+
+
 @pytest.mark.parametrize("layer", [2, 4])
 @pytest.mark.parametrize("plan", [{"dense_dtype": "quantised"}, {"device": "sim", "mode": "all_gpu"}])
 def test_cancelling_a_load_gives_the_memory_back(
