@@ -195,7 +195,9 @@ class MainWindow(QMainWindow):
         self._store = ChatStore(data_folder() / "chats.sqlite")
         self._store.subscribe(lambda _: self._show_store_problem())
         self._show_store_problem()
-        return ChatPage(host, self._store, lambda: self._settings.values), ChatList(self._store)
+        page, chats = ChatPage(host, self._store, lambda: self._settings.values), ChatList(self._store)
+        page.answeringChanged.connect(chats.set_answering)
+        return page, chats
 
     def _load_first_model(self) -> None:
         values = self._settings.values

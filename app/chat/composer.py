@@ -96,6 +96,7 @@ class Composer(QFrame):
         self.setObjectName("composer")
         self._reason = ""
         self._soon = False
+        self._elsewhere = ""
         #: Enter was pressed too early: the message goes as soon as it can.
         self._queued = False
         self._answering = False
@@ -178,19 +179,21 @@ class Composer(QFrame):
         self._field.set_placeholder(self.tr("Message {0}").format(name) if name else self.tr("Write a message"))
 
     def set_ready(self, reason: str, soon: bool = False) -> None:
-        """reason: why nothing can be sent now; "" when it can. soon: it can be in a while, so Enter may wait for that."""
+        """reason: why nothing can be sent now; "" when it can. soon: it can be in a while, Enter may wait for it."""
         self._reason, self._soon = reason, soon
-        if self._queued and not reason:
-            # Not at once: others hear of the same change after us.
-            QTimer.singleShot(0, self, self._send)
-        self._queued = self._queued and soon
+        self._queued = self._queued and (soon or not reason)
         self._show_state()
+        self._send_soon()
 
-    def set_answering(self, on: bool) -> None:
+    def set_answering(self, on: bool, elsewhere: str = "") -> None:
+        """elsewhere: the title of the chat that is answered, unless it is this one."""
+        self._elsewhere = elsewhere if on else ""
+        self._show_state()
         if on != self._answering:
             self._answering = on
             self._show_button()
             self._show_state()
+            self._send_soon()
 
     def set_context(self, used: int, size: int) -> None:
         """Tokens of the context that the chat takes; size 0 hides the meter."""
@@ -232,9 +235,25 @@ class Composer(QFrame):
         text = self.text.strip()
         if text and not self._reason and not self._answering:
             self.sent.emit(text)
-        elif text and self._soon and not self._answering:
+        elif text and (self._soon or self._answering):
             self._queued = True
             self._show_state()
+
+    def _send_soon(self) -> None:
+        if self._queued and not self._reason and not self._answering:
+            # Not at once: others hear of the same change after us.
+            QTimer.singleShot(0, self, self._send_queued)
+
+    @Slot()
+    def _send_queued(self) -> None:
+        if self._queued:
+            self._queued = False
+            self._send()
+            self._show_state()
+
+    def hold(self) -> None:
+        """What waits to be sent stays until it is sent anew."""
+        self._unqueue()
 
     @Slot()
     def _unqueue(self) -> None:
@@ -265,7 +284,14 @@ class Composer(QFrame):
 
     @Slot()
     def _show_state(self) -> None:
-        reason = self.tr("Your message is sent when the model is loaded") if self._queued else self._reason
-        self._hint.setText("" if self._answering else reason)
+        if self._queued and self._answering:
+            hint = self.tr("Your message is sent after this answer")
+        elif self._queued:
+            hint = self.tr("Your message is sent when the model is loaded")
+        elif self._elsewhere:
+            hint = self.tr("Answering in “{0}”").format(self._elsewhere)
+        else:
+            hint = "" if self._answering else self._reason
+        self._hint.setText(hint)
         can_send = (self._soon or not self._reason) and not self._queued and bool(self.text.strip())
         self._button.setEnabled(self._answering or can_send)

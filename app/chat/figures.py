@@ -16,7 +16,8 @@ def stats_line(stats: GenerationStats | None, stop_reason: str | None) -> str:
         parts.append(f"{stats.completion_tokens} token" + "s" * (stats.completion_tokens != 1))
         parts.append(f"first token {seconds(stats.first_token_s)}")
     # Without a reason the program ended before the answer did.
-    parts.append(f"stopped: {STOP_REASONS.get(stop_reason or '', 'Greenroom was closed')}")
+    reason = STOP_REASONS.get(stop_reason or "", "Greenroom was closed")
+    parts.append(reason if reason.startswith("stopped") else f"stopped: {reason}")
     return " · ".join(parts)
 
 

@@ -15,7 +15,7 @@ from app.chat.store import ChatStore, StoredMessage
 from app.chat.style import chat_style
 from app.chat.transcript import Transcript
 from app.chat.welcome import Welcome
-from app.host import DEMO, EngineHost, HostState
+from app.host import DEMO, AnswerResult, EngineHost, HostState
 from app.settings.store import Settings
 from app.theme import theme
 from app.widgets.banner import BannerArea
@@ -87,6 +87,8 @@ class ChatPage(QWidget):
     titleChanged = Signal(str)
     #: int: the id of the chat that is open now, 0 for one that has no message yet
     chatChanged = Signal(int)
+    #: int: the id of the chat in which an answer is being written, 0 for none
+    answeringChanged = Signal(int)
 
     def __init__(
         self,
@@ -144,6 +146,7 @@ class ChatPage(QWidget):
 
     def _connect(self) -> None:
         self._host.stateChanged.connect(self._show_state)
+        self._host.answerFinished.connect(self._hold_if_stopped)
         self._store.subscribe(self._chat_changed)
         controller, transcript = self._controller, self.transcript
         controller.streamStarted.connect(self._show_stream_state)
@@ -308,7 +311,16 @@ class ChatPage(QWidget):
 
     @Slot()
     def _show_stream_state(self) -> None:
-        self.composer.set_answering(self._controller.stream is not None)
+        stream = self._controller.stream
+        elsewhere = stream is not None and stream.chat_id != self._chat
+        self.composer.set_answering(stream is not None, (self._store.title(stream.chat_id) or "") if elsewhere else "")
+        self.answeringChanged.emit(stream.chat_id if stream is not None else 0)
+
+    @Slot(object)
+    def _hold_if_stopped(self, result: AnswerResult) -> None:
+        """Who stops an answer wants quiet, not the next one."""
+        if result.stop_reason in ("cancelled", "error"):
+            self.composer.hold()
 
     @Slot(object)
     def _show_state(self, state: HostState) -> None:

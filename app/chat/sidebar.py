@@ -6,7 +6,7 @@ import time
 from datetime import date, datetime
 from typing import Any
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QFocusEvent, QFont, QKeyEvent, QPainter, QPen, QStandardItem, QStandardItemModel
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -27,6 +27,8 @@ from app.theme import theme
 from app.widgets.labels import ElideLabel, label
 
 CHAT_ROW, GROUP_ROW = 36, 32
+#: The mark of a chat that is being answered.
+DOT = 6
 FILTER_MS, UNDO_MS = 120, 8000
 ID = Qt.ItemDataRole.UserRole + 1
 
@@ -88,6 +90,14 @@ class _Delegate(QStyledItemDelegate):
         painter.setFont(font)
         painter.setPen(colours.colour("text" if current or hovered else "muted"))
         inside = row.adjusted(8, 0, -8, 0)
+        if chat == self._view.answering:
+            inside.adjust(0, 0, -DOT - 8, 0)
+            dot = QRectF(inside.right() + 8, row.center().y() - DOT / 2, DOT, DOT)
+            painter.save()
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(colours.colour("accent"))
+            painter.drawEllipse(dot)
+            painter.restore()
         text = painter.fontMetrics().elidedText(index.data(), Qt.TextElideMode.ElideRight, inside.width())
         painter.drawText(inside, Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine, text)
         painter.restore()
@@ -111,7 +121,7 @@ class ChatView(QListView):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.current = 0
+        self.current = self.answering = 0
         #: Whether the keyboard works here, so that its place must be seen.
         self.by_keyboard = False
         # A click opens a chat and leaves the keyboard where it is: in the message being written.
@@ -231,6 +241,13 @@ class ChatList(QWidget):
         """Mark the chat that is open; 0 marks none."""
         if chat_id != self.view.current:
             self.view.current = chat_id
+            self.view.viewport().update()
+
+    @Slot(int)
+    def set_answering(self, chat_id: int) -> None:
+        """Mark the chat in which an answer is being written; 0 marks none."""
+        if chat_id != self.view.answering:
+            self.view.answering = chat_id
             self.view.viewport().update()
 
     @Slot()

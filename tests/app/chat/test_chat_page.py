@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from chat_fakes import PLAN, READY, STATS, fill
 from PySide6.QtCore import Qt
@@ -76,7 +78,7 @@ def test_escape_stops(page, host, qtbot):
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Escape)
     assert host.stops == 1
     host.end("cancelled")
-    assert stats_of(last(page)).endswith("stopped: stopped by you")
+    assert stats_of(last(page)).endswith("stopped by you")
 
 
 def test_switching_chats_while_an_answer_streams(page, host, store, qtbot):
@@ -98,6 +100,44 @@ def test_switching_chats_while_an_answer_streams(page, host, store, qtbot):
     assert shown(page) == ["first question", "one two three"]
     assert stats_of(last(page)).endswith("stopped: end of text")
     assert [m.text for m in store.messages(first)] == ["first question", "one two three"]
+
+
+def test_a_chat_says_where_an_answer_is_being_written(page, host, qtbot):
+    page.send("first question")
+    first = page.chat
+    assert page.composer.hint == ""
+    with qtbot.waitSignal(page.answeringChanged) as marked:
+        page.new_chat()
+    assert marked.args == [first]
+    assert page.composer.hint == "Answering in “first question”"
+    with qtbot.waitSignal(page.answeringChanged) as marked:
+        host.answer("done")
+    assert marked.args == [0]
+    assert page.composer.hint == ""
+
+
+def test_a_question_sent_too_early_follows_the_answer(page, host, qtbot):
+    page.send("first")
+    page.composer.set_text("second")
+    qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
+    assert "after this answer" in page.composer.hint
+    host.answer("one")
+    qtbot.waitUntil(lambda: len(host.asked) == 2)
+    host.answer("two")
+    assert shown(page) == ["first", "one", "second", "two"]
+    assert page.composer.text == ""
+
+
+def test_stopping_an_answer_does_not_start_the_next(page, host, qtbot):
+    page.send("first")
+    page.composer.set_text("second")
+    qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
+    host.say("half")
+    host.end("cancelled")
+    with qtbot.assertNotEmitted(page.composer.sent, wait=0):
+        QApplication.processEvents()
+    assert page.composer.text == "second"
+    assert page.composer.action_button.isEnabled()
 
 
 def test_regenerate_pages_between_versions(page, host, qtbot):
@@ -361,5 +401,69 @@ class TestLongChats:
 def test_a_stopped_stream_without_figures(page, host):
     page.send("q")
     host.end("cancelled", GenerationStats())
-    assert stats_of(last(page)) == "stopped: stopped by you"
+    assert stats_of(last(page)) == "stopped by you"
     assert isinstance(last(page), AnswerView)
+
+
+def test_messages_far_from_sight_give_their_widgets_back(page, store):
+    page.open_chat(fill(store, 60))
+    bar = page.transcript.verticalScrollBar()
+    while bar.value() > 0:
+        bar.setValue(bar.value() - 400)
+    page.transcript.release_far()
+    built = page.transcript.views
+    assert built[0].message.text == "Question 0"
+    assert len(built) < 60
+    bar.setValue(bar.maximum())
+    page.transcript.release_far()
+    assert last(page).message.text.startswith("Answer 59")
+    assert "Question 0" not in [view.message.text for view in page.transcript.views]
+
+
+def test_the_place_stays_when_messages_are_built_again(page, store):
+    """Rooms keep the height of another width until they are looked at."""
+    page.open_chat(fill(store, 60, "word " * 150))
+    bar = page.transcript.verticalScrollBar()
+    while bar.value() > 0:
+        bar.setValue(bar.value() - 400)
+    bar.setValue(bar.maximum())
+    page.transcript.release_far()
+    page.resize(480, 700)
+    QApplication.processEvents()
+    while bar.value() > 0:
+        before = {view: view.y() - bar.value() for view in page.transcript.views}
+        step = min(200, bar.value())
+        bar.setValue(bar.value() - step)
+        moved = {view.y() - bar.value() - before[view] for view in page.transcript.views if view in before}
+        assert moved == {step}
+    assert page.transcript.views[0].message.text == "Question 0"
+
+
+def test_a_selection_is_copied_by_the_keyboard(page, host, qtbot):
+    page.send("q")
+    host.answer("First **bold** paragraph.\n\n- one\n- two")
+    text = last(page).findChild(FlowView)
+    text.setFocus()
+    text.selectAll()
+    qtbot.keyClick(text, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
+    assert QGuiApplication.clipboard().text() == "First bold paragraph.\n• one\n• two"
+
+
+def test_copy_takes_the_whole_answer_as_markdown(page, host, qtbot):
+    whole = "First **bold** paragraph.\n\n```python\nx = 1\n```\n\n- one"
+    page.send("q")
+    host.answer(whole)
+    copy = next(b for b in last(page).findChildren(QPushButton) if b.accessibleName() == "Copy answer")
+    click(qtbot, copy)
+    assert QGuiApplication.clipboard().text() == whole
+
+
+def test_a_short_window_scrolls_the_examples_instead_of_squeezing_them(page):
+    page.resize(560, 300)
+    page.grab()
+    inner = page.welcome.widget()
+    places = [example.geometry() for example in page.welcome.examples]
+    assert all(above.bottom() < below.top() for above, below in pairwise(places))
+    assert all(example.height() >= example.sizeHint().height() for example in page.welcome.examples)
+    assert inner.height() > page.welcome.viewport().height()
+    assert inner.width() == page.welcome.viewport().width()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from chat_fakes import PLAN, STATS
 
-from app.chat.controller import DEMO_SAMPLING, SAMPLING, ChatController, to_prompt
+from app.chat.controller import DEMO_SAMPLING, SAMPLING, ChatController, sampling, to_prompt
 from app.chat.store import ChatStore
 from app.host import HostState
+from app.settings.store import Settings
 from engine.errors import GreenroomError
 from engine.runtime.events import GenerationStats, Message
 
@@ -167,3 +168,27 @@ def test_a_busy_store_loses_no_text(host, tmp_path, monkeypatch, qtbot):
     host.end()
     assert store.messages(chat_id)[-1].text == "one two"
     store.close()
+
+
+def test_the_demo_keeps_its_own_sampling_but_for_what_the_user_chose():
+    assert sampling(Settings(), demo=True) == DEMO_SAMPLING
+    assert sampling(Settings(), demo=False) == SAMPLING
+    warm = sampling(Settings(temperature=0.0, max_tokens=256), demo=True)
+    assert (warm.temperature, warm.max_tokens) == (0.0, 256)
+    assert warm.repetition_penalty == DEMO_SAMPLING.repetition_penalty
+
+
+def test_the_system_prompt_of_the_settings_comes_first(host, store):
+    settings = [Settings()]
+    controller = ChatController(host, store, lambda: settings[0])
+    chat_id = controller.ask(None, "Who are you?")
+    assert host.asked[-1][0] == [Message("user", "Who are you?")]
+    host.answer("A model.")
+    settings[0] = Settings(system_prompt="  Answer in Korean.\n", top_p=0.5)
+    controller.ask(chat_id, "And now?")
+    messages, params = host.asked[-1]
+    assert messages[0] == Message("system", "Answer in Korean.")
+    assert params.top_p == 0.5
+    assert texts(store, chat_id)[0] == "Who are you?", "the system prompt is not a message of the chat"
+    host.answer("예.")
+    controller.shutdown()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from chat_fakes import READY, STATS
 
-from app.chat.figures import seconds, stats_line, tokens, why_not_ready
+from app.chat.figures import seconds, stats_detail, stats_line, tokens, why_not_ready
 from app.host import HostState
 from engine.errors import GreenroomError
 from engine.progress import Progress
@@ -18,7 +18,9 @@ def test_the_line_under_an_answer():
 
 @pytest.mark.parametrize("reason", STOP_REASONS)
 def test_every_reason_to_stop_has_words(reason):
-    assert stats_line(None, reason) == f"stopped: {STOP_REASONS[reason]}"
+    said = stats_line(None, reason)
+    assert said.endswith(STOP_REASONS[reason])
+    assert said.count("stopped") == 1
 
 
 def test_unknown_figures_are_left_out():
@@ -51,3 +53,10 @@ def test_seconds(value, text):
 )
 def test_why_nothing_can_be_sent(state, reason):
     assert why_not_ready(state) == reason
+
+
+def test_how_the_question_was_read():
+    assert stats_detail(None) == ""
+    assert stats_detail(GenerationStats(prompt_tokens=1, prefill_tps=80.04)) == "Read 1 token at 80.0 tok/s"
+    both = GenerationStats(prompt_tokens=46, reused_tokens=12, prefill_tps=410.0)
+    assert stats_detail(both) == "Read 34 tokens at 410 tok/s; 12 more were still in memory"

@@ -18,6 +18,18 @@ def test_what_is_cut_is_in_the_tool_tip(qtbot: QtBot) -> None:
     assert label.toolTip() == ""
 
 
+def test_a_detail_is_in_the_tool_tip_in_any_case(qtbot: QtBot) -> None:
+    label = ElideLabel("12.4 tok/s · 245 tokens")
+    label.detail = "Read 34 tokens at 410 tok/s"
+    qtbot.addWidget(label)
+    label.resize(400, 20)
+    label.grab()
+    assert label.toolTip() == label.detail
+    label.resize(60, 20)
+    label.grab()
+    assert label.toolTip() == f"{label.text()}\n{label.detail}"
+
+
 def test_a_long_text_does_not_ask_for_room(qtbot: QtBot) -> None:
     label = ElideLabel("long " * 200)
     qtbot.addWidget(label)
