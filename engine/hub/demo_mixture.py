@@ -20,12 +20,10 @@ import numpy.typing as npt
 from gguf.quants import dequantize, quantize
 
 from engine.progress import Progress, ProgressCallback, ignore_progress
-from engine.resources import asset
 
 Array = npt.NDArray[Any]
 
 MODEL_NAME = "Greenroom demo (SmolLM2-135M as a mixture of experts)"
-PARTS_FILE = "demo/parts.npz"
 
 #: Stored routers give logits within about 1 of their mean. This small, their softmax is 1/experts to within 0.5 %,
 #: and float32, which resolves 6e-8 of a weight, still keeps the experts in order.
@@ -67,9 +65,9 @@ class Parts:
         return (int(self.order.shape[1]) - self.shared) // self.experts
 
 
-def load_parts(path: Path | None = None) -> Parts:
-    """The learned parts that travel with Greenroom."""
-    with np.load(path or asset(PARTS_FILE), allow_pickle=False) as stored:
+def load_parts(path: Path) -> Parts:
+    """The learned parts from an .npz file."""
+    with np.load(path, allow_pickle=False) as stored:
         shared, experts, used = (int(n) for n in stored["shape"])
         arrays = {name: stored[name] for name in stored.files if name != "shape"}
     return Parts(shared, experts, used, **arrays)

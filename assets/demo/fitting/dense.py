@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import gguf
 import numpy as np
@@ -122,9 +121,9 @@ class Dense:
 
 
 @torch.no_grad()
-def sample(model: Dense, prompts: list[list[int]], tokens: int, temperature: float, **seed: Any) -> list[list[int]]:
+def sample(model: Dense, prompts: list[list[int]], tokens: int, temperature: float, seed: int) -> list[list[int]]:
     """Continue every prompt by up to `tokens` tokens (top 40), to its end token if it comes."""
-    chance = torch.Generator().manual_seed(seed["seed"])
+    chance = torch.Generator().manual_seed(seed)
     longest = max(map(len, prompts))
     ids = torch.full((len(prompts), longest + tokens), END)
     present = torch.ones(ids.shape, dtype=torch.bool)

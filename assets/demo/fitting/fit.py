@@ -37,10 +37,8 @@ TEXT_TOKENS = {  # how much of each named text, from a fifth of its length on
     "fortunes": 25_000,
     "debian-reference": 15_000,
 }
-WATCHED = 80  # windows
-LEARNING_RATE, WARM_UP_STEPS = 1e-3, 15
-EVENNESS = 0.1  # of the metric: how much of it is the plain norm
-ROUTER_STEPS, ROUTER_RATE = 300, 0.01
+WATCHED_TEXTS, WATCHED_TOKENS, WATCHED_CHAT_TOKENS = ("debian-handbook", "anarchism", "jargon", "fortunes"), 3072, 8192
+LEARNING_RATE, WARM_UP_STEPS = 1.5e-3, 15
 SOFTNESS = 0.25  # of the router's gradient, in router logits
 
 log = logging.getLogger("fit")
@@ -58,51 +56,32 @@ def windows(folder: Path, tokenizer_file: Path) -> torch.Tensor:
         start = len(text) // 5
         streams.append(tokenizer.encode(text[start : start + 6 * tokens]).ids[:tokens])
     cut = [s[i : i + WINDOW] for s in streams for i in range(0, len(s) - WINDOW + 1, WINDOW)]
-    chance.shuffle(cut)
-    return torch.tensor(cut)
+    return torch.tensor(cut)[torch.randperm(len(cut), generator=torch.Generator().manual_seed(5))]
+
+
+def watched_windows(folder: Path, tokenizer_file: Path) -> torch.Tensor:
+    """A small sample for steps 1 and 2. int64 [N, WINDOW]"""
+    tokenizer = load_tokenizer(tokenizer_file)
+    ids = []
+    for name in WATCHED_TEXTS:
+        text = (folder / "fit" / f"{name}.txt").read_text("utf-8")
+        ids += tokenizer.encode(text[40_000 : 40_000 + 8 * WATCHED_TOKENS]).ids[:WATCHED_TOKENS]
+    chats = json.loads((folder / "chats.json").read_text("utf-8"))["fit"]
+    ids += [token for chat in chats for token in chat][:WATCHED_CHAT_TOKENS]
+    return torch.tensor(ids).view(-1, WINDOW)
 
 
 class Watched(Dense):
-    """Keeps what the feed-forward layers saw and how much their outputs matter.
-
-    seen:   per layer, inputs bfloat16 [N, HIDDEN] and activations bfloat16 [N, NEURONS]
-    matter: per layer, the Fisher information of the layer's output: mean of g g' over the gradients g of the
-            log-likelihood of a next token drawn from the model. float32 [HIDDEN, HIDDEN]
-    """
+    """Keeps what the feed-forward layers saw: inputs bfloat16 [N, HIDDEN], activations bfloat16 [N, NEURONS]."""
 
     def __init__(self, weights: Weights) -> None:
         super().__init__(weights, torch.bfloat16)
-        self.weights["token_embd.weight"].requires_grad_()  # so that autograd reaches the first layer
         self.seen: list[list[tuple[torch.Tensor, torch.Tensor]]] = [[] for _ in range(LAYERS)]
-        self.matter = [torch.zeros(HIDDEN, HIDDEN) for _ in range(LAYERS)]
 
     def feed_forward(self, layer: int, x: torch.Tensor) -> torch.Tensor:
         activations = self.activations(layer, x)
-        kept = (x.detach().reshape(-1, HIDDEN).to(self.dtype), activations.detach().reshape(-1, NEURONS))
-        self.seen[layer].append(kept)
-        out = self.linear(activations, f"blk.{layer}.ffn_down").float()
-
-        def add(slope: torch.Tensor) -> None:
-            self.matter[layer] += slope.view(-1, HIDDEN).T @ slope.view(-1, HIDDEN)
-
-        out.register_hook(add)
-        return out
-
-    def watch(self, ids: torch.Tensor) -> None:
-        hidden = self.hidden(ids).view(-1, HIDDEN)
-        with torch.no_grad():
-            slope = self.logits(hidden).softmax(-1)
-            drawn = torch.multinomial(slope, 1, generator=torch.Generator().manual_seed(0))
-            slope.scatter_add_(1, drawn, -torch.ones_like(drawn, dtype=slope.dtype))
-            hidden_slope = (slope.to(self.dtype) @ self.weights["token_embd.weight"]).float()
-        torch.autograd.backward(hidden, hidden_slope, inputs=[self.weights["token_embd.weight"]])
-        self.weights["token_embd.weight"].grad = None
-
-
-def metric(matter: torch.Tensor) -> torch.Tensor:
-    """R with R'R = the Fisher information, evened out a little: |R d| is how much a change d of the output matters."""
-    matter = matter / matter.diagonal().mean()
-    return torch.linalg.cholesky(matter + EVENNESS * torch.eye(HIDDEN)).T
+        self.seen[layer].append((x.reshape(-1, HIDDEN).to(self.dtype), activations.reshape(-1, NEURONS)))
+        return self.linear(activations, f"blk.{layer}.ffn_down").float()
 
 
 def balanced_clusters(points: torch.Tensor) -> torch.Tensor:
@@ -154,61 +133,32 @@ def soft_choice(scores: torch.Tensor) -> torch.Tensor:
     return chosen(scores.detach()) + soft - soft.detach()
 
 
-def fit_router(inputs: torch.Tensor, contributions: torch.Tensor) -> torch.Tensor:
-    """The linear router whose dropped experts are missed least. float32 [EXPERTS, HIDDEN]
-
-    inputs: float32 [N, HIDDEN]; contributions: bfloat16 [N, EXPERTS, HIDDEN], of each expert, in the metric.
-    Starts at the regression of the contributions' norms, then lowers the mean squared norm of what is dropped.
-    """
-    norms = contributions.float().norm(dim=2)
-    norms -= norms.mean(1, keepdim=True)
-    start, _ = ridge(inputs, norms / norms.std(), 0.003)
-    products = torch.bmm(contributions, contributions.transpose(1, 2)).float()
-    products /= products.diagonal(dim1=1, dim2=2).sum(1).mean()
-    router = start.T.contiguous().requires_grad_()
-    optimiser = torch.optim.Adam([router], lr=ROUTER_RATE)
-    chance = torch.Generator().manual_seed(2)
-    for step in range(ROUTER_STEPS):
-        optimiser.param_groups[0]["lr"] = ROUTER_RATE * (1 - step / ROUTER_STEPS)
-        rows = torch.randint(len(inputs), (1024,), generator=chance)
-        dropped = 1 - soft_choice(inputs[rows] @ router.T)
-        optimiser.zero_grad()
-        torch.einsum("ne,nef,nf->n", dropped, products[rows], dropped).mean().backward()
-        optimiser.step()
-    return router.detach()
-
-
-def first_parts(
-    seen: list[tuple[torch.Tensor, torch.Tensor]], down: torch.Tensor, matter: torch.Tensor
-) -> dict[str, torch.Tensor]:
+def first_parts(seen: list[tuple[torch.Tensor, torch.Tensor]], down: torch.Tensor) -> dict[str, torch.Tensor]:
     """Steps 1 and 2 for one layer. down: float32 [HIDDEN, NEURONS]"""
     inputs, activations = (torch.cat(part).float() for part in zip(*seen, strict=True))
-    root = metric(matter)
-    down = root @ down
     order = neuron_order(activations, down)
     activations, down = activations[:, order], down[:, order]
-    contributions = torch.stack(
+    norms = torch.stack(
         [
-            (activations[:, start : start + WIDTH] @ down[:, start : start + WIDTH].T).to(torch.bfloat16)
+            (activations[:, start : start + WIDTH] @ down[:, start : start + WIDTH].T).norm(dim=1)
             for start in range(SHARED, NEURONS, WIDTH)
         ],
         1,
     )
-    router = fit_router(inputs, contributions)
+    norms -= norms.mean(1, keepdim=True)
+    router, _ = ridge(inputs, norms / norms.std(), 0.003)
     kept = activations.clone()
-    kept[:, SHARED:] *= chosen(inputs @ router.T).repeat_interleave(WIDTH, 1)
+    kept[:, SHARED:] *= chosen(inputs @ router).repeat_interleave(WIDTH, 1)
     missing, whole = (activations - kept) @ down.T, activations @ down.T
     correction, gram = ridge(kept, missing, 0.03)
     _, directions = torch.linalg.eigh(correction.T @ gram @ correction)
     out = directions[:, -RANK:]
     inn = (correction @ out).T
     left = missing - kept @ inn.T @ out.T
-    log.info(
-        "missed %.4f of the output, %.4f after correction", *((x.norm() / whole.norm()) ** 2 for x in (missing, left))
-    )
-    out = torch.linalg.solve(root, out)
+    shares = [(part.norm() / whole.norm()).item() ** 2 for part in (missing, left)]
+    log.info("missed %.4f of the output, %.4f after the correction", *shares)
     balance = (out.norm() / inn.norm()).sqrt()
-    return {"order": order, "router": router, "out": out / balance, "inn": inn * balance}
+    return {"order": order, "router": router.T, "out": out / balance, "inn": inn * balance}
 
 
 class Mixture(Dense):
@@ -286,7 +236,7 @@ def distil(student: Mixture, teacher: Dense, data: torch.Tensor, minutes: float)
         optimiser.zero_grad()
         recent = divergence if recent is None else 0.95 * recent + 0.05 * divergence
         step += 1
-        if step % 20 == 0:
+        if step % 10 == 0:
             log.info("step %d, %d tokens: divergence %.4f", step, step * BATCH * WINDOW, recent)
 
 
@@ -323,20 +273,19 @@ def main(folder: Path, model_file: Path, minutes: float) -> None:
     data, weights = windows(folder, model_file), load_weights(model_file)
     log.info("%d tokens to fit on", data.numel())
     watched = Watched(weights)
-    for ids in data[:WATCHED].split(4):
-        watched.watch(ids)
+    with torch.no_grad():
+        for ids in watched_windows(folder, model_file).split(4):
+            watched.hidden(ids)
     parts = []
     for layer in range(LAYERS):
-        down = weights[f"blk.{layer}.ffn_down.weight"]
-        parts.append(first_parts(watched.seen[layer], down, watched.matter[layer]))
+        parts.append(first_parts(watched.seen[layer], weights[f"blk.{layer}.ffn_down.weight"]))
         watched.seen[layer].clear()
-        log.info("layer %d split", layer)
     student = Mixture(weights, parts)
     try:
         distil(student, Dense(weights, torch.bfloat16), data, minutes)
     finally:  # stopping early keeps what was learned
         with torch.no_grad():
-            student.hidden(data[:16])  # for `reach`
+            student.hidden(data[:8])  # for `reach`
         save(student, Path(__file__).parents[1] / "parts.npz")
 
 

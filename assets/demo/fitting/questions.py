@@ -68,12 +68,12 @@ def _questions() -> tuple[list[str], list[str]]:
     chance = random.Random(7)
     topics = [topic.strip() for topic in TOPICS]
     apart = chance.sample(topics, 16)
-    fitted = [question.strip() for question in PLAIN]
-    fitted += [form.format(t=country) for country in COUNTRIES.split() for form in chance.sample(COUNTRY_FORMS, 2)]
+    about = dict.fromkeys(chance.choice(COUNTRY_FORMS).format(t=country) for country in COUNTRIES.split())
+    fitted = [*about, *(question.strip() for question in PLAIN)]
     fitted += [form.format(t=topic) for topic in topics if topic not in apart for form in chance.sample(FORMS, 3)]
-    held_out = [form.format(t=topic) for topic in apart for form in chance.sample(FORMS, 4)]
+    held_out = [form.format(t=topic) for topic in sorted(apart) for form in chance.sample(FORMS, 4)]
     chance.shuffle(fitted)
-    return fitted, held_out
+    return fitted[:240], held_out
 
 
 FITTED, HELD_OUT = _questions()

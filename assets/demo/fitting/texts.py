@@ -83,6 +83,7 @@ def prose(pages: Iterable[Path]) -> str:
         parser = _Prose()
         parser.feed(page.read_text("utf-8", "replace"))
         text = re.sub(r"[ \t]+\n", "\n", "".join(parser.pieces))
+        text = re.sub(r"\n[ \t]+(?=\S)", "\n", text)
         texts.append(re.sub(r"\n{3,}", "\n\n", text).strip())
     return "\n\n".join(texts)
 
@@ -157,13 +158,17 @@ def write_chats(path: Path, model_file: Path) -> None:
     tokenizer, model = load_tokenizer(model_file), Dense(load_weights(model_file), torch.bfloat16)
     chats: dict[str, list[list[int]]] = {"fit": [], "measure": []}
     newline = tokenizer.encode("\n").ids
-    for seed, (kind, questions) in enumerate({"fit": FITTED, "measure": HELD_OUT}.items()):
-        for first in range(0, len(questions), BATCH):
-            prompts = [chat_prompt(tokenizer, question) for question in questions[first : first + BATCH]]
-            texts = sample(model, prompts, ANSWER_TOKENS, TEMPERATURE, seed=1000 * seed + first)
-            chats[kind] += [text + newline for text in texts]
-            path.write_text(json.dumps(chats), "utf-8")
-            log.info("%s: %d of %d questions answered", kind, len(chats[kind]), len(questions))
+    batches = [
+        (kind, questions[first : first + BATCH])
+        for kind, questions in (("fit", FITTED), ("measure", HELD_OUT))
+        for first in range(0, len(questions), BATCH)
+    ]
+    for seed, (kind, questions) in enumerate(batches, start=1):
+        prompts = [chat_prompt(tokenizer, question) for question in questions]
+        answers = sample(model, prompts, ANSWER_TOKENS, TEMPERATURE, seed=seed)
+        chats[kind] += [answer + newline for answer in answers]
+        path.write_text(json.dumps(chats), "utf-8")
+        log.info("%d of %d batches answered", seed, len(batches))
 
 
 def main(folder: Path, model_file: Path) -> None:

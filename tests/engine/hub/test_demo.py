@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import zipfile
 from pathlib import Path
@@ -53,7 +54,7 @@ def test_a_file_that_is_no_package_is_refused(tmp_path: Path) -> None:
 
 
 def test_stopping_leaves_no_half_file(dense: Path, tmp_path: Path) -> None:
-    os.link(dense, demo.dense_path(tmp_path))
+    shutil.copyfile(dense, demo.dense_path(tmp_path))
 
     def stop(progress: Progress) -> None:
         if progress.done == 2:
@@ -69,6 +70,18 @@ def test_prepared_model_is_used_as_it_is(tmp_path: Path) -> None:
     target.write_bytes(b"ready")
     assert demo.prepare_demo(tmp_path) == target
     assert target.read_bytes() == b"ready"
+
+
+def test_leftovers_go_and_other_files_stay(dense: Path, tmp_path: Path) -> None:
+    shutil.copyfile(dense, demo.dense_path(tmp_path))
+    old, half, running, other = (
+        tmp_path / name for name in ("greenroom-demo-smollm2-135m-moe-old.gguf", "a.part", "b.part", "other.gguf")
+    )
+    for path in (old, half, running, other):
+        path.write_bytes(b"")
+    os.utime(half, (0, 0))
+    target = demo.prepare_demo(tmp_path)
+    assert set(tmp_path.iterdir()) == {target, demo.dense_path(tmp_path), running, other}
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

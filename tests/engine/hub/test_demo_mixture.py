@@ -11,6 +11,7 @@ from gguf.quants import dequantize
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.hub.demo import parts_path
 from engine.hub.demo_mixture import Parts, half_split_rows, load_parts, write_demo
 from engine.resources import asset
 
@@ -40,7 +41,7 @@ def test_learned_parts_are_small() -> None:
 
 
 def test_header_tells_what_readers_need(made: gguf.GGUFReader) -> None:
-    parts = load_parts()
+    parts = load_parts(parts_path())
 
     def value(key: str) -> object:
         return made.fields[key].contents()
@@ -61,7 +62,7 @@ def test_at_most_four_fifths_of_the_feed_forward_weights_are_active(
     def weights(layer: int, kind: str) -> int:
         return sum(tensors[f"blk.{layer}.ffn_{name}_{kind}.weight"].n_elements for name in ("gate", "up", "down"))
 
-    parts = load_parts()
+    parts = load_parts(parts_path())
     for layer in range(parts.layers):
         active = weights(layer, "shexp") + weights(layer, "exps") * parts.used // parts.experts
         assert active <= 0.8 * 3 * dense_tensors[f"blk.{layer}.ffn_down.weight"].n_elements
@@ -71,7 +72,7 @@ def test_at_most_four_fifths_of_the_feed_forward_weights_are_active(
 def test_every_neuron_has_one_place_and_keeps_its_bits(
     projection: str, tensors: dict[str, gguf.ReaderTensor], dense_tensors: dict[str, gguf.ReaderTensor]
 ) -> None:
-    for layer in range(load_parts().layers):
+    for layer in range(load_parts(parts_path()).layers):
         name = f"blk.{layer}.ffn_{projection}"
         source = dense_tensors[f"{name}.weight"].data
         shared, routed = (tensors[f"{name}_{kind}.weight"].data for kind in ("shexp", "exps"))
@@ -83,11 +84,11 @@ def test_attention_and_embeddings_keep_their_bits(
     tensors: dict[str, gguf.ReaderTensor], dense_tensors: dict[str, gguf.ReaderTensor]
 ) -> None:
     pairs = [("token_embd.weight", "token_embd.weight"), ("output.weight", "token_embd.weight")]
-    for layer in range(load_parts().layers):
+    for layer in range(load_parts(parts_path()).layers):
         pairs += [(f"blk.{layer}.attn_{name}.weight",) * 2 for name in ("v", "output")]
     for made, source in pairs:
         assert np.array_equal(tensors[made].data, dense_tensors[source].data), made
-    for layer in range(load_parts().layers):
+    for layer in range(load_parts(parts_path()).layers):
         for name in (f"blk.{layer}.attn_{p}" for p in "qk"):
             made_rows, source_rows = tensors[f"{name}.weight"].data, dense_tensors[f"{name}.weight"].data
             assert sorted(map(bytes, made_rows)) == sorted(map(bytes, source_rows))
@@ -104,7 +105,7 @@ def test_tokenizer_is_copied(made: gguf.GGUFReader, source: gguf.GGUFReader) -> 
 
 def test_router_prefers_experts_and_hardly_weighs_them(tensors: dict[str, gguf.ReaderTensor]) -> None:
     """Softmax weights stay near 1/E while float32 still tells the chosen experts from the others."""
-    parts = load_parts()
+    parts = load_parts(parts_path())
     normal = np.random.default_rng(0).standard_normal((256, parts.router.shape[2])).astype(np.float32)
     for layer in range(parts.layers):
         hidden = normal * tensors[f"blk.{layer}.ffn_norm.weight"].data
