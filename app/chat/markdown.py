@@ -140,7 +140,9 @@ class StreamParser:
     def _cut_paragraph(self, text: str) -> list[Leaf]:
         """Settle most of an endless paragraph, as a model caught in a loop writes it, and start a new line there."""
         tail = text[self._start :]
-        cut = max((match.start() for match in _WORD_START.finditer(tail, len(tail) // 2, len(tail) - 100)), default=0)
+        words = [match.start() for match in _WORD_START.finditer(tail, len(tail) // 2, len(tail) - 100)]
+        # A new line shows where there was one before.
+        cut = max((word for word in words if tail[word - 1] == "\n"), default=max(words, default=0))
         if tail.startswith((" ", "\t")) or not cut or self._item is not None:
             return _Walker(self._item).walk(_PARSER.parse(tail, self._env))
         head = parse(tail[:cut])

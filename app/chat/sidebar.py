@@ -6,8 +6,20 @@ import time
 from datetime import date, datetime
 from typing import Any
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QFocusEvent, QFont, QKeyEvent, QPainter, QPen, QStandardItem, QStandardItemModel
+from PySide6.QtCore import (
+    QModelIndex,
+    QPersistentModelIndex,
+    QPoint,
+    QPointF,
+    QRect,
+    QRectF,
+    QSize,
+    Qt,
+    QTimer,
+    Signal,
+    Slot,
+)
+from PySide6.QtGui import QFocusEvent, QFont, QKeyEvent, QMouseEvent, QPainter, QPen, QStandardItem, QStandardItemModel
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
@@ -29,6 +41,8 @@ from app.widgets.labels import ElideLabel, label
 CHAT_ROW, GROUP_ROW = 36, 32
 #: The mark of a chat that is being answered.
 DOT = 6
+#: The part of a hovered row that opens its menu.
+MENU_WIDTH = 30
 FILTER_MS, UNDO_MS = 120, 8000
 ID = Qt.ItemDataRole.UserRole + 1
 
@@ -90,7 +104,16 @@ class _Delegate(QStyledItemDelegate):
         painter.setFont(font)
         painter.setPen(colours.colour("text" if current or hovered else "muted"))
         inside = row.adjusted(8, 0, -8, 0)
-        if chat == self._view.answering:
+        if hovered:
+            inside.setRight(row.right() - MENU_WIDTH)
+            painter.save()
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(colours.colour("muted"))
+            middle = self._view.menu_area(box).center()
+            for step in (-5, 0, 5):
+                painter.drawEllipse(QPointF(middle.x() + step, middle.y() + 0.5), 1.5, 1.5)
+            painter.restore()
+        elif chat == self._view.answering:
             inside.adjust(0, 0, -DOT - 8, 0)
             dot = QRectF(inside.right() + 8, row.center().y() - DOT / 2, DOT, DOT)
             painter.save()
@@ -145,6 +168,27 @@ class ChatView(QListView):
             self.deleted.emit(index.data(ID))
         else:
             super().keyPressEvent(event)
+
+    @staticmethod
+    def menu_area(row: QRect) -> QRect:
+        """Where a hovered row shows three dots that open its menu."""
+        return QRect(row.right() - MENU_WIDTH, row.top(), MENU_WIDTH, row.height())
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        place = event.position().toPoint()
+        index = self.indexAt(place)
+        dots = index.isValid() and index.data(ID) and self.menu_area(self.visualRect(index)).contains(place)
+        if dots and event.button() == Qt.MouseButton.LeftButton:
+            self._open_menu(place)
+        else:
+            super().mousePressEvent(event)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        super().mouseMoveEvent(event)
+        over = self.indexAt(event.position().toPoint())
+        self.viewport().setCursor(
+            Qt.CursorShape.PointingHandCursor if over.isValid() and over.data(ID) else Qt.CursorShape.ArrowCursor
+        )
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         reasons = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason, Qt.FocusReason.ShortcutFocusReason)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLineEdit
+from PySide6.QtWidgets import QLineEdit, QMenu
 
 from app.chat.sidebar import ID, ChatList, group_of
 
@@ -129,3 +129,19 @@ def test_streaming_does_not_disturb_the_place(chats, store, qtbot):
     store.rename(ids[0], "renamed")
     qtbot.waitUntil(lambda: "renamed" in chats.rows)
     assert chats.view.verticalScrollBar().value() == 400
+
+
+def test_three_dots_on_a_row_open_its_menu(chats, store, qtbot, monkeypatch):
+    first = store.create_chat("one")
+    chats.refresh()
+    opened = []
+    monkeypatch.setattr(chats.view, "menu_for", lambda index: opened.append(index.data(ID)) or QMenu(chats.view))
+    row = chats.view.visualRect(row_of(chats, first))
+    with qtbot.assertNotEmitted(chats.chatChosen):
+        qtbot.mouseClick(chats.view.viewport(), Qt.MouseButton.LeftButton, pos=chats.view.menu_area(row).center())
+    assert opened == [first]
+    for menu in chats.view.findChildren(QMenu):
+        menu.close()
+    with qtbot.waitSignal(chats.chatChosen):
+        qtbot.mouseClick(chats.view.viewport(), Qt.MouseButton.LeftButton, pos=row.center())
+    assert opened == [first]

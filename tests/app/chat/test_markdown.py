@@ -184,6 +184,13 @@ def test_an_endless_paragraph_is_cut_and_nothing_is_lost():
     assert all(isinstance(leaf, Text) for leaf in leaves)
 
 
+def test_an_endless_paragraph_of_lines_is_cut_between_lines():
+    line = "They are going to find something evermore."
+    leaves = stream((line + "\n") * 400, 130)
+    assert len(leaves) > 3
+    assert {part for leaf in leaves for part in words(leaf).strip(LINE_BREAK).split(LINE_BREAK)} == {line}
+
+
 def test_late_link_definitions_ask_for_a_second_pass():
     parser = StreamParser()
     text = "see [1]\n\nmore\n\n[1]: http://example.org"
