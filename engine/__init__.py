@@ -23,11 +23,14 @@ __all__ = ["Cancelled", "GreenroomError", "load", "open_checkpoint", "plan", "pr
 __version__ = "0.1.0"
 
 
-def probe() -> HardwareReport:
-    """What this machine is. Safe on any x86-64 CPU: the risky part runs in a child process."""
+def probe(quick: bool = False) -> HardwareReport:
+    """What this machine is. Safe on any x86-64 CPU: the risky part runs in a child process.
+
+    quick: measure the RAM's bandwidth (about half a second, once for this hardware), for better predictions
+    """
     from engine.hardware.probe import probe as run
 
-    return run()
+    return run(quick=quick)
 
 
 def open_checkpoint(path: str | Path) -> Checkpoint:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -74,10 +76,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         terminal.refuse(error)
         return REFUSED
     except (KeyboardInterrupt, Cancelled):
+        # A second Ctrl-C has nothing left to stop but these lines.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         terminal.note("Stopped.")
         return INTERRUPTED
     except OutputClosedError:
         return INTERRUPTED
+    except (ImportError, MemoryError) as error:
+        _log.exception("refused")
+        terminal.refuse(_unavailable(error))
+        return REFUSED
     except Exception as error:
         _log.exception("unexpected error")
         where = f"the details are in {log_file}" if log_file else "the log could not be written"
@@ -86,6 +95,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         terminal.close()
     return DONE
+
+
+def _unavailable(error: ImportError | MemoryError) -> GreenroomError:
+    """A library that cannot be mapped into memory and one that is not installed look alike to Python."""
+    if isinstance(error, MemoryError):
+        remedy = "Close other programs, or choose a smaller model or a shorter context."
+        return GreenroomError("Greenroom cannot go on", "there is not enough memory", remedy)
+    while isinstance(error.__cause__, ImportError):
+        error = error.__cause__
+    why = " ".join(str(error).split())
+    return GreenroomError(
+        "A part of Greenroom cannot be loaded", why, "Free some memory if it is short, or run the set-up again."
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -166,8 +188,10 @@ def _plan(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     import engine
     from engine.placement.machines import what_if
 
+    # A measurement of this PC says nothing about another one.
+    here = not (args.cpu or args.ram_bandwidth)
     report = what_if(
-        engine.probe(),
+        engine.probe(quick=here),
         ram=args.ram,
         vram=args.vram,
         ram_bandwidth=args.ram_bandwidth,
@@ -177,15 +201,26 @@ def _plan(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     )
     with _opened(args.model, terminal) as checkpoint:
         plan = _planned(checkpoint, report, args, args.context)
-        terminal.say(f"{checkpoint.name}: {plan.label}")
-        for line in (*plan.explanation, plan.prediction.bottleneck):
+        terminal.say(f"{checkpoint.name}, {_gb(checkpoint.nbytes)}")
+        for line in plan.explanation:
             terminal.say(f"  {line}")
         if plan.runnable:
-            terminal.say(f"  Answer at {_range(plan.prediction.decode_tps)}")
-            terminal.say(f"  Prompt at {_range(plan.prediction.prefill_tps)}")
+            for line in _speeds(plan):
+                terminal.say(f"  {line}")
         for line in plan.alternatives:
             terminal.say(f"- {line}")
         return {"model": _model(checkpoint), **plan.to_json()}
+
+
+def _speeds(plan: OffloadPlan) -> Iterator[str]:
+    said = plan.prediction
+    slower = said.full_context_tps
+    # Not worth a word where the conversation hardly costs anything.
+    grown = (
+        f", {_rate(slower)} with all {plan.context} tokens" if slower and slower < 0.8 * said.decode_tps.likely else ""
+    )
+    yield f"Answers at {_range(said.decode_tps)}{grown}: {said.bottleneck}."
+    yield f"Reads prompts at {_range(said.prefill_tps)}."
 
 
 # --- generate ------------------------------------------------------------------------------------------------------
@@ -197,7 +232,7 @@ def _generate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompt", required=True, type=plain_text, metavar="TEXT", help="the question")
     parser.add_argument("--system", type=plain_text, metavar="TEXT", help="instructions given before the question")
     parser.add_argument("--raw", action="store_true", help="continue the text as it is, without the chat template")
-    parser.add_argument("--max-tokens", type=count, metavar="N", help="default: until the context is full")
+    parser.add_argument("--max-tokens", type=count, metavar="N", help="longest answer (default %(default)s)")
     parser.add_argument("--temperature", type=float, metavar="T", help="0 is greedy (default %(default)s)")
     parser.add_argument("--top-k", type=int, metavar="K", help="0 is off (default %(default)s)")
     parser.add_argument("--top-p", type=float, metavar="P", help="1 is off (default %(default)s)")
@@ -211,9 +246,12 @@ def _generate_options(parser: argparse.ArgumentParser) -> None:
     )
     from engine.runtime.events import SamplingParams
 
-    defaults = SamplingParams()
+    defaults = SamplingParams(max_tokens=MAX_TOKENS)
     parser.set_defaults(**{name: getattr(defaults, name) for name in _SAMPLING})
 
+
+#: A small model can repeat itself for ever; this is a long answer, and ends such a one within the minute.
+MAX_TOKENS = 1024
 
 #: Options of `generate` that are fields of SamplingParams under the same name.
 _SAMPLING = (
@@ -236,6 +274,8 @@ def _generate(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     params = SamplingParams(stop=tuple(args.stop or ()), **{name: getattr(args, name) for name in _SAMPLING})
     if args.raw and args.system:
         raise GreenroomError("--system cannot be used with --raw", "raw text has no roles", "Leave one of them out.")
+    if not args.prompt.strip():
+        raise GreenroomError("There is nothing to answer", "the prompt is empty", "Write something after --prompt.")
     system = [Message("system", args.system)] if args.system else []
     prompt = args.prompt if args.raw else [*system, Message("user", args.prompt)]
     text: list[str] = []
@@ -287,7 +327,7 @@ def _bench(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
 
     longest = max(args.prompt_tokens) + max(args.new_tokens)
     with _opened(args.model, terminal) as checkpoint:
-        report = engine.probe()
+        report = engine.probe(quick=True)
         plan = _planned(checkpoint, report, args, args.context or longest)
         _check_runnable(checkpoint, plan, args.force, terminal)
         threads = args.thread_counts or [plan.threads]
@@ -429,12 +469,19 @@ def _model(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _gb(nbytes: int) -> str:
-    return f"{nbytes / 1e9:.1f} GB"
+    return f"{nbytes / 1e9:.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:.0f} MB"
 
 
 def _range(speed: Range) -> str:
-    likely, low, high = (f"{x:.1f}" if x < 10 else f"{x:.0f}" for x in (speed.likely, speed.low, speed.high))
-    return f"about {likely} tok/s ({low} to {high})"
+    return f"about {_rate(speed.likely)} tok/s ({_rate(speed.low)} to {_rate(speed.high)})"
+
+
+def _rate(speed: float) -> str:
+    """Two digits, which is more than a prediction knows: "2.4", "92", "2300"."""
+    if speed < 10:
+        return f"{speed:.1f}"
+    unit = 10 ** (len(f"{speed:.0f}") - 2)
+    return f"{round(speed / unit) * unit:.0f}"
 
 
 _VERBS = (

@@ -19,19 +19,28 @@ def add_loading(parser: argparse.ArgumentParser) -> None:
 
 
 def add_threads(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--threads", type=count, metavar="N", help="CPU threads")
+    parser.add_argument("--threads", type=count, metavar="N", help="CPU threads (default: one per fast core)")
 
 
 def add_wishes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--context", type=count, metavar="N", help="tokens of context (default 8192 at most)")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda", "sim"), default="auto", help="for the dense part")
+    parser.add_argument(
+        "--context",
+        type=count,
+        metavar="N",
+        help="tokens of question and answer together (default 8192, or the model's own limit if lower)",
+    )
+    parser.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="what computes all but the routed experts"
+    )
     parser.add_argument(
         "--dtype",
         choices=("auto", "float32", "bfloat16"),
         default="auto",
         help="arithmetic; float32 is for exact checks",
     )
-    parser.add_argument("--kv-type", choices=("auto", "f32", "bf16", "f16"), default="auto", help="KV cache values")
+    parser.add_argument(
+        "--kv-type", choices=("auto", "f32", "bf16", "f16"), default="auto", help="numbers of the KV cache"
+    )
     parser.add_argument(
         "--experts", choices=("stored", "int8", "int4"), default="stored", help="re-code float experts while loading"
     )

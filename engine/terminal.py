@@ -7,6 +7,7 @@ import errno
 import io
 import json as json_format
 import os
+import re
 import shutil
 import sys
 import time
@@ -15,6 +16,8 @@ from typing import Any, TextIO
 from engine.errors import GreenroomError
 from engine.progress import Progress
 
+#: A list of numbers as `json.dumps(indent=...)` writes it, one a line.
+_NUMBERS = re.compile(r"\[\n\s+(-?\d[^\s,]*(?:,\n\s+-?\d[^\s,]*)*)\n\s*\]")
 #: Seconds between two redraws of the progress line.
 _REDRAW = 0.1
 
@@ -53,7 +56,7 @@ class Terminal:
         """The answer, for programs. ASCII, so that every encoding carries it."""
         if self._json:
             self._clear_progress()
-            self._write_out(json_format.dumps(document, indent=2, allow_nan=False) + "\n")
+            self._write_out(_document(document) + "\n")
 
     def note(self, line: str) -> None:
         """One line beside the answer."""
@@ -101,6 +104,13 @@ class Terminal:
             _write(self._err, text)
         except (OSError, ValueError):
             _silence(self._err)
+
+
+def _document(document: dict[str, Any]) -> str:
+    """Indented JSON with lists of numbers on one line each."""
+    text = json_format.dumps(document, indent=2, allow_nan=False)
+    # A line break inside a string would be escaped, so this finds lists only.
+    return _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text)
 
 
 def _write(stream: TextIO | None, text: str) -> None:

@@ -24,6 +24,9 @@ BUFFER_BYTES = 768 << 20
 #: Below this the caches answer instead of the RAM.
 SMALLEST_BUFFER_BYTES = 128 << 20
 REPEATS = 4
+#: Short reads, so that some of them run undisturbed on a busy PC.
+QUICK_BUFFER_BYTES = 256 << 20
+QUICK_REPEATS = 24
 #: Every thread count is measured once; further rounds start only before this many seconds are over.
 ROUNDS = 3
 BUDGET_SECONDS = 2.5
@@ -74,6 +77,26 @@ def measure(report: HardwareReport, progress: ProgressCallback = ignore_progress
             pool.close()
     progress(Progress(total, total, "RAM bandwidth measured"))
     return {str(threads): round(statistics.median(values) / 1e9, 1) for threads, values in speeds.items()}
+
+
+def measure_quickly(report: HardwareReport) -> dict[str, float]:
+    """{threads: GB/s} for the usual number of threads alone, in about half a second; enough for a prediction.
+
+    The best of a few reads counts: programs running beside can only make one slower. Empty when it cannot be measured.
+    """
+    try:
+        from engine import _native
+    except ImportError:
+        return {}
+    nbytes = min(QUICK_BUFFER_BYTES, report.memory.available_bytes // 4)
+    if nbytes < SMALLEST_BUFFER_BYTES:
+        return {}
+    threads = max(1, report.cpu.performance_cores or min(report.cpu.physical_cores, report.cpu.usable_cores))
+    pool = _native.ThreadPool(threads)
+    try:
+        return {str(threads): round(max(_native.read_bandwidth(pool, nbytes, QUICK_REPEATS)) / 1e9, 1)}
+    finally:
+        pool.close()
 
 
 def fingerprint(report: HardwareReport) -> str:

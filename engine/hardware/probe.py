@@ -29,6 +29,7 @@ def probe(
     timeout: float = 10,
     *,
     calibrate: bool = False,
+    quick: bool = False,
     progress: ProgressCallback = ignore_progress,
     sources: Sources | None = None,
     models_folder: Path | None = None,
@@ -39,6 +40,7 @@ def probe(
     timeout:   seconds for the parts that run in child processes; a part that crashes or hangs becomes a warning
     calibrate: measure RAM bandwidth now (a few seconds, see `engine.hardware.calibrate.measure`) and remember it;
                otherwise a remembered measurement of this hardware is used when there is one
+    quick:     where none is remembered, measure for about half a second and remember that
     models_folder: where models will be kept, for the free disk space
 
     Raises GreenroomError when a calibration is asked for and cannot be done, Cancelled when progress says so.
@@ -75,7 +77,10 @@ def probe(
         measured = calibration.measure(report, progress)
         report = replace(report, warnings=report.warnings + calibration.store(cache, report, measured))
         return replace(report, memory=replace(report.memory, bandwidth_gbs=measured))
-    return replace(report, memory=replace(report.memory, bandwidth_gbs=calibration.recall(cache, report)))
+    measured = calibration.recall(cache, report) or {}
+    if quick and not measured and (measured := calibration.measure_quickly(report)):
+        report = replace(report, warnings=report.warnings + calibration.store(cache, report, measured))
+    return replace(report, memory=replace(report.memory, bandwidth_gbs=measured or None))
 
 
 def _own_folder(place: Callable[..., str]) -> Path:

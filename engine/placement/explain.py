@@ -77,14 +77,18 @@ def _missing(need: int, room: Room) -> str:
 
 def _context(problem: Problem, chosen: Candidate) -> str:
     spec, width = problem.spec, sizes.KV_BYTES[chosen.kv_type]
+    most = "" if problem.context == spec.context_length else f" of the {spec.context_length} this model allows"
     line = (
-        f"The KV cache holds {problem.context} tokens ({spec.context_length} at most) "
-        f"at {spec.kv_bytes(1, width)} bytes each, stored as {chosen.kv_type}"
+        f"The KV cache is the memory of the conversation: {problem.context} tokens{most} "
+        f"at {spec.kv_bytes(1, width)} bytes each"
     )
     kinds = {(layer.attention.kv_heads, layer.attention.head_dim) for layer in spec.layers}
     if len(kinds) == 1:
         heads, dim = kinds.pop()
-        line += f": {len(spec.layers)} layers x 2 (keys, values) x {heads} heads x {dim} values x {width} bytes"
+        line += (
+            f": {len(spec.layers)} layers x 2 (keys, values) x {heads} heads x {dim} numbers x {width} bytes "
+            f"({chosen.kv_type})"
+        )
     return f"{line}."
 
 

@@ -51,11 +51,15 @@ class Range:
 
 @dataclass(frozen=True)
 class Prediction:
-    """tokens per second, with the sentence that explains the bottleneck."""
+    """tokens per second in a short conversation, with the words that explain the bottleneck.
+
+    full_context_tps: decode when the whole KV cache is in use; None where nobody computed it
+    """
 
     decode_tps: Range
     prefill_tps: Range
     bottleneck: str
+    full_context_tps: float | None = None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields, replace
 from typing import Any
 
@@ -31,6 +32,8 @@ CHOICES = {
 }
 #: Instruction sets a plan can be capped at, lowest first.
 TIERS = ("portable", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx")
+#: Caps the kernels of a whole process; read by the compiled module.
+CAP_VARIABLE = "GREENROOM_ISA"
 #: Those without kernels of their own run the next lower ones.
 LOWER_TIER = {"avxvnni": "avx2", "avx512": "avx2", "amx": "avx512bf16"}
 
@@ -46,6 +49,7 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
     """
     spec = model_spec(checkpoint)
     wanted = read_wishes(wishes)
+    _check_cap(os.environ.get(CAP_VARIABLE))
     tokens = _context(spec, context)
     inventory = sizes.take_inventory(spec, checkpoint)
     _check_experts(wanted, inventory, checkpoint.name)
@@ -133,19 +137,21 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
     dense_total = sum(dense.values())
     experts_ram = 0 if all_gpu else sizes.active_expert_bytes(inventory, expert_layout(problem))
     experts_gpu = sizes.active_expert_bytes(inventory, Layout(chosen.dense_dtype)) if all_gpu else 0
-    kv = spec.kv_bytes(problem.context, sizes.KV_BYTES[chosen.kv_type])
-    if not on_gpu and chosen.kv_type != "f32":
-        # Read 2 bytes, write the 4 of float32, read those: attention on the CPU widens the cache at every token.
-        kv *= 5
-    expert_values, dense_values = sizes.active_expert_values(inventory), sizes.dense_values(inventory)
+    kv = spec.kv_bytes(problem.context, sizes.KV_BYTES[chosen.kv_type] if on_gpu else sizes.KV_BYTES["f32"])
+    # Of a prompt only the last token goes through the output head.
+    dense_values = sizes.dense_values(inventory) - sizes.head_values(inventory)
+    expert_values = sizes.active_expert_values(inventory)
     code = _main_code(problem, chosen)
     work = Work(
         layers=len(spec.layers),
         cpu_expert_bytes=experts_ram,
         cpu_dense_bytes=0 if on_gpu else dense_total,
         gpu_bytes=experts_gpu + (dense_total if on_gpu else 0),
+        context=problem.context,
         kv_bytes=kv,
         kv_on_gpu=on_gpu,
+        # Scores, then the weighted sum: a multiplication and an addition each per value.
+        attention_ops=sum(4 * layer.attention.heads * layer.attention.head_dim for layer in spec.layers),
         cpu_values=(0 if all_gpu else expert_values) + (0 if on_gpu else dense_values),
         gpu_values=(expert_values if all_gpu else 0) + (dense_values if on_gpu else 0),
         gpu_experts=sum(moe.experts for moe, _ in inventory.experts) if all_gpu else 0,
@@ -180,6 +186,13 @@ def _main_code(problem: Problem, chosen: Candidate) -> str:
             code = code_of(shape.format, recode).name
             values[code] = values.get(code, 0) + shape.values * count
     return max(values, key=lambda code: values[code])
+
+
+def _check_cap(tier: str | None) -> None:
+    if tier and tier not in TIERS:
+        raise GreenroomError(
+            f'{CAP_VARIABLE} "{tier}" cannot be used', "no kernels have that name", f"Set it to {_either(TIERS)}."
+        )
 
 
 def _context(spec: ModelSpec, context: int | None) -> int:

@@ -2,6 +2,7 @@
 
 Decode reads every active weight once per token, so its time is bytes / achieved bandwidth plus a fixed cost per layer.
 Reading a prompt re-uses each weight for many tokens, so its time is arithmetic / achieved operations per second.
+Both are said for a short conversation, and decode once more for a full one, because attention grows with it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from engine.placement.machines import Bandwidth
 from engine.placement.plan import Prediction, Range
 from engine.placement.sizes import PREFILL_CHUNK
 
+#: Tokens in the conversation that a prediction speaks of, and in the prompt.
+CONVERSATION = 512
 #: Active expert bytes per layer up to which the fixed costs rule, and from which bandwidth does.
 SMALL_LAYER_BYTES = 25e6
 LARGE_LAYER_BYTES = 100e6
@@ -30,9 +33,12 @@ class EngineProfile:
     gpu_share:   achieved share of VRAM bandwidth
     gops_per_core: 10^9 operations per second and core while a prompt is read, by (code, tier)
     core_gbs:      what one core gets through at one token where arithmetic, not the RAM, is the limit
+    kv_core_gbs:   what one core gets through of keys and values, counted as float32
+    attention_gops: 10^9 operations per second and core of attention while a prompt is read
     gpu_prefill_share: of the GPU's 16-bit matrix rate
     gpu_expert_s: launches per expert and prompt chunk, where the GPU computes experts one after the other
-    spread:      (low, high) factors on the likely figure that come from the engine, not the machine
+    spread:      (low, high) factors on the likely decode figure that come from the engine, not the machine
+    prefill_spread: the same for prefill, where clock rates differ too
     """
 
     share_small: float
@@ -43,16 +49,21 @@ class EngineProfile:
     gpu_share: float
     gops_per_core: Mapping[tuple[str, str], float]
     core_gbs: Mapping[tuple[str, str], float]
+    kv_core_gbs: float
+    attention_gops: float
     gpu_prefill_share: float
     gpu_expert_s: float
     spread: tuple[float, float]
+    prefill_spread: tuple[float, float]
 
 
 #: Ours. The CPU's figures were measured end to end, prefill and decode with torch's part included, by processor time of
 #: one thread on a busy Zen 5 virtual machine (read loop 41 GB/s): 84 % of the read bandwidth plus 40 to 70 us a layer;
-#: prefill of 512 tokens int4 348, int8 363, bf16 296 GOP/s; capped at AVX2 187, 133, 90; portable 22 and 18. Most CPUs
-#: are slower and more threads share less well, so the likely figures lie below. The GPU's are estimates from the number
-#: of launches (5 to 10 us each) until they are measured.
+#: keys and values 10 to 12 GB/s as float32, whatever they are stored as, because attention over one token is bound by
+#: its arithmetic; prefill of 512 tokens int4 250 (576 wide) to 450 (2048 wide), int8 363, bf16 296 GOP/s; capped at
+#: AVX2 165 to 195, 133, 90; portable 22 and 18; attention in it 80 to 100. Most CPUs are slower and more threads share
+#: less well, so the likely figures lie below. The GPU's are estimates from the number of launches (5 to 10 us each)
+#: until they are measured.
 GREENROOM = EngineProfile(
     share_small=0.70,
     share_large=0.80,
@@ -62,8 +73,8 @@ GREENROOM = EngineProfile(
     gpu_share=0.6,
     gops_per_core={
         ("int4", "portable"): 18,
-        ("int4", "avx2"): 140,
-        ("int4", "avx512vnni"): 280,
+        ("int4", "avx2"): 160,
+        ("int4", "avx512vnni"): 320,
         ("int8", "portable"): 18,
         ("int8", "avx2"): 110,
         ("int8", "avx512vnni"): 280,
@@ -79,9 +90,12 @@ GREENROOM = EngineProfile(
         ("f32", "avx512vnni"): 140,
     },
     core_gbs={("int4", "portable"): 1.4, ("int8", "portable"): 2.6, ("bf16", "portable"): 14.0},
+    kv_core_gbs=11.0,
+    attention_gops=90.0,
     gpu_prefill_share=0.25,
     gpu_expert_s=80e-6,
-    spread=(0.6, 1.3),
+    spread=(0.7, 1.25),
+    prefill_spread=(0.5, 1.6),
 )
 #: For a tier the table does not name.
 SLOWEST_GOPS = 4.0
@@ -94,8 +108,11 @@ class Work:
     cpu_expert_bytes:  routed experts read from RAM
     cpu_dense_bytes:   everything else read from RAM
     gpu_bytes:         everything read from VRAM
-    kv_bytes:          traffic of attention over a full KV cache, and which memory it loads
-    cpu_values, gpu_values: weights multiplied with, for the arithmetic of prefill
+    context:           tokens a full KV cache holds
+    kv_bytes:          traffic of attention over a full KV cache; in RAM counted as float32
+    kv_on_gpu:         which memory it loads, and which device computes attention
+    attention_ops:     operations of attention per token and token in the cache
+    cpu_values, gpu_values: weights multiplied with while a prompt is read
     gpu_experts:       routed experts of all layers that the GPU computes
     code, tier:        of the kernels that read from RAM
     """
@@ -104,8 +121,10 @@ class Work:
     cpu_expert_bytes: int
     cpu_dense_bytes: int
     gpu_bytes: int
+    context: int
     kv_bytes: int
     kv_on_gpu: bool
+    attention_ops: int
     cpu_values: int
     gpu_values: int
     gpu_experts: int
@@ -142,17 +161,21 @@ def achieved_share(profile: EngineProfile, layer_bytes: float) -> float:
 def predict(work: Work, speeds: Speeds, profile: EngineProfile = GREENROOM) -> Prediction:
     """Tokens per second with their range, and the sentence that says what limits decode."""
     low, high = profile.spread
-    terms = _decode_terms(work, speeds, profile, speeds.ram.likely, 0.25)
-    likely = 1 / sum(terms.values())
-    # At its slowest the KV cache is full and the RAM as slow as it may be; at its fastest the cache is empty.
-    slowest = low / sum(_decode_terms(work, speeds, profile, speeds.ram.low, 1.0).values())
-    fastest = high / sum(_decode_terms(work, speeds, profile, speeds.ram.high, 0.0).values())
+    filled = min(1.0, CONVERSATION / max(1, work.context))
+
+    def tokens_per_second(ram_gbs: float, filled: float) -> float:
+        return 1 / sum(_decode_terms(work, speeds, profile, ram_gbs, filled).values())
+
     prefill = 1 / _prefill_seconds(work, speeds, profile)
     return Prediction(
-        decode_tps=Range(slowest, likely, fastest),
-        # Wide: attention over a long prompt and the fixed costs of a small model are not in the sum.
-        prefill_tps=Range(0.35 * prefill, prefill, 1.8 * prefill),
-        bottleneck=_bottleneck(terms, work, speeds, profile),
+        decode_tps=Range(
+            low * tokens_per_second(speeds.ram.low, filled),
+            tokens_per_second(speeds.ram.likely, filled),
+            high * tokens_per_second(speeds.ram.high, filled),
+        ),
+        prefill_tps=Range(profile.prefill_spread[0] * prefill, prefill, profile.prefill_spread[1] * prefill),
+        bottleneck=_bottleneck(_decode_terms(work, speeds, profile, speeds.ram.likely, filled), work, speeds, profile),
+        full_context_tps=tokens_per_second(speeds.ram.likely, 1.0),
     )
 
 
@@ -161,9 +184,11 @@ def _decode_terms(
 ) -> dict[str, float]:
     """Seconds per token by what they are spent on; kv_filled is the share of the context in use."""
     kv = work.kv_bytes * kv_filled
-    cpu_bytes = work.cpu_expert_bytes + work.cpu_dense_bytes + (0 if work.kv_on_gpu else kv)
+    cpu_bytes = work.cpu_expert_bytes + work.cpu_dense_bytes
     gpu_bytes = work.gpu_bytes + (kv if work.kv_on_gpu else 0)
-    terms = {"ram": 0.0, "vram": 0.0, "layers": 0.0}
+    terms = {"ram": 0.0, "vram": 0.0, "attention": 0.0, "layers": 0.0}
+    if not work.kv_on_gpu:
+        terms["attention"] = kv / (min(ram_gbs, work.threads * profile.kv_core_gbs) * 1e9)
     if work.uses_cpu:
         share = achieved_share(profile, cpu_bytes / max(1, work.layers))
         rate = min(ram_gbs * share, _core_limit(work, profile))
@@ -178,11 +203,16 @@ def _decode_terms(
 
 
 def _prefill_seconds(work: Work, speeds: Speeds, profile: EngineProfile) -> float:
-    """Per token, in whole chunks: two operations per weight, and a chunk's share of the fixed costs."""
+    """Per token of a prompt of CONVERSATION tokens: two operations per weight, attention over half of the prompt on
+    average, and a chunk's share of the fixed costs."""
     gops = profile.gops_per_core.get((work.code, work.tier), SLOWEST_GOPS) * work.threads
     seconds = 2 * work.cpu_values / (gops * 1e9) if work.uses_cpu else 0.0
+    attention = work.attention_ops * min(CONVERSATION, work.context) / 2
     if work.uses_gpu:
-        seconds += 2 * work.gpu_values / (speeds.teraflops * 1e12 * profile.gpu_prefill_share)
+        operations = 2 * work.gpu_values + (attention if work.kv_on_gpu else 0)
+        seconds += operations / (speeds.teraflops * 1e12 * profile.gpu_prefill_share)
+    if not work.kv_on_gpu:
+        seconds += attention / (profile.attention_gops * work.threads * 1e9)
     fixed = work.layers * (profile.gpu_layer_s if work.uses_gpu else profile.cpu_layer_s)
     return seconds + (fixed + work.gpu_experts * profile.gpu_expert_s) / PREFILL_CHUNK
 
@@ -203,6 +233,8 @@ def _bottleneck(terms: Mapping[str, float], work: Work, speeds: Speeds, profile:
         return f"limited by RAM bandwidth: {_gb(read)} of {what} per token at {rate}"
     if largest == "vram":
         return f"limited by VRAM bandwidth: {_gb(work.gpu_bytes)} of weights per token at {speeds.vram_gbs:.0f} GB/s"
+    if largest == "attention":
+        return f"limited by attention over the conversation, {min(CONVERSATION, work.context)} tokens of it"
     each = terms["layers"] / max(1, work.layers)
     return f"limited by the fixed cost of each layer: {work.layers} layers at about {each * 1e6:.0f} us (an estimate)"
 

@@ -204,6 +204,11 @@ def dense_values(inventory: Inventory) -> int:
     )
 
 
+def head_values(inventory: Inventory) -> int:
+    """The output head's share of `dense_values`."""
+    return sum(shape.values * count for shape, count in inventory.roles["lm_head"].items())
+
+
 def activation_bytes(spec: ModelSpec, context: int, *, widened: bool) -> int:
     """Float32 work space of one prefill chunk, or of one scoring chunk's logits, whichever is larger.
 

@@ -18,11 +18,35 @@ import pytest
 
 import engine
 from engine.cli import BUG, DONE, INTERRUPTED, REFUSED, VERBS, main
+from engine.hardware import calibrate
+from engine.hardware.report import HardwareReport
 from engine.log import log_folder
+from engine.placement.plan import Prediction, Range
 from engine.runtime.engine import Engine
 from engine.runtime.events import Message, SamplingParams
 
-pytestmark = pytest.mark.usefixtures("data_folder", "_close_log")
+pytestmark = pytest.mark.usefixtures("data_folder", "_close_log", "_interruptible")
+
+
+@pytest.fixture(autouse=True)
+def measured_machines(monkeypatch: pytest.MonkeyPatch) -> list[HardwareReport]:
+    """Plans measure the RAM, which takes a while: not here. The list of machines that would have been."""
+    asked: list[HardwareReport] = []
+
+    def measure(report: HardwareReport) -> dict[str, float]:
+        asked.append(report)
+        return {"1": 20.0}
+
+    monkeypatch.setattr(calibrate, "measure_quickly", measure)
+    return asked
+
+
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    """`main` takes Ctrl-C for the end of the process."""
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, handler)
 
 
 @pytest.fixture
@@ -112,6 +136,8 @@ def test_sampling_options_reach_the_sampler(
     ]
     assert main(["generate", str(tiny_model), "--prompt", "x", "--max-tokens", "1", "--json"]) == DONE
     assert seen[1] == SamplingParams(max_tokens=1)
+    assert main(["generate", str(tiny_model), "--prompt", "x", "--json"]) == DONE
+    assert seen[2] == SamplingParams(max_tokens=1024)
 
 
 def test_wishes_reach_the_plan(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,13 +163,91 @@ def test_plan_in_words_shows_label_and_arithmetic(
 ) -> None:
     # Free RAM changes from one look to the next.
     report = engine.probe()
-    monkeypatch.setattr(engine, "probe", lambda: report)
+    monkeypatch.setattr(engine, "probe", lambda quick: report)
     assert main(["plan", str(tiny_model), "--json"]) == DONE
     told = document(capsys)
     assert main(["plan", str(tiny_model)]) == DONE
     shown = capsys.readouterr().out
-    assert told["label"] in shown.splitlines()[0]
+    assert told["label"] in shown.splitlines()[1]
     assert all(line in shown for line in told["explanation"])
+
+
+@pytest.mark.parametrize(
+    ("likely", "full", "shown"),
+    [
+        (92.4, 25.2, "Answers at about 92 tok/s (60 to 120), 25 with all 8192 tokens: limited by RAM."),
+        (92.4, 90.0, "Answers at about 92 tok/s (60 to 120): limited by RAM."),
+        (2.44, None, "Answers at about 2.4 tok/s (60 to 120): limited by RAM."),
+    ],
+)
+def test_predicted_speeds_are_written_without_more_digits_than_are_known(
+    likely: float,
+    full: float | None,
+    shown: str,
+    tiny_model: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: Any,
+) -> None:
+    said = Prediction(Range(60.3, likely, 121), Range(1204, 2649, 4218), "limited by RAM", full)
+    real = engine.plan
+    monkeypatch.setattr(
+        engine, "plan", lambda *a, **k: replace(real(*a, **k), prediction=said, context=8192, mode="cpu")
+    )
+    assert main(["plan", str(tiny_model)]) == DONE
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert shown in lines
+    assert "Reads prompts at about 2600 tok/s (1200 to 4200)." in lines
+
+
+def test_a_plan_measures_the_ram_once_and_not_for_another_pc(
+    tiny_model: Path, capsys: pytest.CaptureFixture[str], measured_machines: list[HardwareReport]
+) -> None:
+    for options in (["--ram-bandwidth", "60"], ["--cpu", "Ryzen 9 7950X"]):
+        assert main(["plan", str(tiny_model), *options]) == DONE
+    assert main(["probe"]) == DONE
+    assert measured_machines == []
+    for _ in range(2):
+        assert main(["plan", str(tiny_model)]) == DONE
+    assert len(measured_machines) == 1
+    capsys.readouterr()
+    assert main(["probe", "--json"]) == DONE
+    assert document(capsys)["memory"]["bandwidth_gbs"] == {"1": 20.0}
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (MemoryError(), "Greenroom cannot go on: there is not enough memory. Close other programs"),
+        (ImportError("libtorch.so:\nno memory"), "A part of Greenroom cannot be loaded: libtorch.so: no memory. Free"),
+    ],
+)
+def test_what_the_pc_cannot_give_is_one_sentence(
+    error: Exception, shown: str, tiny_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(*_: Any) -> None:
+        if isinstance(error, ImportError):
+            # numpy wraps the reason in a page of advice.
+            raise ImportError("a page of advice") from error
+        raise error
+
+    monkeypatch.setattr(engine, "load", load)
+    assert main(answer(tiny_model)) == REFUSED
+    assert capsys.readouterr().err.startswith(f"greenroom: {shown}")
+
+
+def test_a_kernel_cap_that_is_none_is_refused(
+    tiny_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GREENROOM_ISA", "sse9")
+    for verb in (answer(tiny_model), ["plan", str(tiny_model)], ["bench", str(tiny_model)]):
+        assert main(verb) == REFUSED
+        assert 'GREENROOM_ISA "sse9" cannot be used' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [[], ["--raw"]])
+def test_an_empty_prompt_is_refused(more: list[str], tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["generate", str(tiny_model), "--prompt", " \n", *more]) == REFUSED
+    assert "the prompt is empty" in capsys.readouterr().err
 
 
 def test_plan_for_another_pc(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -362,7 +466,7 @@ def test_interrupt_ends_with_130_and_the_model_closed(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a POSIX signal")
 def test_ctrl_c_stops_a_running_answer(tiny_model: Path) -> None:
-    running = process("generate", str(tiny_model), "--prompt", "Hi", "--raw", "--seed", "1", "--context", "8192")
+    running = process("generate", str(tiny_model), "--prompt", "Hi", "--raw", "--seed", "1", "--max-tokens", "8000")
     assert running.stdout is not None
     # The first character is there, and thousands are to come.
     assert running.stdout.read(1)

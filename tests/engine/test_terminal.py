@@ -46,6 +46,15 @@ def test_json_keeps_words_off_stdout_and_is_ascii(monkeypatch: pytest.MonkeyPatc
     assert json.loads(out.getvalue()) == {"text": "naïve 👩‍🚀 \ud800"}
 
 
+def test_lists_of_numbers_take_one_line_and_nothing_else_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, _ = streams(monkeypatch)
+    told = {"ids": [1, -20, 3.5e-7], "none": [], "words": ["1", 2], "nested": [[1], [2, 3]], "text": "[\n 1,\n 2\n]"}
+    Terminal(json=True).document(told)
+    assert json.loads(out.getvalue()) == told
+    assert '"ids": [1, -20, 3.5e-07],' in out.getvalue()
+    assert "[2, 3]" in out.getvalue()
+
+
 def test_words_keep_documents_off_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
     out, _ = streams(monkeypatch)
     terminal = Terminal()

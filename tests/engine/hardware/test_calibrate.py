@@ -150,6 +150,32 @@ def test_probe_measures_once_and_remembers(tmp_path: Path, fake_kernels: list[tu
     assert first.memory.bandwidth_gbs == second.memory.bandwidth_gbs == calibrate.recall(tmp_path / "cache", first)
 
 
+def test_a_quick_measurement_is_the_best_of_short_reads(
+    report: HardwareReport, fake_kernels: list[tuple[int, int]]
+) -> None:
+    assert calibrate.measure_quickly(report) == {"6": 40.0}
+    assert fake_kernels == [(6, 256 << 20)]
+    assert FakePool.open == 0
+    tiny = replace(report, memory=replace(report.memory, available_bytes=200_000_000))
+    assert calibrate.measure_quickly(tiny) == {}
+
+
+def test_a_quick_probe_measures_only_what_is_not_remembered(
+    tmp_path: Path, fake_kernels: list[tuple[int, int]]
+) -> None:
+    sources = machines.laptop().sources(tmp_path / "root")
+
+    def look(**options: bool) -> HardwareReport:
+        return probe(5, sources=sources, models_folder=tmp_path, cache_folder=tmp_path / "cache", **options)
+
+    assert look().memory.bandwidth_gbs is None
+    assert look(quick=True).memory.bandwidth_gbs == look(quick=True).memory.bandwidth_gbs == {"6": 40.0}
+    assert len(fake_kernels) == 1
+    careful = look(calibrate=True).memory.bandwidth_gbs
+    assert look(quick=True).memory.bandwidth_gbs == careful
+    assert careful != {"6": 40.0}
+
+
 def test_this_machine_reads_at_a_plausible_rate(report: HardwareReport, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrate, "ROUNDS", 1)
     monkeypatch.setattr(calibrate, "BUFFER_BYTES", 128 << 20)

@@ -19,8 +19,10 @@ QWEN3 = Work(
     cpu_expert_bytes=1_020_000_000,
     cpu_dense_bytes=700_000_000,
     gpu_bytes=0,
+    context=4096,
     kv_bytes=1_600_000_000,
     kv_on_gpu=False,
+    attention_ops=48 * 4 * 32 * 128,
     cpu_values=3_100_000_000,
     gpu_values=0,
     gpu_experts=0,
@@ -33,20 +35,33 @@ DDR5 = Speeds(Bandwidth(50, 60, 65, "measured"), 1008, 165)
 
 def test_decode_by_hand() -> None:
     prediction = predict(QWEN3, DDR5)
-    cache = 1.6 / 4
-    share = achieved_share(GREENROOM, (1.72 + cache) * GB / 48)
-    seconds = (1.72 + cache) / (60 * share) + 48 * GREENROOM.cpu_layer_s
-    assert prediction.decode_tps.likely == pytest.approx(1 / seconds)
+    share = achieved_share(GREENROOM, 1.72 * GB / 48)
+    weights = 1.72 / (60 * share) + 48 * GREENROOM.cpu_layer_s
+    # 8 cores could take 88 GB/s of keys and values, the RAM gives 60. A short conversation fills 512 of 4096 tokens.
+    assert prediction.decode_tps.likely == pytest.approx(1 / (weights + 1.6 / 8 / 60))
+    assert prediction.full_context_tps == pytest.approx(1 / (weights + 1.6 / 60))
+
+
+def test_few_cores_are_slow_over_a_long_conversation() -> None:
+    one = predict(replace(QWEN3, threads=1, context=512), DDR5)
+    share = achieved_share(GREENROOM, 1.72 * GB / 48)
+    seconds = 1.72 / (60 * share) + 48 * GREENROOM.cpu_layer_s + 1.6 / GREENROOM.kv_core_gbs
+    assert one.decode_tps.likely == pytest.approx(1 / seconds)
+    assert one.full_context_tps == one.decode_tps.likely
+    assert one.bottleneck == "limited by attention over the conversation, 512 tokens of it"
 
 
 def test_prefill_by_hand() -> None:
-    # Two operations per weight on 8 cores; each layer's fixed cost is shared by 512 tokens.
+    # Two operations per weight on 8 cores; each layer's fixed cost is shared by 512 tokens. On average a token looks
+    # back at 256 others, with a product for the score and one for the sum.
     seconds = 2 * 3.1 / (8 * GREENROOM.gops_per_core["int4", "avx512vnni"]) + 48 * GREENROOM.cpu_layer_s / 512
+    seconds += 256 * 2 * (2 * 48 * 32 * 128) / (8e9 * GREENROOM.attention_gops)
     assert predict(QWEN3, DDR5).prefill_tps.likely == pytest.approx(1 / seconds)
 
 
 def test_experts_one_by_one_slow_the_gpu_down() -> None:
     gpu = replace(QWEN3, cpu_expert_bytes=0, cpu_dense_bytes=0, gpu_bytes=GB, cpu_values=0, gpu_values=3_100_000_000)
+    gpu = replace(gpu, kv_on_gpu=True)
     looped = replace(gpu, gpu_experts=48 * 128)
     seconds = 1 / predict(looped, DDR5).prefill_tps.likely - 1 / predict(gpu, DDR5).prefill_tps.likely
     assert seconds == pytest.approx(48 * 128 * GREENROOM.gpu_expert_s / 512)
@@ -91,8 +106,10 @@ WORKS = st.builds(
     cpu_expert_bytes=st.integers(0, 10**11),
     cpu_dense_bytes=st.integers(0, 10**10),
     gpu_bytes=st.integers(0, 10**10),
+    context=st.integers(1, 10**6),
     kv_bytes=st.integers(0, 10**11),
     kv_on_gpu=st.booleans(),
+    attention_ops=st.integers(1, 10**9),
     cpu_values=st.integers(0, 10**11),
     gpu_values=st.integers(0, 10**11),
     gpu_experts=st.integers(0, 10**5),
@@ -107,6 +124,8 @@ def test_ranges_are_ordered_and_finite(work: Work, gbs: float) -> None:
     prediction = predict(work, replace(DDR5, ram=Bandwidth(0.5 * gbs, gbs, 1.2 * gbs, "")))
     for figures in (prediction.decode_tps, prediction.prefill_tps):
         assert 0 < figures.low <= figures.likely <= figures.high < float("inf")
+    assert prediction.full_context_tps is not None
+    assert 0 < prediction.full_context_tps <= prediction.decode_tps.likely
 
 
 @given(WORKS, st.floats(1, 500), st.floats(1, 2))
@@ -129,9 +148,12 @@ LLAMA_CPP = EngineProfile(
     gpu_share=0.8,
     gops_per_core={},
     core_gbs={},
+    kv_core_gbs=8,
+    attention_gops=50,
     gpu_prefill_share=0.3,
     gpu_expert_s=0,
     spread=(0.65, 1.5),
+    prefill_spread=(0.5, 2),
 )
 
 #: (what, CPU or measured GB/s, GPU, layers, expert GB read from RAM, GB read from VRAM, published tokens per second)
@@ -161,8 +183,10 @@ def test_published_runs_lie_in_the_range(row: tuple) -> None:
         cpu_expert_bytes=round(experts * GB),
         cpu_dense_bytes=0,
         gpu_bytes=round(vram * GB),
+        context=4096,
         kv_bytes=0,
         kv_on_gpu=True,
+        attention_ops=1,
         cpu_values=0,
         gpu_values=1,
         gpu_experts=0,
