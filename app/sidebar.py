@@ -124,6 +124,12 @@ class Sidebar(QWidget):
             if item.widget() is not None:
                 item.widget().deleteLater()
         self._chats.addWidget(chats)
+        # Tab goes by age otherwise, and the chats were made last.
+        before: QWidget = self.search
+        for part in chats.findChildren(QWidget):
+            if part.focusPolicy() & Qt.FocusPolicy.TabFocus:
+                self.setTabOrder(before, part)
+                before = part
 
     def mark(self, page: str) -> None:
         """Shows which page is open; a page without an entry here (the chat) marks none."""

@@ -355,6 +355,24 @@ def test_every_control_has_a_name(open_window: Open, page: str) -> None:
     assert nameless == []
 
 
+def test_tab_goes_through_the_sidebar_from_top_to_bottom(
+    host: EngineHost, settings: SettingsStore, qtbot: QtBot
+) -> None:
+    window = MainWindow(host, settings, demo_is_here=lambda: True)
+    window.resize(1200, 780)
+    qtbot.addWidget(window)
+    window.show()
+    qtbot.waitUntil(lambda: window._chat_list is not None and window._chat_list.isVisible(), timeout=LONG)
+    window._store.create_chat("A question")
+    window.sidebar.new_chat.setFocus()
+    names = []
+    for _ in range(4):
+        names.append(window.focusWidget().accessibleName())
+        window.focusNextChild()
+    assert names == ["New chat", "Search chats", "Chats", "Models"]
+    window.close()
+
+
 def test_tab_reaches_the_pages_controls(open_window: Open, qtbot: QtBot) -> None:
     window = open_window()
     window.show_page("settings")
