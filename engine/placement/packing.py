@@ -21,14 +21,13 @@ class Code:
     name: str
 
 
-#: Stored format -> packed code. Every one keeps the stored values: K-quants have their two-level scales multiplied
-#: out to float32, which is what makes them larger in RAM than in the file.
+#: Stored format -> packed code. Every one keeps the stored values, in as many bytes as the file takes.
 CODES = {
     "Q4_0": Code(32, 16 + 2, "int4"),
     "Q4_1": Code(32, 16 + 2 + 2, "int4"),
-    "Q4_K": Code(32, 16 + 4 + 4, "int4"),
+    "Q4_K": Code(256, 144, "int4"),
     "Q8_0": Code(32, 32 + 2, "int8"),
-    "Q6_K": Code(16, 16 + 4, "int8"),
+    "Q6_K": Code(256, 210, "int8"),
     "BF16": Code(2, 4, "bf16"),
     "F16": Code(1, 2, "f16"),
     "F32": Code(1, 4, "f32"),

@@ -85,10 +85,10 @@ const char* code_name(Kind kind) {
   switch (kind) {
   case kInt4F16:
   case kInt4F16Min:
-  case kInt4F32Min:
+  case kInt4K:
     return "int4";
   case kInt8F16:
-  case kInt8G16F32:
+  case kInt6K:
     return "int8";
   case kBf16:
     return "bf16";

@@ -60,9 +60,10 @@ void from_q4_1(const uint8_t* row, size_t columns, float* out) {
 
 void from_q4_k(const uint8_t* row, size_t columns, float* out) {
   for (size_t c = 0; c < columns; c += 256, row += 144) {
+    const float d = read_f16(row), negated_min = -read_f16(row + 2);
     for (size_t group = 0; group < 8; ++group) {
-      float scale, min;
-      q4_k_scales(row, group, &scale, &min);
+      const PairQ4K pair = q4_k_pair(row, group);
+      const float scale = d * static_cast<float>(pair.scale), min = negated_min * static_cast<float>(pair.min);
       const uint8_t* codes = row + 16 + 32 * (group / 2);
       const int shift = group % 2 ? 4 : 0;
       for (size_t i = 0; i < 32; ++i)
@@ -73,29 +74,28 @@ void from_q4_k(const uint8_t* row, size_t columns, float* out) {
 
 void from_q6_k(const uint8_t* row, size_t columns, float* out) {
   for (size_t c = 0; c < columns; c += 256, row += 210) {
-    int8_t codes[256];
-    float scales[16];
-    q6_k_block(row, codes, scales);
-    for (size_t i = 0; i < 256; ++i)
-      out[c + i] = scales[i / 16] * static_cast<float>(codes[i]);
+    uint8_t codes[256];
+    q6_k_codes(row, codes);
+    const float d = read_f16(row + 208);
+    for (size_t i = 0; i < 256; ++i) {
+      const float scale = d * static_cast<float>(static_cast<int8_t>(row[192 + i / 16]));
+      out[c + i] = scale * static_cast<float>(codes[i] - 32);
+    }
   }
 }
 
 const Format kFormats[] = {
-    {"F32", kF32, 1, 4, from_f32},
-    {"F16", kF16, 1, 2, from_f16},
-    {"BF16", kBf16, 1, 2, from_bf16},
-    {"Q8_0", kInt8F16, 32, 34, from_q8_0},
-    {"Q4_0", kInt4F16, 32, 18, from_q4_0},
-    {"Q4_1", kInt4F16Min, 32, 20, from_q4_1},
-    {"Q4_K", kInt4F32Min, 256, 144, from_q4_k},
-    {"Q6_K", kInt8G16F32, 256, 210, from_q6_k},
+    {"F32", kF32, 1, 4, from_f32},         {"F16", kF16, 1, 2, from_f16},
+    {"BF16", kBf16, 1, 2, from_bf16},      {"Q8_0", kInt8F16, 32, 34, from_q8_0},
+    {"Q4_0", kInt4F16, 32, 18, from_q4_0}, {"Q4_1", kInt4F16Min, 32, 20, from_q4_1},
+    {"Q4_K", kInt4K, 256, 144, from_q4_k}, {"Q6_K", kInt6K, 256, 210, from_q6_k},
 };
 
 size_t step_columns(Kind kind) {
   switch (kind) {
-  case kInt8G16F32:
-    return 16;
+  case kInt4K:
+  case kInt6K:
+    return 256;
   case kBf16:
     return 2;
   case kF16:
@@ -112,12 +112,12 @@ size_t step_nbytes(Kind kind) {
     return 256 + 32;
   case kInt4F16Min:
     return 256 + 64;
-  case kInt4F32Min:
-    return 256 + 128;
+  case kInt4K:
+    return 256 + 8 * 256;
   case kInt8F16:
     return 512 + 32;
-  case kInt8G16F32:
-    return 256 + 64;
+  case kInt6K:
+    return 32 + 8 * (256 + 128 + 32);
   case kF16:
     return 32;
   default:
@@ -130,8 +130,8 @@ Kind packed_kind(const Format& format, const std::optional<std::string>& recode)
     return format.kind;
   if (*recode == "float32")
     return kF32;
-  const bool is_int4 = format.kind == kInt4F16 || format.kind == kInt4F16Min || format.kind == kInt4F32Min;
-  const bool is_int8 = format.kind == kInt8F16 || format.kind == kInt8G16F32;
+  const bool is_int4 = format.kind == kInt4F16 || format.kind == kInt4F16Min || format.kind == kInt4K;
+  const bool is_int8 = format.kind == kInt8F16 || format.kind == kInt6K;
   if (*recode == "int4")
     return is_int4 ? format.kind : kInt4F16;
   if (*recode == "int8")
@@ -141,35 +141,26 @@ Kind packed_kind(const Format& format, const std::optional<std::string>& recode)
 
 } // namespace
 
-void q4_k_scales(const uint8_t* block, size_t group, float* scale, float* min) {
+PairQ4K q4_k_pair(const uint8_t* block, size_t group) {
   const uint8_t* packed = block + 4; // 12 bytes hold 8 scales and 8 minima of 6 bits
-  int sc, m;
-  if (group < 4) {
-    sc = packed[group] & 63;
-    m = packed[group + 4] & 63;
-  } else {
-    sc = (packed[group + 4] & 15) | ((packed[group - 4] >> 6) << 4);
-    m = (packed[group + 4] >> 4) | ((packed[group] >> 6) << 4);
-  }
-  *scale = read_f16(block) * static_cast<float>(sc);
-  *min = -(read_f16(block + 2) * static_cast<float>(m));
+  if (group < 4)
+    return {static_cast<uint8_t>(packed[group] & 63), static_cast<uint8_t>(packed[group + 4] & 63)};
+  return {static_cast<uint8_t>((packed[group + 4] & 15) | ((packed[group - 4] >> 6) << 4)),
+          static_cast<uint8_t>((packed[group + 4] >> 4) | ((packed[group] >> 6) << 4))};
 }
 
-void q6_k_block(const uint8_t* block, int8_t* codes, float* scales) {
-  const float d = read_f16(block + 208);
+void q6_k_codes(const uint8_t* block, uint8_t* codes) {
   for (size_t half = 0; half < 2; ++half) {
     const uint8_t* low = block + 64 * half;
     const uint8_t* high = block + 128 + 32 * half;
-    int8_t* out = codes + 128 * half;
+    uint8_t* out = codes + 128 * half;
     for (size_t i = 0; i < 32; ++i) {
-      out[i] = static_cast<int8_t>(((low[i] & 15) | ((high[i] & 3) << 4)) - 32);
-      out[i + 32] = static_cast<int8_t>(((low[i + 32] & 15) | (((high[i] >> 2) & 3) << 4)) - 32);
-      out[i + 64] = static_cast<int8_t>(((low[i] >> 4) | (((high[i] >> 4) & 3) << 4)) - 32);
-      out[i + 96] = static_cast<int8_t>(((low[i + 32] >> 4) | ((high[i] >> 6) << 4)) - 32);
+      out[i] = static_cast<uint8_t>((low[i] & 15) | ((high[i] & 3) << 4));
+      out[i + 32] = static_cast<uint8_t>((low[i + 32] & 15) | (((high[i] >> 2) & 3) << 4));
+      out[i + 64] = static_cast<uint8_t>((low[i] >> 4) | (((high[i] >> 4) & 3) << 4));
+      out[i + 96] = static_cast<uint8_t>((low[i + 32] >> 4) | ((high[i] >> 6) << 4));
     }
   }
-  for (size_t i = 0; i < 16; ++i)
-    scales[i] = d * static_cast<float>(static_cast<int8_t>(block[192 + i]));
 }
 
 const Format& format_named(const std::string& name) {

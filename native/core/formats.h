@@ -22,10 +22,13 @@ struct Format {
 // Throws std::invalid_argument for a name we do not know.
 const Format& format_named(const std::string& name);
 
-// Scale and (negated) minimum of one group of 32 in a Q4_K block, as f32 products.
-void q4_k_scales(const uint8_t* block, size_t group, float* scale, float* min);
-// The 256 codes (-32 .. 31) and 16 scales of a Q6_K block.
-void q6_k_block(const uint8_t* block, int8_t* codes, float* scales);
+// The 6-bit scale and minimum of one group of 32 in a Q4_K block.
+struct PairQ4K {
+  uint8_t scale, min;
+};
+PairQ4K q4_k_pair(const uint8_t* block, size_t group);
+// The 256 codes (0 .. 63, offset 32) of a Q6_K block.
+void q6_k_codes(const uint8_t* block, uint8_t* codes);
 
 // One weight matrix: how it was stored, how it is packed.
 struct Layout {

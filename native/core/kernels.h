@@ -15,20 +15,25 @@ enum : size_t {
   kPairTokens = 4   // from here on two strips at once are faster
 };
 
-// How weights lie in memory. A strip holds 16 output rows; it is a sequence of steps along the columns:
-//   int4_*      32 columns: 4 x 64 bytes of codes, then 16 scales, then 16 minima if any. Lane r (4 bytes) of load j
-//   holds
-//               row r; byte b of it has column 4j + b in the low nibble and column 16 + 4j + b in the high one.
-//   int8_f16    32 columns: 8 x 64 bytes, lane r of load j has columns 4j .. 4j + 3; then 16 f16 scales.
-//   int8_g16    16 columns: 4 x 64 bytes likewise; then 16 f32 scales.
+// How weights lie in memory. A strip holds 16 output rows; it is a sequence of steps along the columns. "Lane r" is the
+// r-th piece of four bytes of a load of 64 bytes and belongs to row r.
+//   int4_f16*   32 columns: 4 loads of codes, then 16 scales, then 16 minima if any. Byte b of lane r of load j has
+//               column 4j + b in the low nibble and column 16 + 4j + b in the high one.
+//   int8_f16    32 columns: 8 loads, lane r of load j has columns 4j .. 4j + 3; then 16 f16 scales.
+//   int4_k      256 columns, 8 groups: 4 loads of scale words, then 8 times 4 loads of codes as in int4_f16. Lane r of
+//               word p: bits 0-5 and 6-11 are scale and minimum of group 2p, bits 12-17 and 18-23 those of group
+//               2p + 1; bits 24-31 of words 0 and 1 are the low and high byte of d, of words 2 and 3 of -dmin (f16).
+//   int6_k      256 columns: 16 f16 d, then 8 groups of 4 loads (the low four bits, as in int4_f16), 2 loads of high
+//               bits and 32 int8 scales, first of all rows for columns 0 .. 15, then for 16 .. 31. Bits 2i and 2i + 1
+//               of byte b of lane r of high load h belong to column 16h + 4i + b.
 //   bf16         2 columns: 16 rows of adjacent pairs.
 //   f16, f32     1 column: 16 rows.
 enum Kind : uint8_t {
   kInt4F16,    // scale * (q - 8), f16 scale
   kInt4F16Min, // scale * q + min, f16 both
-  kInt4F32Min, // scale * q + min, f32 both
+  kInt4K,      // (d * scale) * q + (-dmin) * min, products in f32
   kInt8F16,    // scale * q, f16 scale
-  kInt8G16F32, // scale * q, f32 scale per 16 columns
+  kInt6K,      // (d * scale) * (q - 32), product in f32
   kBf16,
   kF16,
   kF32,
@@ -42,12 +47,11 @@ enum ActivationForm : uint8_t { kActInt8, kActF32, kActBf16 };
 struct alignas(64) ActivationGroup {
   int8_t q[32]; // -127 .. 127
   float scale;
-  int32_t sum_x8;    // -8 * sum(q): start value for codes stored with offset 8
-  int32_t low_x128;  // -128 * sum(q[0..15]): start value where int8 weights are read with offset 128
-  int32_t high_x128; // -128 * sum(q[16..31])
-  float scaled_sum;  // scale * sum(q): what a minimum is multiplied by
-  int32_t sum_x128;  // low_x128 + high_x128
-  int32_t padding[2];
+  int32_t sum_x8;   // -8 * sum(q): start value for codes stored with offset 8
+  int32_t sum_x128; // -128 * sum(q): start value where int8 weights are read with offset 128
+  float scaled_sum; // scale * sum(q): what a minimum is multiplied by
+  int32_t low_x32;  // -32 * sum(q[0..15]): start value for codes stored with offset 32
+  int32_t high_x32; // -32 * sum(q[16..31])
 };
 
 // Products of one strip, or of two strips of one matrix that share the loads of activations (faster with many tokens).

@@ -46,61 +46,133 @@ static inline void prefetch(const StripTask* task, int strip, size_t at, size_t 
   }
 }
 
-template <bool kWide> static inline __m512 scales(const uint8_t* p) {
-  if (kWide)
-    return _mm512_loadu_ps(p);
+static inline __m512 half_scales(const uint8_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
 
-// What one step of a strip holds, as unsigned bytes for vpdpbusd.
-template <bool kWide, bool kMin> struct Int4 {
-  static constexpr size_t kScaleBytes = kWide ? 64 : 32;
-  static constexpr size_t kStepBytes = 256 + kScaleBytes * (kMin ? 2 : 1);
-  static constexpr int kPieces = 8;
-  static constexpr size_t kStepsPerGroup = 1;
+// Low nibbles to w[0 .. 3], high ones to w[4 .. 7].
+static inline void unpack_nibbles(const uint8_t* loads, __m512i* w) {
+  const __m512i low = _mm512_set1_epi8(15);
+  GREENROOM_UNROLL
+  for (int j = 0; j < 4; ++j) {
+    const __m512i codes = _mm512_loadu_si512(loads + 64 * j);
+    w[j] = _mm512_and_si512(codes, low);
+    w[j + 4] = _mm512_and_si512(_mm512_srli_epi16(codes, 4), low);
+  }
+}
+
+// A code says how one group of 32 columns becomes eight registers of unsigned bytes for vpdpbusd, and what the sums are
+// multiplied by. kGroups of them make a step; what they share is its Head. With kParts = 2 both halves of a group have
+// scales of their own.
+struct NoHead {};
+
+template <bool kMin> struct Int4 {
+  typedef NoHead Head;
+  static constexpr size_t kStepBytes = 256 + (kMin ? 64 : 32), kGroups = 1;
+  static constexpr int kParts = 1;
   static constexpr bool kHasMin = kMin;
 
-  static inline void unpack(const uint8_t* step, __m512i* w) {
-    const __m512i low = _mm512_set1_epi8(15);
-    GREENROOM_UNROLL
-    for (int j = 0; j < 4; ++j) {
-      const __m512i codes = _mm512_loadu_si512(step + 64 * j);
-      w[j] = _mm512_and_si512(codes, low);
-      w[j + 4] = _mm512_and_si512(_mm512_srli_epi16(codes, 4), low);
-    }
+  static inline Head head(const uint8_t*) { return {}; }
+  static inline void unpack(const uint8_t* step, size_t, __m512i* w) { unpack_nibbles(step, w); }
+  static inline void scales(const Head&, const uint8_t* step, size_t, __m512* scale, __m512* min) {
+    scale[0] = half_scales(step + 256);
+    if (kMin)
+      *min = half_scales(step + 288);
   }
-  static inline __m512 scale(const uint8_t* step) { return scales<kWide>(step + 256); }
-  static inline __m512 min(const uint8_t* step) {
-    return kMin ? scales<kWide>(step + 256 + kScaleBytes) : _mm512_setzero_ps();
-  }
-  static inline __m512i start(const ActivationGroup* a, size_t) {
+  static inline __m512i start(const ActivationGroup* a, int) {
     return kMin ? _mm512_setzero_si512() : _mm512_set1_epi32(a->sum_x8);
   }
 };
 
-// int8 weights are read with offset 128, because vpdpbusd wants one unsigned side; the sums start at -128 * sum(q).
-template <int kColumns> struct Int8 {
-  static constexpr bool kWide = kColumns == 16;
-  static constexpr size_t kStepBytes = 16 * kColumns + (kWide ? 64 : 32);
-  static constexpr int kPieces = kColumns / 4;
-  static constexpr size_t kStepsPerGroup = kGroup / kColumns;
+struct Int4K {
+  struct Head {
+    __m512 d, negated_min;
+  };
+  static constexpr size_t kStepBytes = 256 + 8 * 256, kGroups = 8;
+  static constexpr int kParts = 1;
+  static constexpr bool kHasMin = true;
+
+  // The f16 numbers whose bytes are the top bytes of two words.
+  static inline __m512 top_bytes(const uint8_t* step) {
+    const __m512i low = _mm512_srli_epi32(_mm512_loadu_si512(step), 24);
+    const __m512i high = _mm512_srli_epi32(_mm512_loadu_si512(step + 64), 24);
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_or_si512(low, _mm512_slli_epi32(high, 8))));
+  }
+  static inline Head head(const uint8_t* step) { return {top_bytes(step), top_bytes(step + 128)}; }
+  static inline void unpack(const uint8_t* step, size_t group, __m512i* w) {
+    unpack_nibbles(step + 256 + 256 * group, w);
+  }
+  static inline void scales(const Head& head, const uint8_t* step, size_t group, __m512* scale, __m512* min) {
+    const __m512i six = _mm512_set1_epi32(63);
+    const __m512i bits = _mm512_srl_epi32(_mm512_loadu_si512(step + 64 * (group / 2)),
+                                          _mm_cvtsi32_si128(static_cast<int>(12 * (group % 2))));
+    scale[0] = _mm512_mul_ps(head.d, _mm512_cvtepi32_ps(_mm512_and_si512(bits, six)));
+    *min = _mm512_mul_ps(head.negated_min, _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srli_epi32(bits, 6), six)));
+  }
+  static inline __m512i start(const ActivationGroup*, int) { return _mm512_setzero_si512(); }
+};
+
+struct Int6K {
+  struct Head {
+    __m512 d;
+  };
+  static constexpr size_t kGroupBytes = 256 + 128 + 32, kStepBytes = 32 + 8 * kGroupBytes, kGroups = 8;
+  static constexpr int kParts = 2;
   static constexpr bool kHasMin = false;
 
-  static inline void unpack(const uint8_t* step, __m512i* w) {
+  static inline Head head(const uint8_t* step) { return {half_scales(step)}; }
+  static inline void unpack(const uint8_t* step, size_t group, __m512i* w) {
+    const uint8_t* loads = step + 32 + kGroupBytes * group;
+    unpack_nibbles(loads, w);
+    const __m512i two = _mm512_set1_epi8(0x30);
+    GREENROOM_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const __m512i high = _mm512_loadu_si512(loads + 256 + 64 * half);
+      __m512i* to = w + 4 * half;
+      // low | (high & 0x30), the two bits moved to their place first.
+      to[0] = _mm512_ternarylogic_epi32(to[0], _mm512_slli_epi16(high, 4), two, 0xf8);
+      to[1] = _mm512_ternarylogic_epi32(to[1], _mm512_slli_epi16(high, 2), two, 0xf8);
+      to[2] = _mm512_ternarylogic_epi32(to[2], high, two, 0xf8);
+      to[3] = _mm512_ternarylogic_epi32(to[3], _mm512_srli_epi16(high, 2), two, 0xf8);
+    }
+  }
+  static inline void scales(const Head& head, const uint8_t* step, size_t group, __m512* scale, __m512*) {
+    GREENROOM_UNROLL
+    for (int part = 0; part < 2; ++part) {
+      const uint8_t* p = step + 32 + kGroupBytes * group + 384 + 16 * part;
+      const __m512i factor = _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+      scale[part] = _mm512_mul_ps(head.d, _mm512_cvtepi32_ps(factor));
+    }
+  }
+  static inline __m512i start(const ActivationGroup* a, int part) {
+    return _mm512_set1_epi32(part ? a->high_x32 : a->low_x32);
+  }
+};
+
+// int8 weights are read with offset 128, because vpdpbusd wants one unsigned side; the sums start at -128 * sum(q).
+struct Int8 {
+  typedef NoHead Head;
+  static constexpr size_t kStepBytes = 512 + 32, kGroups = 1;
+  static constexpr int kParts = 1;
+  static constexpr bool kHasMin = false;
+
+  static inline Head head(const uint8_t*) { return {}; }
+  static inline void unpack(const uint8_t* step, size_t, __m512i* w) {
     const __m512i offset = _mm512_set1_epi8(-128);
     GREENROOM_UNROLL
-    for (int j = 0; j < kPieces; ++j)
+    for (int j = 0; j < 8; ++j)
       w[j] = _mm512_xor_si512(_mm512_loadu_si512(step + 64 * j), offset);
   }
-  static inline __m512 scale(const uint8_t* step) { return scales<kWide>(step + 16 * kColumns); }
-  static inline __m512 min(const uint8_t*) { return _mm512_setzero_ps(); }
-  static inline __m512i start(const ActivationGroup* a, size_t part) {
-    return _mm512_set1_epi32(!kWide ? a->sum_x128 : part ? a->high_x128 : a->low_x128);
+  static inline void scales(const Head&, const uint8_t* step, size_t, __m512* scale, __m512*) {
+    scale[0] = half_scales(step + 512);
   }
+  static inline __m512i start(const ActivationGroup* a, int) { return _mm512_set1_epi32(a->sum_x128); }
 };
 
 template <class Code, int kTokens, int kStrips>
 void block(const StripTask* task, Share share, const void* const* x, float* out, size_t out_stride) {
+  constexpr size_t kGroupBytes = Code::kStepBytes / Code::kGroups; // what one group's turn fetches
+  constexpr int kParts = Code::kParts;
   const size_t total = task->steps * Code::kStepBytes, ahead = total < kAhead ? total : kAhead;
   __m512 acc[kTokens][kStrips];
   GREENROOM_UNROLL
@@ -110,45 +182,52 @@ void block(const StripTask* task, Share share, const void* const* x, float* out,
       acc[t][i] = _mm512_setzero_ps();
   }
   for (size_t s = 0; s < task->steps; ++s) {
-    __m512i w[kStrips][Code::kPieces];
-    __m512 scale[kStrips], min[kStrips];
+    typename Code::Head head[kStrips];
     GREENROOM_UNROLL
-    for (int i = 0; i < kStrips; ++i) {
-      const uint8_t* step = (i ? task->second : task->strip) + s * Code::kStepBytes;
-      prefetch<Code::kStepBytes, kStrips>(task, i, s * Code::kStepBytes, total, ahead, share);
-      Code::unpack(step, w[i]);
-      scale[i] = Code::scale(step);
-      min[i] = Code::min(step);
-    }
-    const size_t part = s % Code::kStepsPerGroup;
-    GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + s / Code::kStepsPerGroup;
-      const int8_t* q = a->q + 4 * Code::kPieces * part;
-      // A single strip gets a second chain: eight dependent instructions would fill the scheduler with waiters.
-      __m512i sum[kStrips], other = _mm512_setzero_si512();
-      GREENROOM_UNROLL
-      for (int i = 0; i < kStrips; ++i)
-        sum[i] = Code::start(a, part);
-      GREENROOM_UNROLL
-      for (int j = 0; j < Code::kPieces; ++j) {
-        const __m512i four = _mm512_set1_epi32(word(q + 4 * j));
-        if (kStrips == 1 && j >= Code::kPieces / 2) {
-          other = _mm512_dpbusd_epi32(other, w[0][j], four);
-          continue;
-        }
-        GREENROOM_UNROLL
-        for (int i = 0; i < kStrips; ++i)
-          sum[i] = _mm512_dpbusd_epi32(sum[i], w[i][j], four);
-      }
-      if (kStrips == 1)
-        sum[0] = _mm512_add_epi32(sum[0], other);
-      const __m512 x_scale = _mm512_set1_ps(a->scale);
+    for (int i = 0; i < kStrips; ++i)
+      head[i] = Code::head((i ? task->second : task->strip) + s * Code::kStepBytes);
+    for (size_t g = 0; g < Code::kGroups; ++g) {
+      __m512i w[kStrips][8];
+      __m512 scale[kStrips][kParts], min[kStrips];
       GREENROOM_UNROLL
       for (int i = 0; i < kStrips; ++i) {
-        acc[t][i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[i]), _mm512_mul_ps(scale[i], x_scale), acc[t][i]);
-        if (Code::kHasMin)
-          acc[t][i] = _mm512_fmadd_ps(min[i], _mm512_set1_ps(a->scaled_sum), acc[t][i]);
+        const uint8_t* step = (i ? task->second : task->strip) + s * Code::kStepBytes;
+        prefetch<kGroupBytes, kStrips>(task, i, s * Code::kStepBytes + g * kGroupBytes, total, ahead, share);
+        Code::unpack(step, g, w[i]);
+        Code::scales(head[i], step, g, scale[i], &min[i]);
+      }
+      GREENROOM_UNROLL
+      for (int t = 0; t < kTokens; ++t) {
+        const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + s * Code::kGroups + g;
+        // The halves of a group are chains of their own where they have scales of their own, and for a single strip:
+        // eight dependent instructions would fill the scheduler with waiters.
+        constexpr int kChains = kStrips == 1 ? 2 : kParts;
+        __m512i sum[kStrips][kChains];
+        GREENROOM_UNROLL
+        for (int i = 0; i < kStrips; ++i) {
+          sum[i][0] = Code::start(a, 0);
+          if (kChains == 2)
+            sum[i][kChains - 1] = kParts == 2 ? Code::start(a, 1) : _mm512_setzero_si512();
+        }
+        GREENROOM_UNROLL
+        for (int j = 0; j < 8; ++j) {
+          const __m512i four = _mm512_set1_epi32(word(a->q + 4 * j));
+          GREENROOM_UNROLL
+          for (int i = 0; i < kStrips; ++i)
+            sum[i][j / 4 * (kChains - 1)] = _mm512_dpbusd_epi32(sum[i][j / 4 * (kChains - 1)], w[i][j], four);
+        }
+        const __m512 x_scale = _mm512_set1_ps(a->scale);
+        GREENROOM_UNROLL
+        for (int i = 0; i < kStrips; ++i) {
+          if (kChains > kParts)
+            sum[i][0] = _mm512_add_epi32(sum[i][0], sum[i][kChains - 1]);
+          GREENROOM_UNROLL
+          for (int part = 0; part < kParts; ++part)
+            acc[t][i] =
+                _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[i][part]), _mm512_mul_ps(scale[i][part], x_scale), acc[t][i]);
+          if (Code::kHasMin)
+            acc[t][i] = _mm512_fmadd_ps(min[i], _mm512_set1_ps(a->scaled_sum), acc[t][i]);
+        }
       }
     }
   }
@@ -165,7 +244,7 @@ template <Kind kKind> static inline __m512 float_weights(const uint8_t* strip, s
   if (kKind == kF32)
     return _mm512_loadu_ps(strip + 64 * column);
   if (kKind == kF16)
-    return scales<false>(strip + 32 * column);
+    return half_scales(strip + 32 * column);
   const __m512i pair = _mm512_loadu_si512(strip + 64 * (column / 2));
   if (column % 2 == 0)
     return _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16));
@@ -296,8 +375,8 @@ void quantise(const float* x, size_t groups, ActivationGroup* out) {
     _mm_store_si128(reinterpret_cast<__m128i*>(a->q + 16), _mm512_cvtepi32_epi8(q1));
     const int32_t low = _mm512_reduce_add_epi32(q0), high = _mm512_reduce_add_epi32(q1);
     a->sum_x8 = -8 * (low + high);
-    a->low_x128 = -128 * low;
-    a->high_x128 = -128 * high;
+    a->low_x32 = -32 * low;
+    a->high_x32 = -32 * high;
     a->sum_x128 = -128 * (low + high);
     a->scaled_sum = a->scale * static_cast<float>(low + high);
   }
@@ -375,8 +454,8 @@ uint64_t avx512::read(const uint8_t* p, size_t n) {
 
 const KernelTable kAvx512VnniKernels = {
     "avx512vnni",
-    {strip<Int4<false, false>>, strip<Int4<false, true>>, strip<Int4<true, true>>, strip<Int8<32>>, strip<Int8<16>>,
-     float_strip<kBf16>, float_strip<kF16>, float_strip<kF32>},
+    {strip<Int4<false>>, strip<Int4<true>>, strip<Int4K>, strip<Int8>, strip<Int6K>, float_strip<kBf16>,
+     float_strip<kF16>, float_strip<kF32>},
     kActF32,
     avx512::quantise,
     avx512::round_bf16,

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "float16.h"
 #include "kernels.h"
@@ -10,85 +11,123 @@
 namespace greenroom {
 namespace {
 
-float scale_at(const uint8_t* p, size_t row, bool wide) {
-  if (wide) {
-    float value;
-    std::memcpy(&value, p + 4 * row, 4);
-    return value;
-  }
+float f16_at(const uint8_t* p) {
   uint16_t bits;
-  std::memcpy(&bits, p + 2 * row, 2);
+  std::memcpy(&bits, p, 2);
   return f32_from_f16(bits);
 }
 
-template <bool kWide, bool kMin>
-void strip_int4(const uint8_t* strip, size_t steps, const void* const* x, size_t tokens, float* out,
-                size_t out_stride) {
-  constexpr size_t kScaleBytes = kWide ? 64 : 32;
-  constexpr size_t kStepBytes = 256 + kScaleBytes * (kMin ? 2 : 1);
-  for (size_t t = 0; t < tokens; ++t)
-    for (size_t r = 0; r < kStripRows; ++r)
-      out[t * out_stride + r] = 0.0f;
-  int16_t low[16][kStripRows], high[16][kStripRows];
-  float scale[kStripRows], min[kStripRows];
-  for (size_t s = 0; s < steps; ++s) {
-    const uint8_t* step = strip + s * kStepBytes;
-    for (size_t r = 0; r < kStripRows; ++r) {
-      for (size_t k = 0; k < 16; ++k) {
-        const uint8_t byte = step[64 * (k / 4) + 4 * r + k % 4];
-        low[k][r] = byte & 15;
-        high[k][r] = byte >> 4;
-      }
-      scale[r] = scale_at(step + 256, r, kWide);
-      if (kMin)
-        min[r] = scale_at(step + 256 + kScaleBytes, r, kWide);
-    }
-    for (size_t t = 0; t < tokens; ++t) {
-      const ActivationGroup& a = static_cast<const ActivationGroup*>(x[t])[s];
-      int32_t sum[kStripRows];
-      for (size_t r = 0; r < kStripRows; ++r)
-        sum[r] = kMin ? 0 : a.sum_x8;
-      for (size_t k = 0; k < 16; ++k)
-        for (size_t r = 0; r < kStripRows; ++r)
-          sum[r] += low[k][r] * a.q[k] + high[k][r] * a.q[16 + k];
-      float* y = out + t * out_stride;
-      for (size_t r = 0; r < kStripRows; ++r) {
-        y[r] += (scale[r] * a.scale) * static_cast<float>(sum[r]);
-        if (kMin)
-          y[r] += min[r] * a.scaled_sum;
-      }
-    }
-  }
+uint32_t u32_at(const uint8_t* p) {
+  uint32_t value;
+  std::memcpy(&value, p, 4);
+  return value;
 }
 
-// kColumns 32 with f16 scales, or 16 with f32 scales (two steps per activation group).
-template <size_t kColumns>
-void strip_int8(const uint8_t* strip, size_t steps, const void* const* x, size_t tokens, float* out,
-                size_t out_stride) {
-  constexpr bool kWide = kColumns == 16;
-  constexpr size_t kStepBytes = 16 * kColumns + (kWide ? 64 : 32);
+// One group of 32 columns of 16 rows, taken apart. Columns 0 .. 15 and 16 .. 31 have scales of their own.
+struct Group {
+  int16_t w[kGroup][kStripRows];
+  float scale[2][kStripRows], min[kStripRows];
+};
+
+void read_nibbles(const uint8_t* loads, int offset, Group& g) {
+  for (size_t c = 0; c < 16; ++c)
+    for (size_t r = 0; r < kStripRows; ++r) {
+      const uint8_t byte = loads[64 * (c / 4) + 4 * r + c % 4];
+      g.w[c][r] = static_cast<int16_t>((byte & 15) - offset);
+      g.w[16 + c][r] = static_cast<int16_t>((byte >> 4) - offset);
+    }
+}
+
+// A code reads group `index` of a step; kGroups make a step.
+template <bool kMin> struct Int4 {
+  static constexpr size_t kStepBytes = 256 + (kMin ? 64 : 32), kGroups = 1;
+  static constexpr bool kHasMin = kMin;
+
+  static void read(const uint8_t* step, size_t, Group& g) {
+    read_nibbles(step, kMin ? 0 : 8, g);
+    for (size_t r = 0; r < kStripRows; ++r) {
+      g.scale[0][r] = g.scale[1][r] = f16_at(step + 256 + 2 * r);
+      if (kMin)
+        g.min[r] = f16_at(step + 288 + 2 * r);
+    }
+  }
+};
+
+struct Int4K {
+  static constexpr size_t kStepBytes = 256 + 8 * 256, kGroups = 8;
+  static constexpr bool kHasMin = true;
+
+  static float top_bytes(const uint8_t* words) {
+    return f32_from_f16(static_cast<uint16_t>((u32_at(words) >> 24) | ((u32_at(words + 64) >> 24) << 8)));
+  }
+  static void read(const uint8_t* step, size_t index, Group& g) {
+    read_nibbles(step + 256 + 256 * index, 0, g);
+    for (size_t r = 0; r < kStripRows; ++r) {
+      const uint32_t bits = u32_at(step + 64 * (index / 2) + 4 * r) >> (12 * (index % 2));
+      g.scale[0][r] = g.scale[1][r] = top_bytes(step + 4 * r) * static_cast<float>(bits & 63);
+      g.min[r] = top_bytes(step + 128 + 4 * r) * static_cast<float>((bits >> 6) & 63);
+    }
+  }
+};
+
+struct Int6K {
+  static constexpr size_t kGroupBytes = 256 + 128 + 32, kStepBytes = 32 + 8 * kGroupBytes, kGroups = 8;
+  static constexpr bool kHasMin = false;
+
+  static void read(const uint8_t* step, size_t index, Group& g) {
+    const uint8_t* loads = step + 32 + kGroupBytes * index;
+    read_nibbles(loads, 32, g);
+    for (size_t half = 0; half < 2; ++half) {
+      for (size_t c = 0; c < 16; ++c)
+        for (size_t r = 0; r < kStripRows; ++r) {
+          const int high = (loads[256 + 64 * half + 4 * r + c % 4] >> (2 * (c / 4))) & 3;
+          g.w[16 * half + c][r] = static_cast<int16_t>(g.w[16 * half + c][r] + 16 * high);
+        }
+      for (size_t r = 0; r < kStripRows; ++r)
+        g.scale[half][r] = f16_at(step + 2 * r) * static_cast<float>(static_cast<int8_t>(loads[384 + 16 * half + r]));
+    }
+  }
+};
+
+struct Int8 {
+  static constexpr size_t kStepBytes = 512 + 32, kGroups = 1;
+  static constexpr bool kHasMin = false;
+
+  static void read(const uint8_t* step, size_t, Group& g) {
+    for (size_t r = 0; r < kStripRows; ++r) {
+      for (size_t c = 0; c < kGroup; ++c)
+        g.w[c][r] = static_cast<int8_t>(step[64 * (c / 4) + 4 * r + c % 4]);
+      g.scale[0][r] = g.scale[1][r] = f16_at(step + 512 + 2 * r);
+    }
+  }
+};
+
+template <class Code>
+void strip_int(const uint8_t* strip, size_t steps, const void* const* x, size_t tokens, float* out, size_t out_stride) {
+  constexpr bool kTwoScales = std::is_same_v<Code, Int6K>;
   for (size_t t = 0; t < tokens; ++t)
     for (size_t r = 0; r < kStripRows; ++r)
       out[t * out_stride + r] = 0.0f;
-  int16_t w[kColumns][kStripRows];
-  float scale[kStripRows];
-  for (size_t s = 0; s < steps; ++s) {
-    const uint8_t* step = strip + s * kStepBytes;
-    for (size_t r = 0; r < kStripRows; ++r) {
-      for (size_t k = 0; k < kColumns; ++k)
-        w[k][r] = static_cast<int8_t>(step[64 * (k / 4) + 4 * r + k % 4]);
-      scale[r] = scale_at(step + 16 * kColumns, r, kWide);
-    }
+  Group g;
+  for (size_t index = 0; index < steps * Code::kGroups; ++index) {
+    Code::read(strip + index / Code::kGroups * Code::kStepBytes, index % Code::kGroups, g);
     for (size_t t = 0; t < tokens; ++t) {
-      const ActivationGroup& a = static_cast<const ActivationGroup*>(x[t])[kWide ? s / 2 : s];
-      const int8_t* q = a.q + (kWide ? 16 * (s % 2) : 0);
-      int32_t sum[kStripRows] = {};
-      for (size_t k = 0; k < kColumns; ++k)
-        for (size_t r = 0; r < kStripRows; ++r)
-          sum[r] += w[k][r] * q[k];
+      const ActivationGroup& a = static_cast<const ActivationGroup*>(x[t])[index];
+      int32_t low[kStripRows] = {}, high[kStripRows] = {};
+      for (size_t c = 0; c < 16; ++c)
+        for (size_t r = 0; r < kStripRows; ++r) {
+          low[r] += g.w[c][r] * a.q[c];
+          high[r] += g.w[16 + c][r] * a.q[16 + c];
+        }
       float* y = out + t * out_stride;
-      for (size_t r = 0; r < kStripRows; ++r)
-        y[r] += (scale[r] * a.scale) * static_cast<float>(sum[r]);
+      for (size_t r = 0; r < kStripRows; ++r) {
+        const int32_t sum = kTwoScales ? low[r] : low[r] + high[r];
+        y[r] += (g.scale[0][r] * a.scale) * static_cast<float>(sum);
+        if (kTwoScales)
+          y[r] += (g.scale[1][r] * a.scale) * static_cast<float>(high[r]);
+        if (Code::kHasMin)
+          y[r] += g.min[r] * a.scaled_sum;
+      }
     }
   }
 }
@@ -152,8 +191,8 @@ void quantise(const float* x, size_t groups, ActivationGroup* out) {
       (i < 16 ? low : high) += a.q[i];
     }
     a.sum_x8 = -8 * (low + high);
-    a.low_x128 = -128 * low;
-    a.high_x128 = -128 * high;
+    a.low_x32 = -32 * low;
+    a.high_x32 = -32 * high;
     a.sum_x128 = -128 * (low + high);
     a.scaled_sum = a.scale * static_cast<float>(low + high);
   }
@@ -188,9 +227,8 @@ uint64_t read(const uint8_t* p, size_t n) {
 
 const KernelTable kPortableKernels = {
     "portable",
-    {strips<strip_int4<false, false>>, strips<strip_int4<false, true>>, strips<strip_int4<true, true>>,
-     strips<strip_int8<32>>, strips<strip_int8<16>>, strips<strip_float<kBf16>>, strips<strip_float<kF16>>,
-     strips<strip_float<kF32>>},
+    {strips<strip_int<Int4<false>>>, strips<strip_int<Int4<true>>>, strips<strip_int<Int4K>>, strips<strip_int<Int8>>,
+     strips<strip_int<Int6K>>, strips<strip_float<kBf16>>, strips<strip_float<kF16>>, strips<strip_float<kF32>>},
     kActF32,
     quantise,
     round_bf16,

@@ -13,6 +13,8 @@
 namespace greenroom {
 namespace {
 
+constexpr size_t kInt6Head = 32, kInt6Group = 256 + 128 + 32;
+
 void put_u16(uint8_t* p, uint16_t value) {
   std::memcpy(p, &value, 2);
 }
@@ -66,27 +68,41 @@ void pack_q8_0(const uint8_t* block, uint8_t* step, size_t row) {
 }
 
 void pack_q4_k(const uint8_t* block, uint8_t* step, size_t row) {
-  for (size_t group = 0; group < 8; ++group, step += 384) {
-    const uint8_t* codes = block + 16 + 32 * (group / 2);
+  const uint32_t d = get_u16(block), negated_min = get_u16(block + 2) ^ 0x8000u;
+  const uint32_t super[4] = {d & 255, d >> 8, negated_min & 255, negated_min >> 8};
+  for (size_t pair = 0; pair < 4; ++pair) {
+    const PairQ4K even = q4_k_pair(block, 2 * pair), odd = q4_k_pair(block, 2 * pair + 1);
+    put_u32(step + 64 * pair + 4 * row, even.scale | (uint32_t{even.min} << 6) | (uint32_t{odd.scale} << 12) |
+                                            (uint32_t{odd.min} << 18) | (super[pair] << 24));
+    // Stored: 32 bytes with group 2 pair in the low nibbles and 2 pair + 1 in the high ones.
+    const uint8_t* codes = block + 16 + 32 * pair;
+    uint8_t* out = step + 256 + 512 * pair + 4 * row;
     for (size_t j = 0; j < 4; ++j) {
       const uint32_t first = get_u32(codes + 4 * j), second = get_u32(codes + 16 + 4 * j);
-      put_u32(step + 64 * j + 4 * row, group % 2 ? ((first >> 4) & 0x0f0f0f0fu) | (second & 0xf0f0f0f0u)
-                                                 : (first & 0x0f0f0f0fu) | ((second & 0x0f0f0f0fu) << 4));
+      put_u32(out + 64 * j, (first & 0x0f0f0f0fu) | ((second & 0x0f0f0f0fu) << 4));
+      put_u32(out + 256 + 64 * j, ((first >> 4) & 0x0f0f0f0fu) | (second & 0xf0f0f0f0u));
     }
-    float scale, min;
-    q4_k_scales(block, group, &scale, &min);
-    put_f32(step + 256 + 4 * row, scale);
-    put_f32(step + 320 + 4 * row, min);
   }
 }
 
 void pack_q6_k(const uint8_t* block, uint8_t* step, size_t row) {
-  int8_t codes[256];
-  float scales[16];
-  q6_k_block(block, codes, scales);
-  for (size_t group = 0; group < 16; ++group, step += 320) {
-    scatter(step, row, reinterpret_cast<const uint8_t*>(codes) + 16 * group, 4);
-    put_f32(step + 256 + 4 * row, scales[group]);
+  uint8_t codes[256];
+  q6_k_codes(block, codes);
+  std::memcpy(step + 2 * row, block + 208, 2);
+  for (size_t group = 0; group < 8; ++group) {
+    const uint8_t* q = codes + 32 * group;
+    uint8_t* out = step + kInt6Head + kInt6Group * group;
+    for (size_t j = 0; j < 4; ++j) {
+      const uint32_t first = get_u32(q + 4 * j), second = get_u32(q + 16 + 4 * j);
+      put_u32(out + 64 * j + 4 * row, (first & 0x0f0f0f0fu) | ((second & 0x0f0f0f0fu) << 4));
+    }
+    for (size_t half = 0; half < 2; ++half) {
+      uint32_t high = 0;
+      for (size_t i = 0; i < 4; ++i)
+        high |= ((get_u32(q + 16 * half + 4 * i) >> 4) & 0x03030303u) << (2 * i);
+      put_u32(out + 256 + 64 * half + 4 * row, high);
+      out[384 + 16 * half + row] = block[192 + 2 * group + half];
+    }
   }
 }
 
@@ -103,17 +119,17 @@ void pack_stored_row(const Layout& layout, const uint8_t* row, uint8_t* strip, s
     for (size_t b = 0; b < blocks; ++b)
       pack_q4_1(row + b * nbytes, strip + b * step, lane);
     break;
-  case kInt4F32Min:
+  case kInt4K:
     for (size_t b = 0; b < blocks; ++b)
-      pack_q4_k(row + b * nbytes, strip + 8 * b * step, lane);
+      pack_q4_k(row + b * nbytes, strip + b * step, lane);
     break;
   case kInt8F16:
     for (size_t b = 0; b < blocks; ++b)
       pack_q8_0(row + b * nbytes, strip + b * step, lane);
     break;
-  case kInt8G16F32:
+  case kInt6K:
     for (size_t b = 0; b < blocks; ++b)
-      pack_q6_k(row + b * nbytes, strip + 16 * b * step, lane);
+      pack_q6_k(row + b * nbytes, strip + b * step, lane);
     break;
   case kBf16:
     for (size_t c = 0; c < layout.columns; ++c)
@@ -157,42 +173,69 @@ void pack_float_row(const Layout& layout, const float* row, uint8_t* strip, size
   }
 }
 
+void unpack_int4(const uint8_t* loads, size_t lane, int offset, float scale, float* out) {
+  uint8_t codes[kGroup / 2];
+  gather(loads, lane, codes, 4);
+  for (size_t i = 0; i < 16; ++i) {
+    out[i] = scale * static_cast<float>((codes[i] & 15) - offset);
+    out[16 + i] = scale * static_cast<float>((codes[i] >> 4) - offset);
+  }
+}
+
+void add_min(float min, float* out) {
+  for (size_t i = 0; i < kGroup; ++i)
+    out[i] += min;
+}
+
+void unpack_int4_k(const uint8_t* step, size_t lane, float* out) {
+  uint32_t words[4];
+  for (size_t pair = 0; pair < 4; ++pair)
+    words[pair] = get_u32(step + 64 * pair + 4 * lane);
+  const float d = f32_from_f16(static_cast<uint16_t>((words[0] >> 24) | ((words[1] >> 24) << 8)));
+  const float negated_min = f32_from_f16(static_cast<uint16_t>((words[2] >> 24) | ((words[3] >> 24) << 8)));
+  for (size_t group = 0; group < 8; ++group, out += kGroup) {
+    const uint32_t bits = words[group / 2] >> (12 * (group % 2));
+    unpack_int4(step + 256 + 256 * group, lane, 0, d * static_cast<float>(bits & 63), out);
+    add_min(negated_min * static_cast<float>((bits >> 6) & 63), out);
+  }
+}
+
+void unpack_int6_k(const uint8_t* step, size_t lane, float* out) {
+  const float d = f32_from_f16(get_u16(step + 2 * lane));
+  for (size_t group = 0; group < 8; ++group) {
+    const uint8_t* at = step + kInt6Head + kInt6Group * group;
+    for (size_t c = 0; c < kGroup; ++c, ++out) {
+      const size_t half = c / 16, i = c % 16 / 4, b = 4 * lane + c % 4;
+      const int low = (at[64 * i + b] >> (4 * half)) & 15, high = (at[256 + 64 * half + b] >> (2 * i)) & 3;
+      const float scale = d * static_cast<float>(static_cast<int8_t>(at[384 + 16 * half + lane]));
+      *out = scale * static_cast<float>((low | (high << 4)) - 32);
+    }
+  }
+}
+
 void unpack_row(const Layout& layout, const uint8_t* strip, size_t lane, float* out) {
   for (size_t s = 0; s < layout.steps; ++s) {
     const uint8_t* step = strip + s * layout.step_nbytes;
-    uint8_t codes[kGroup];
     switch (layout.kind) {
     case kInt4F16:
-    case kInt4F16Min:
-    case kInt4F32Min: {
-      gather(step, lane, codes, 4);
-      const bool wide = layout.kind == kInt4F32Min;
-      const bool signed_codes = layout.kind == kInt4F16;
-      const float scale = wide ? get_f32(step + 256 + 4 * lane) : f32_from_f16(get_u16(step + 256 + 2 * lane));
-      const float min = signed_codes ? 0.0f
-                        : wide       ? get_f32(step + 320 + 4 * lane)
-                                     : f32_from_f16(get_u16(step + 288 + 2 * lane));
-      const int offset = signed_codes ? 8 : 0;
-      for (size_t i = 0; i < 16; ++i) {
-        const float low = scale * static_cast<float>((codes[i] & 15) - offset);
-        const float high = scale * static_cast<float>((codes[i] >> 4) - offset);
-        out[kGroup * s + i] = signed_codes ? low : low + min;
-        out[kGroup * s + 16 + i] = signed_codes ? high : high + min;
-      }
+      unpack_int4(step, lane, 8, f32_from_f16(get_u16(step + 256 + 2 * lane)), out + kGroup * s);
       break;
-    }
+    case kInt4F16Min:
+      unpack_int4(step, lane, 0, f32_from_f16(get_u16(step + 256 + 2 * lane)), out + kGroup * s);
+      add_min(f32_from_f16(get_u16(step + 288 + 2 * lane)), out + kGroup * s);
+      break;
+    case kInt4K:
+      unpack_int4_k(step, lane, out + 256 * s);
+      break;
+    case kInt6K:
+      unpack_int6_k(step, lane, out + 256 * s);
+      break;
     case kInt8F16: {
+      uint8_t codes[kGroup];
       gather(step, lane, codes, 8);
       const float scale = f32_from_f16(get_u16(step + 512 + 2 * lane));
       for (size_t i = 0; i < 32; ++i)
         out[kGroup * s + i] = scale * static_cast<float>(static_cast<int8_t>(codes[i]));
-      break;
-    }
-    case kInt8G16F32: {
-      gather(step, lane, codes, 4);
-      const float scale = get_f32(step + 256 + 4 * lane);
-      for (size_t i = 0; i < 16; ++i)
-        out[16 * s + i] = scale * static_cast<float>(static_cast<int8_t>(codes[i]));
       break;
     }
     case kBf16:
