@@ -139,6 +139,21 @@ void pool_under_stress() {
                                                     }}});
     require(second == 11, "a tile was lost");
   }
+  // One tile of the first phase dawdles as long as nobody has gone ahead: without a barrier somebody would.
+  for (int round = 0; round < 10; ++round) {
+    std::atomic<bool> finished{false}, early{false};
+    ThreadPool::Call call(pool);
+    call.run({{4,
+               [&](size_t tile, int) {
+                 if (tile != 0)
+                   return;
+                 for (int turn = 0; turn < 20000 && !early; ++turn)
+                   std::this_thread::yield();
+                 finished = true;
+               }},
+              {8, [&](size_t, int) { early = early || !finished; }}});
+    require(!early, "a phase did not wait for the one before");
+  }
   int interrupted = 0;
   std::atomic<bool> stop{false};
   std::thread canceller([&] {

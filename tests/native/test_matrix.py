@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_reference import BLOCKS, CODES, FORMATS, activations, dequantised, linear, rounding_bound, stored
+from kernel_reference import BLOCKS, CODES, FORMATS, SCALES, activations, dequantised, linear, rounding_bound, stored
 
 from engine import _native
 
@@ -141,6 +141,22 @@ def test_extreme_codes_do_not_saturate(pool: _native.ThreadPool) -> None:
     for isa in TIERS:
         y = forward(pool, packed(pool, raw, 32, "Q8_0", isa), x, 16)
         assert np.array_equal(y[:, 0], [-128 * 127 * 32, 128 * 127 * 32, 0, -128 * 127 * 32])
+
+
+@pytest.mark.parametrize("fmt", sorted(SCALES))
+@pytest.mark.parametrize("isa", TIERS)
+def test_largest_codes_do_not_overflow(pool: _native.ThreadPool, isa: str, fmt: str) -> None:
+    """Every bit of every code set, against the largest activations: intermediate sums are 16 bits wide in places."""
+    block, nbytes = BLOCKS[fmt]
+    raw = np.full((16, nbytes), 0xFF, np.uint8)
+    for at in SCALES[fmt]:
+        raw[:, at : at + 2] = np.float16(0.5).reshape(1).view(np.uint8)
+    x = np.full((5, block), 127, np.float32)
+    x[1] = -127
+    x[2, ::2] = -127
+    x[3, 16:] = -127
+    exact, bound = linear(dequantised(raw, fmt), activations(x, isa, CODES[fmt]))
+    assert np.all(np.abs(forward(pool, packed(pool, raw, block, fmt, isa), x, 16) - exact) <= bound)
 
 
 def test_no_tokens_is_no_work(pool: _native.ThreadPool) -> None:

@@ -42,6 +42,25 @@ def test_any_number_of_threads(threads: int) -> None:
     pool.close()
 
 
+def test_no_phase_starts_before_the_last_has_ended() -> None:
+    """One token of many columns takes one thread long to round; the other has nothing to do but wait for it."""
+    rng = np.random.default_rng(1)
+    columns = 1 << 17
+    raw = np.full((32, columns // 32, 34), 1, np.uint8)
+    matrix = _native.Matrix(32, columns, "Q8_0", isa="portable")
+    pool, alone = _native.ThreadPool(2), _native.ThreadPool(1)
+    matrix.load(pool, raw)
+    x = rng.standard_normal((25, columns)).astype(np.float32)
+    together, expected = np.zeros((25, 32), np.float32), np.zeros((25, 32), np.float32)
+    for t in range(25):
+        matrix.forward(pool, x[t].ctypes.data, 1, together[t].ctypes.data)
+    for t in range(25):
+        matrix.forward(alone, x[t].ctypes.data, 1, expected[t].ctypes.data)
+    assert np.array_equal(together, expected)
+    pool.close()
+    alone.close()
+
+
 def test_resize_between_calls() -> None:
     pool, work = _native.ThreadPool(1), Work()
     for threads in (3, 1, 2, 2, 5, 1):
