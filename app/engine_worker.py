@@ -16,7 +16,7 @@ from typing import Any
 
 from app.faults import as_greenroom_error
 from app.planning import plan_with
-from app.words import needed
+from app.words import file_name, needed
 from engine.errors import Cancelled, GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.placement.plan import OffloadPlan
@@ -109,6 +109,10 @@ class PredictionPosted:
     loaded: HostState
 
 
+def _name(path: str, checkpoint: Any) -> str:
+    return str(checkpoint.name) if path == DEMO else file_name(Path(path))
+
+
 def _refusal(name: str, plan: OffloadPlan) -> GreenroomError:
     what = f"{name} was not loaded"
     if plan.mode == "too_large":
@@ -190,7 +194,7 @@ class EngineWorker:
         self._release()
 
     def _load(self, request: LoadRequest) -> None:
-        name = "Demo model" if request.path == DEMO else Path(request.path).name
+        name = "Demo model" if request.path == DEMO else file_name(Path(request.path))
         state = HostState("planning", name, request.path)
         checkpoint = None
         try:
@@ -198,7 +202,7 @@ class EngineWorker:
             report(Progress(0, 0, "Reading the model's header"))
             path = self._demo(progress=report) if request.path == DEMO else request.path
             checkpoint = self._api.open_checkpoint(path)
-            state = replace(state, model_name=checkpoint.name)
+            state = replace(state, model_name=_name(request.path, checkpoint))
             report = self._progress_to(request, state)
             report(Progress(0, 0, "Looking at this PC"))
             hardware = self._api.probe()
@@ -210,7 +214,7 @@ class EngineWorker:
             plan = plan_with(self._api, checkpoint, hardware, *asked)
             state = replace(state, plan=plan, hardware=hardware)
             if not plan.runnable and not request.force:
-                raise _refusal(checkpoint.name, plan)
+                raise _refusal(state.model_name, plan)
             state = replace(state, kind="loading")
             report = self._progress_to(request, state)
             report(Progress(0, 0, "Starting the engine"))

@@ -25,6 +25,7 @@ from app.engine_worker import (
     PredictionPosted,
     StatePosted,
 )
+from app.words import file_name
 from engine.runtime.events import GenerationStats, Message, SamplingParams
 
 __all__ = ["DEMO", "AnswerDelta", "AnswerResult", "EngineHost", "HostState"]
@@ -91,7 +92,7 @@ class EngineHost(QObject):
         self.stop()
         self._cancel_request()
         self._load = LoadRequest(str(path), force, context, wishes)
-        self._set(HostState("planning", "Demo model" if str(path) == DEMO else Path(path).name, str(path)))
+        self._set(HostState("planning", "Demo model" if str(path) == DEMO else file_name(Path(path)), str(path)))
         self._worker.load(self._load)
 
     def cancel_load(self) -> None:

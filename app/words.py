@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from engine.placement.plan import Range
+
+_SHARD = re.compile(r"-\d{5}-of-\d{5}$")
+
+
+def file_name(path: Path) -> str:
+    """A model by the name of its file or folder: that says the quantisation, and names inside files are careless."""
+    if path.suffix in (".safetensors", ".json"):
+        path = path.parent
+    return _SHARD.sub("", path.stem if path.suffix == ".gguf" else path.name) or path.name
 
 
 def gigabytes(count: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from app.engine_worker import DEMO
 from app.planning import plan_with
-from app.words import sentence
+from app.words import file_name, sentence
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.placement.plan import OffloadPlan
@@ -72,7 +72,7 @@ def find_models(api: Any, folder: Path | None, opened: Sequence[str]) -> Found:
         path = Path(text)
         if _identity(path) not in known and path.exists():
             known.add(_identity(path))
-            rows.append(ModelRow(text, path.name, f"opened in {path.parent}, used in place", checkpoint=path))
+            rows.append(ModelRow(text, file_name(path), f"opened in {path.parent}, used in place", checkpoint=path))
     return Found(api.probe(), rows)
 
 
@@ -102,8 +102,7 @@ def plan_model(
             detail = row.detail
             if row.path != DEMO and checkpoint.form not in detail:
                 detail = f"{checkpoint.form} · {checkpoint.architecture} · {detail}"
-            name = row.name if row.path == DEMO else checkpoint.name or row.name
-            return replace(row, name=name, detail=detail, nbytes=checkpoint.nbytes, plan=plan)
+            return replace(row, detail=detail, nbytes=checkpoint.nbytes, plan=plan)
         finally:
             checkpoint.close()
     except GreenroomError as error:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from app.words import gigabytes, needed, rate, rate_range, sentence
+from app.words import about, file_name, gigabytes, needed, rate, rate_range, sentence
 from engine.placement.plan import Range
 
 
@@ -46,3 +48,25 @@ def test_what_is_needed_is_rounded_up(count: int, text: str) -> None:
 def test_sentences_begin_with_a_capital() -> None:
     assert sentence("limited by RAM bandwidth") == "Limited by RAM bandwidth"
     assert sentence("") == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/m/SmolLM2-135M-Instruct.Q4_1.gguf", "SmolLM2-135M-Instruct.Q4_1"),
+        ("/m/DeepSeek-V3-Q4_K_M-00001-of-00009.gguf", "DeepSeek-V3-Q4_K_M"),
+        ("/m/Qwen3-0.6B", "Qwen3-0.6B"),
+        ("/m/Qwen3-0.6B/config.json", "Qwen3-0.6B"),
+        ("/m/Qwen3-0.6B/model-00001-of-00002.safetensors", "Qwen3-0.6B"),
+        ("/m/한국어 모델.gguf", "한국어 모델"),
+    ],
+)
+def test_a_model_is_called_by_its_file_or_folder(path: str, name: str) -> None:
+    assert file_name(Path(path)) == name
+
+
+@pytest.mark.parametrize(
+    ("likely", "text"), [(57.4, "about 57"), (9.6, "about 10"), (9.4, "about 9.4"), (0.13, "about 0.1")]
+)
+def test_a_likely_figure_is_no_more_exact_than_a_prediction(likely: float, text: str) -> None:
+    assert about(Range(likely / 2, likely, likely * 2)) == text
