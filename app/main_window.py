@@ -62,6 +62,8 @@ class MainWindow(QMainWindow):
         self._host, self._settings = host, settings
         self._make_chat = make_chat or self._make_real_chat
         self._started = False
+        #: 0 for a chat that has no message yet.
+        self._open_chat_id = 0
         #: A problem that was closed does not come back with every message.
         self._store_problem_said: GreenroomError | None = None
         self._autoload = True
@@ -179,7 +181,7 @@ class MainWindow(QMainWindow):
             self.show_page("chat")
         self.sidebar.set_chat_list(self._chat_list)
         self._chat_list.chatChosen.connect(self._open_chat)
-        self._chat_page.chatChanged.connect(self._chat_list.set_current)
+        self._chat_page.chatChanged.connect(self._mark_chat)
         self.statusbar.start()
         if self._settings.problem is not None:
             self._show_settings_problem(self._settings.problem)
@@ -235,6 +237,7 @@ class MainWindow(QMainWindow):
         self.stack.setCurrentWidget(page)
         self.topbar.setVisible(key == "chat")
         self.sidebar.mark(key)
+        self._mark_chat(self._open_chat_id)
         target = self._chat_page if key == "chat" and self._chat_page is not None else self.stack
         target.setFocus(Qt.FocusReason.OtherFocusReason)
 
@@ -278,6 +281,13 @@ class MainWindow(QMainWindow):
         self.show_page("chat")
         if self._chat_page is not None:
             self._chat_page.open_chat(chat)
+
+    @Slot(int)
+    def _mark_chat(self, chat: int) -> None:
+        """In the list, only what the page shows is marked: the open chat, or nothing beside another page."""
+        self._open_chat_id = chat
+        if self._chat_list is not None:
+            self._chat_list.set_current(chat if self.page == "chat" else 0)
 
     @Slot(str)
     def _filter_chats(self, text: str) -> None:

@@ -61,13 +61,10 @@ def find_models(api: Any, folder: Path | None, opened: Sequence[str]) -> Found:
     for model in installed(folder):
         if _identity(model.path) in known:
             continue
-        known.add(_identity(model.path))
+        path = Path(model.path)
+        known.add(_identity(path))
         detail = " · ".join(part for part in (model.form, model.architecture) if part)
-        rows.append(
-            ModelRow(
-                str(model.path), model.name, detail, model.nbytes, problem=model.error, checkpoint=Path(model.path)
-            )
-        )
+        rows.append(ModelRow(str(path), file_name(path), detail, model.nbytes, problem=model.error, checkpoint=path))
     for text in opened:
         path = Path(text)
         if _identity(path) not in known and path.exists():

@@ -384,6 +384,16 @@ def test_tab_reaches_the_pages_controls(open_window: Open, qtbot: QtBot) -> None
     assert {"Theme", "Context length", "Threads", "New chat", "Search chats", "Models"} <= reached
 
 
+def test_the_list_marks_the_open_chat_only_beside_it(open_window: Open) -> None:
+    window = open_window()
+    window._chat_list.chatChosen.emit(7)
+    assert window._chat_list.current == 7
+    window.show_page("models")
+    assert window._chat_list.current == 0
+    window.show_page("chat")
+    assert window._chat_list.current == 7
+
+
 def test_a_narrow_window_folds_its_sidebar_and_search_unfolds_it(open_window: Open) -> None:
     window = open_window()
     side = window.sidebar
