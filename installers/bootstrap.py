@@ -10,10 +10,16 @@ This file has to run on any Python 3, however old, to be able to say that it is 
 
 import os
 import shutil
+import subprocess
 import sys
 
 OLDEST_PYTHON = (3, 11)
 NEWER_PYTHONS = ("python3.13", "python3.12", "python3.11", "python3.14")
+
+
+def works(python):
+    with open(os.devnull, "w") as nowhere:
+        return subprocess.call([python, "-c", "pass"], stdout=nowhere, stderr=nowhere) == 0
 
 
 def main():
@@ -21,7 +27,8 @@ def main():
         this = ".".join(str(part) for part in sys.version_info[:3])
         for name in NEWER_PYTHONS:
             newer = shutil.which(name)
-            if newer:
+            # pyenv's stand-ins are found for versions that are not switched on, and only complain.
+            if newer and works(newer):
                 print("This Python is %s; going on with %s." % (this, newer))  # noqa: UP031
                 sys.stdout.flush()
                 os.execv(newer, [newer] + sys.argv)  # noqa: RUF005

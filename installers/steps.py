@@ -28,6 +28,8 @@ CAUSES = (
     ("fatal error: Python.h", "Python's headers are missing. Install them (on Debian: apt install python3-dev)"),
     ("Permission denied", "a folder cannot be written. Check who owns it"),
     ("No matching distribution found", "a library has no build for this system or Python"),
+    # What is left of a lost network when pip is told not to retry.
+    ("ResolutionImpossible", "the libraries' versions cannot be had. Check the network and start this again"),
 )
 
 

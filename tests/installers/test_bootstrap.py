@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -49,11 +50,23 @@ def test_an_old_python_hands_over_to_a_newer_one(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(bootstrap.sys, "version_info", (3, 9, 2))
     monkeypatch.setattr(bootstrap.sys, "argv", ["bootstrap.py", "run"])
-    monkeypatch.setattr(bootstrap.shutil, "which", lambda name: "/opt/" + name if name == "python3.12" else None)
+    monkeypatch.setattr(bootstrap.shutil, "which", lambda name: "/opt/" + name)
+    monkeypatch.setattr(bootstrap, "works", lambda program: program == "/opt/python3.12")
     monkeypatch.setattr(bootstrap.os, "execv", execv)
     with pytest.raises(HandedOverError) as raised:
         bootstrap.main()
     assert raised.value.args == ("/opt/python3.12", ["bootstrap.py", "run"])
+
+
+def test_only_a_python_that_starts_counts(tmp_path: Path) -> None:
+    import bootstrap
+
+    assert bootstrap.works(sys.executable)
+    if os.name != "nt":
+        stand_in = tmp_path / "python3.12"
+        stand_in.write_text("#!/bin/sh\necho not switched on >&2\nexit 127\n")
+        stand_in.chmod(0o755)
+        assert not bootstrap.works(str(stand_in))
 
 
 def test_set_up_imports_only_the_standard_library() -> None:
@@ -105,6 +118,7 @@ def test_too_little_disk_is_refused_before_anything_is_made(tmp_path: Path, monk
         ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", "disk is full"),
         ("Failed to establish a new connection: [Errno 101] Network is unreachable", "no network"),
         ("CMake Error: No CMAKE_CXX_COMPILER could be found.", "no C++ compiler"),
+        ("ERROR: ResolutionImpossible: for help visit https://pip.pypa.io", "Check the network"),
         ("some error: it is odd", "some error: it is odd"),
         ("", "no reason was given"),
     ],
