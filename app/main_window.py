@@ -106,8 +106,9 @@ class MainWindow(QMainWindow):
         self.banners = BannerArea()
         self.stack = QStackedWidget()
         self.stack.setAccessibleName("Page")
-        # Holds the focus after a page was opened, so that Tab goes to the page's first control.
-        self.stack.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        # Holds the focus after a page was opened, so that Tab goes to the page's first control. Neither Tab nor a click
+        # gives it the focus: it shows none, and a click beside a message must not end the writing of the next.
+        self.stack.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.statusbar = StatusBar()
         blank = QWidget()
         self.stack.addWidget(blank)

@@ -10,7 +10,7 @@ import time
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QAbstractButton, QApplication, QFrame, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.chat.controller import Stream
 from app.chat.message_view import AnswerView, QuestionView
@@ -86,6 +86,9 @@ class Transcript(QScrollArea):
         self._jump.hide()
         self.verticalScrollBar().valueChanged.connect(self._scrolled)
         theme().changed.connect(self._restyle)
+        app = QApplication.instance()
+        assert isinstance(app, QApplication)
+        app.focusChanged.connect(self._show_focus)
 
     @property
     def views(self) -> list[MessageView]:
@@ -264,6 +267,12 @@ class Transcript(QScrollArea):
             self._build_near()
         if len(self._views) > BATCH and not self._release_soon.isActive():
             self._release_soon.start()
+
+    @Slot(QWidget, QWidget)
+    def _show_focus(self, old: QWidget | None, now: QWidget | None) -> None:
+        """Who goes through the messages with Tab sees where that leads."""
+        if isinstance(now, QAbstractButton) and self._content.isAncestorOf(now):
+            self.ensureWidgetVisible(now, 0, MARGIN)
 
     def _lay_out(self) -> None:
         self._column.activate()

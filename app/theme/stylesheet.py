@@ -41,7 +41,6 @@ QLabel[chip="warn"], QPushButton[chip="warn"] { background: $warn_soft; color: $
 QLabel[chip="bad"], QPushButton[chip="bad"] { background: $bad_soft; color: $bad; }
 QLabel[chip="plain"], QPushButton[chip="plain"] { background: transparent; border-color: $line; color: $muted; }
 QPushButton[chip]:hover { border-color: $accent; }
-QPushButton[chip]:focus { border-color: $accent; }
 
 QPushButton {
     background: $panel; color: $text; border: 1px solid $line; border-radius: 8px;
@@ -50,6 +49,7 @@ QPushButton:hover { background: $hover; }
 QPushButton:pressed { background: $line; }
 QPushButton:disabled { color: $faint; background: transparent; }
 QPushButton:focus { border: 2px solid $accent; padding: 6px 11px; }
+QPushButton[chip]:focus { border: 2px solid $accent; padding: 1px 9px; }
 QPushButton[kind="primary"] { background: $accent; border-color: $accent; color: $accent_ink; }
 QPushButton[kind="primary"]:hover { background: $accent_hover; border-color: $accent_hover; }
 QPushButton[kind="primary"]:focus { border-color: $text; }

@@ -467,3 +467,13 @@ def test_a_short_window_scrolls_the_examples_instead_of_squeezing_them(page):
     assert all(example.height() >= example.sizeHint().height() for example in page.welcome.examples)
     assert inner.height() > page.welcome.viewport().height()
     assert inner.width() == page.welcome.viewport().width()
+
+
+def test_tab_scrolls_to_what_it_reaches(page, store):
+    page.open_chat(fill(store, 10))
+    bar = page.transcript.verticalScrollBar()
+    assert bar.value() == bar.maximum() > 0
+    edit = page.transcript.views[0].edit_button
+    edit.setFocus(Qt.FocusReason.TabFocusReason)
+    top = edit.mapTo(page.transcript.viewport(), edit.rect().topLeft()).y()
+    assert 0 <= top <= page.transcript.viewport().height() - edit.height()
