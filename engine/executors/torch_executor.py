@@ -52,9 +52,11 @@ def _memory_errors(what: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError) as error:
+        # C++ says no more than "std::bad_alloc".
+        known = isinstance(error, torch.OutOfMemoryError)
         raise GreenroomError(
             f"{what} does not fit in memory",
-            str(error).partition("\n")[0] or "the system has no memory left",
+            str(error).partition("\n")[0] if known else "the system has no memory left for this program",
             "Close other programs, choose a shorter context, or a smaller file of this model.",
         ) from error
 

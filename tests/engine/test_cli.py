@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -293,7 +294,8 @@ def test_bench_json_has_the_documented_fields(
     assert main(["bench", str(tiny_model), *options]) == DONE
     shown = capsys.readouterr().out
     assert told["machine"]["cpu"]["name"] in shown
-    assert len(shown.splitlines()) == 2 + 4
+    assert len(shown.splitlines()) == 2 + 4 + 1
+    assert re.search(r"Predicted with \d+ threads?: answers at about .+, prompts at about .+", shown)
 
 
 def test_perplexity_json_has_the_documented_fields(
@@ -335,6 +337,57 @@ def test_demo_is_prepared_when_it_is_missing(
     assert main(["plan", "demo", "--json"]) == DONE
     assert document(capsys)["model"]["architecture"] == "qwen3_moe"
     assert len(prepared) == 1
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Addresses that somebody tried to reach."""
+    tried: list[Any] = []
+
+    def refuse(*address: Any, **_: Any) -> None:
+        tried.append(address)
+        raise OSError("no network in this test")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    return tried
+
+
+def test_nothing_reaches_for_the_network(tiny_model: Path, tmp_path: Path, offline: list[Any]) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("Ein Männlein steht im Walde", encoding="utf-8")
+    for verb in (
+        ["probe"],
+        ["models"],
+        ["plan", str(tiny_model)],
+        answer(tiny_model),
+        ["perplexity", str(tiny_model), "--file", str(text), "--window", "16"],
+        ["plan", "someone/model"],
+    ):
+        main(verb)
+    assert offline == []
+
+
+def test_what_is_said_stays_out_of_the_log(tiny_model: Path) -> None:
+    secret = "my password is xyzzy"
+    asked = [
+        "generate",
+        str(tiny_model),
+        "--system",
+        secret,
+        "--stop",
+        secret,
+        "--prompt",
+        secret,
+        "--temperature",
+        "0",
+    ]
+    assert main([*asked, "--max-tokens", "4"]) == DONE
+    assert main([*asked, "--context", "8"]) == REFUSED
+    assert main([*asked, "--top-p", "7"]) == REFUSED
+    log = (log_folder() / "greenroom.log").read_text(encoding="utf-8")
+    assert "refused" in log
+    assert "xyzzy" not in log
 
 
 def test_the_demo_model_knows_the_capital_of_france(demo_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
