@@ -58,7 +58,8 @@ class Interrupted(RuntimeError): ...
 class Matrix:
     """One packed weight matrix [rows, columns]: y = x @ W.T (+ nothing else).
 
-    format: how the given bytes are stored: "F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q6_K".
+    format: how the given bytes are stored: "F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "IQ4_NL", "MXFP4",
+        "Q4_K", "Q6_K".
     recode: None keeps the stored bits; "int8", "int4" (groups of 32, searched scales) or "float32" re-codes. Codes
         of the width asked for are kept as they are.
     Raises ValueError for unknown names and for columns that are no multiple of the format's block, MemoryError.

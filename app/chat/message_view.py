@@ -112,6 +112,11 @@ class QuestionView(QWidget):
         self._text.set_width(self._text.natural_width(limit))
         self._bubble.setFixedSize(self._text.width() + 2 * BUBBLE_PADDING, self._text.height() + 20)
         self.setFixedHeight(max(self._bubble.height(), self._edit.height()))
+        # The lower end of a long question is in sight beside its answer, its middle is not.
+        low = self.height() > 2 * self._edit.height()
+        for part in (self._edit, self._pager):
+            if part is not None:
+                self.layout().setAlignment(part, Qt.AlignmentFlag.AlignBottom if low else Qt.AlignmentFlag.AlignVCenter)
 
     def restyle(self) -> None:
         self._write()

@@ -67,6 +67,8 @@ FORMATS: Mapping[str, Format] = {
         _ggml("Q8_0"),
         _ggml("Q4_0"),
         _ggml("Q4_1"),
+        _ggml("IQ4_NL"),
+        _ggml("MXFP4"),
         _ggml("Q4_K"),
         _ggml("Q6_K"),
     )

@@ -149,8 +149,10 @@ Peak peak_of(const std::string& format, const std::string& tier) {
   if (format == "BF16" && tier == "avx512bf16")
     return {"vdpbf16ps", greenroom_bench::dpbf16_chain, 16 * 64};
   if (format == "BF16")
-    return tier == "avx2" ? Peak{"fma256", greenroom_bench::fma256_chain, 12 * 16}
-                          : Peak{"fma512", greenroom_bench::fma512_chain, 16 * 32};
+    return tier == "avx2" || tier == "avxvnni" ? Peak{"fma256", greenroom_bench::fma256_chain, 12 * 16}
+                                               : Peak{"fma512", greenroom_bench::fma512_chain, 16 * 32};
+  if (tier == "avxvnni")
+    return {"vpdpbusd256", greenroom_bench::dpbusd256_chain, 12 * 64};
   return tier == "avx2" ? Peak{"maddubs", greenroom_bench::maddubs_chain, 12 * 64}
                         : Peak{"vpdpbusd", greenroom_bench::dpbusd_chain, 16 * 128};
 }
@@ -210,7 +212,7 @@ int main(int argc, char** argv) {
   for (const std::string& isa : tiers()) {
     if (isa == "portable" || isa == "avx512vnni" || (!only_isa.empty() && isa != only_isa))
       continue;
-    for (const char* format : {"Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K", "BF16"}) {
+    for (const char* format : {"Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K", "IQ4_NL", "MXFP4", "BF16"}) {
       if (!only_format.empty() && only_format != format)
         continue;
       if (only_shape != "large")

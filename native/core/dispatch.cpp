@@ -39,6 +39,9 @@ std::vector<Tier> built_tiers() {
   bf16.push_back("avx512bf16");
   all.push_back({&kAvx512Bf16Kernels, false, false, true, bf16});
   all.push_back({&kAvx512VnniKernels, true, true, true, vnni});
+#ifdef GREENROOM_AVXVNNI
+  all.push_back({&kAvxVnniKernels, true, false, false, {"avx2", "fma", "f16c", "avxvnni"}});
+#endif
   all.push_back({&kAvx2Kernels, true, true, true, {"avx2", "fma", "f16c"}});
 #endif
   all.push_back({&kPortableKernels, true, true, true, {}});
@@ -86,6 +89,8 @@ const char* code_name(Kind kind) {
   case kInt4F16:
   case kInt4F16Min:
   case kInt4K:
+  case kInt4Nl:
+  case kInt4Mx:
     return "int4";
   case kInt8F16:
   case kInt6K:

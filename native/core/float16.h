@@ -30,6 +30,11 @@ inline float f32_from_f16(uint16_t bits) {
   return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
 }
 
+// 2^(exponent - 128): half of what an e8m0 scale stands for. The two smallest are subnormal.
+inline float half_from_e8m0(uint8_t exponent) {
+  return std::bit_cast<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1u) << 23);
+}
+
 inline uint16_t f16_from_f32(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;

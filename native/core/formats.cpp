@@ -58,6 +58,26 @@ void from_q4_1(const uint8_t* row, size_t columns, float* out) {
   }
 }
 
+void from_iq4_nl(const uint8_t* row, size_t columns, float* out) {
+  for (size_t c = 0; c < columns; c += 32, row += 18) {
+    const float d = read_f16(row);
+    for (size_t i = 0; i < 16; ++i) {
+      out[c + i] = d * static_cast<float>(kNlValues[row[2 + i] & 15]);
+      out[c + 16 + i] = d * static_cast<float>(kNlValues[row[2 + i] >> 4]);
+    }
+  }
+}
+
+void from_mxfp4(const uint8_t* row, size_t columns, float* out) {
+  for (size_t c = 0; c < columns; c += 32, row += 17) {
+    const float d = half_from_e8m0(row[0]);
+    for (size_t i = 0; i < 16; ++i) {
+      out[c + i] = d * static_cast<float>(kMxValues[row[1 + i] & 15]);
+      out[c + 16 + i] = d * static_cast<float>(kMxValues[row[1 + i] >> 4]);
+    }
+  }
+}
+
 void from_q4_k(const uint8_t* row, size_t columns, float* out) {
   for (size_t c = 0; c < columns; c += 256, row += 144) {
     const float d = read_f16(row), negated_min = -read_f16(row + 2);
@@ -85,10 +105,16 @@ void from_q6_k(const uint8_t* row, size_t columns, float* out) {
 }
 
 const Format kFormats[] = {
-    {"F32", kF32, 1, 4, from_f32},         {"F16", kF16, 1, 2, from_f16},
-    {"BF16", kBf16, 1, 2, from_bf16},      {"Q8_0", kInt8F16, 32, 34, from_q8_0},
-    {"Q4_0", kInt4F16, 32, 18, from_q4_0}, {"Q4_1", kInt4F16Min, 32, 20, from_q4_1},
-    {"Q4_K", kInt4K, 256, 144, from_q4_k}, {"Q6_K", kInt6K, 256, 210, from_q6_k},
+    {"F32", kF32, 1, 4, from_f32},
+    {"F16", kF16, 1, 2, from_f16},
+    {"BF16", kBf16, 1, 2, from_bf16},
+    {"Q8_0", kInt8F16, 32, 34, from_q8_0},
+    {"Q4_0", kInt4F16, 32, 18, from_q4_0},
+    {"Q4_1", kInt4F16Min, 32, 20, from_q4_1},
+    {"IQ4_NL", kInt4Nl, 32, 18, from_iq4_nl},
+    {"MXFP4", kInt4Mx, 32, 17, from_mxfp4},
+    {"Q4_K", kInt4K, 256, 144, from_q4_k},
+    {"Q6_K", kInt6K, 256, 210, from_q6_k},
 };
 
 size_t step_columns(Kind kind) {
@@ -109,7 +135,10 @@ size_t step_columns(Kind kind) {
 size_t step_nbytes(Kind kind) {
   switch (kind) {
   case kInt4F16:
+  case kInt4Nl:
     return 256 + 32;
+  case kInt4Mx:
+    return 256 + 16;
   case kInt4F16Min:
     return 256 + 64;
   case kInt4K:
@@ -130,7 +159,7 @@ Kind packed_kind(const Format& format, const std::optional<std::string>& recode)
     return format.kind;
   if (*recode == "float32")
     return kF32;
-  const bool is_int4 = format.kind == kInt4F16 || format.kind == kInt4F16Min || format.kind == kInt4K;
+  const bool is_int4 = format.kind <= kInt4Mx;
   const bool is_int8 = format.kind == kInt8F16 || format.kind == kInt6K;
   if (*recode == "int4")
     return is_int4 ? format.kind : kInt4F16;

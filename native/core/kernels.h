@@ -19,6 +19,7 @@ enum : size_t {
 // r-th piece of four bytes of a load of 64 bytes and belongs to row r.
 //   int4_f16*   32 columns: 4 loads of codes, then 16 scales, then 16 minima if any. Byte b of lane r of load j has
 //               column 4j + b in the low nibble and column 16 + 4j + b in the high one.
+//   int4_nl, _mx 32 columns: codes as in int4_f16, then 16 f16 scales (nl) or 16 bytes of e8m0 exponents (mx).
 //   int8_f16    32 columns: 8 loads, lane r of load j has columns 4j .. 4j + 3; then 16 f16 scales.
 //   int4_k      256 columns, 8 groups: 4 loads of scale words, then 8 times 4 loads of codes as in int4_f16. Lane r of
 //               word p: bits 0-5 and 6-11 are scale and minimum of group 2p, bits 12-17 and 18-23 those of group
@@ -28,17 +29,23 @@ enum : size_t {
 //               of byte b of lane r of high load h belong to column 16h + 4i + b.
 //   bf16         2 columns: 16 rows of adjacent pairs.
 //   f16, f32     1 column: 16 rows.
-enum Kind : uint8_t {
-  kInt4F16,    // scale * (q - 8), f16 scale
-  kInt4F16Min, // scale * q + min, f16 both
-  kInt4K,      // (d * scale) * q + (-dmin) * min, products in f32
-  kInt8F16,    // scale * q, f16 scale
-  kInt6K,      // (d * scale) * (q - 32), product in f32
+enum Kind : uint8_t { // four-bit kinds first
+  kInt4F16,           // scale * (q - 8), f16 scale
+  kInt4F16Min,        // scale * q + min, f16 both
+  kInt4K,             // (d * scale) * q + (-dmin) * min, products in f32
+  kInt4Nl,            // scale * kNlValues[q], f16 scale
+  kInt4Mx,            // 2^(e - 128) * kMxValues[q]
+  kInt8F16,           // scale * q, f16 scale
+  kInt6K,             // (d * scale) * (q - 32), product in f32
   kBf16,
   kF16,
   kF32,
   kKinds
 };
+
+// What the codes of IQ4_NL and of MXFP4 (twice e2m1) stand for.
+constexpr int8_t kNlValues[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+constexpr int8_t kMxValues[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 // How activations are handed to a kernel.
 enum ActivationForm : uint8_t { kActInt8, kActF32, kActBf16 };
@@ -48,7 +55,7 @@ struct alignas(64) ActivationGroup {
   int8_t q[32]; // -127 .. 127
   float scale;
   int32_t sum_x8;   // -8 * sum(q): start value for codes stored with offset 8
-  int32_t sum_x128; // -128 * sum(q): start value where int8 weights are read with offset 128
+  int32_t sum_x128; // -128 * sum(q): start value where weights are read with offset 128
   float scaled_sum; // scale * sum(q): what a minimum is multiplied by
   int32_t low_x32;  // -32 * sum(q[0..15]): start value for codes stored with offset 32
   int32_t high_x32; // -32 * sum(q[16..31])
@@ -87,8 +94,17 @@ struct KernelTable {
 extern const KernelTable kPortableKernels;
 #ifdef GREENROOM_X86
 extern const KernelTable kAvx2Kernels;
+extern const KernelTable kAvxVnniKernels; // integer kinds alone; the others stay with kAvx2Kernels
 extern const KernelTable kAvx512VnniKernels;
 extern const KernelTable kAvx512Bf16Kernels; // strip[kBf16] alone; other kinds stay with kAvx512VnniKernels
+
+// Defined with kAvx2Kernels, used by kAvxVnniKernels too.
+namespace avx2 {
+void quantise(const float* x, size_t groups, ActivationGroup* out);
+void round_bf16(const float* x, size_t n, uint16_t* out);
+void swiglu(const float* gate, const float* up, size_t n, float* h);
+uint64_t read(const uint8_t* p, size_t n);
+} // namespace avx2
 
 // Defined with kAvx512VnniKernels, used by kAvx512Bf16Kernels too.
 namespace avx512 {

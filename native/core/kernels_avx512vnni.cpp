@@ -84,6 +84,36 @@ template <bool kMin> struct Int4 {
   }
 };
 
+// 2^(e - 128) of 16 rows; the two smallest are subnormal.
+static inline __m512 exponents(const uint8_t* p) {
+  const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __mmask16 tiny = _mm512_cmplt_epu32_mask(e, _mm512_set1_epi32(2));
+  const __m512i bits = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+  return _mm512_castsi512_ps(_mm512_mask_sllv_epi32(bits, tiny, _mm512_set1_epi32(0x00200000), e));
+}
+
+// Codes through a table, with offset 128.
+template <bool kMx> struct Int4Table {
+  typedef NoHead Head;
+  static constexpr size_t kStepBytes = 256 + (kMx ? 16 : 32), kGroups = 1;
+  static constexpr int kParts = 1;
+  static constexpr bool kHasMin = false;
+
+  static inline Head head(const uint8_t*) { return {}; }
+  static inline void unpack(const uint8_t* step, size_t, __m512i* w) {
+    const __m128i values = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kMx ? kMxValues : kNlValues));
+    const __m512i table = _mm512_broadcast_i32x4(_mm_xor_si128(values, _mm_set1_epi8(-128)));
+    unpack_nibbles(step, w);
+    GREENROOM_UNROLL
+    for (int j = 0; j < 8; ++j)
+      w[j] = _mm512_shuffle_epi8(table, w[j]);
+  }
+  static inline void scales(const Head&, const uint8_t* step, size_t, __m512* scale, __m512*) {
+    scale[0] = kMx ? exponents(step + 256) : half_scales(step + 256);
+  }
+  static inline __m512i start(const ActivationGroup* a, int) { return _mm512_set1_epi32(a->sum_x128); }
+};
+
 struct Int4K {
   struct Head {
     __m512 d, negated_min;
@@ -454,8 +484,8 @@ uint64_t avx512::read(const uint8_t* p, size_t n) {
 
 const KernelTable kAvx512VnniKernels = {
     "avx512vnni",
-    {strip<Int4<false>>, strip<Int4<true>>, strip<Int4K>, strip<Int8>, strip<Int6K>, float_strip<kBf16>,
-     float_strip<kF16>, float_strip<kF32>},
+    {strip<Int4<false>>, strip<Int4<true>>, strip<Int4K>, strip<Int4Table<false>>, strip<Int4Table<true>>, strip<Int8>,
+     strip<Int6K>, float_strip<kBf16>, float_strip<kF16>, float_strip<kF32>},
     kActF32,
     avx512::quantise,
     avx512::round_bf16,

@@ -53,6 +53,21 @@ template <bool kMin> struct Int4 {
   }
 };
 
+template <bool kMx> struct Int4Table {
+  static constexpr size_t kStepBytes = 256 + (kMx ? 16 : 32), kGroups = 1;
+  static constexpr bool kHasMin = false;
+
+  static void read(const uint8_t* step, size_t, Group& g) {
+    const int8_t* values = kMx ? kMxValues : kNlValues;
+    read_nibbles(step, 0, g);
+    for (auto& column : g.w)
+      for (int16_t& w : column)
+        w = values[w];
+    for (size_t r = 0; r < kStripRows; ++r)
+      g.scale[0][r] = g.scale[1][r] = kMx ? half_from_e8m0(step[256 + r]) : f16_at(step + 256 + 2 * r);
+  }
+};
+
 struct Int4K {
   static constexpr size_t kStepBytes = 256 + 8 * 256, kGroups = 8;
   static constexpr bool kHasMin = true;
@@ -227,7 +242,8 @@ uint64_t read(const uint8_t* p, size_t n) {
 
 const KernelTable kPortableKernels = {
     "portable",
-    {strips<strip_int<Int4<false>>>, strips<strip_int<Int4<true>>>, strips<strip_int<Int4K>>, strips<strip_int<Int8>>,
+    {strips<strip_int<Int4<false>>>, strips<strip_int<Int4<true>>>, strips<strip_int<Int4K>>,
+     strips<strip_int<Int4Table<false>>>, strips<strip_int<Int4Table<true>>>, strips<strip_int<Int8>>,
      strips<strip_int<Int6K>>, strips<strip_float<kBf16>>, strips<strip_float<kF16>>, strips<strip_float<kF32>>},
     kActF32,
     quantise,

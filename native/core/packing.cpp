@@ -62,6 +62,11 @@ void pack_q4_1(const uint8_t* block, uint8_t* step, size_t row) {
   std::memcpy(step + 288 + 2 * row, block + 2, 2);
 }
 
+void pack_mxfp4(const uint8_t* block, uint8_t* step, size_t row) {
+  scatter(step, row, block + 1, 4);
+  step[256 + row] = block[0];
+}
+
 void pack_q8_0(const uint8_t* block, uint8_t* step, size_t row) {
   scatter(step, row, block + 2, 8);
   std::memcpy(step + 512 + 2 * row, block, 2);
@@ -112,6 +117,7 @@ void pack_stored_row(const Layout& layout, const uint8_t* row, uint8_t* strip, s
                step = layout.step_nbytes;
   switch (layout.kind) {
   case kInt4F16:
+  case kInt4Nl:
     for (size_t b = 0; b < blocks; ++b)
       pack_q4_0(row + b * nbytes, strip + b * step, lane);
     break;
@@ -122,6 +128,10 @@ void pack_stored_row(const Layout& layout, const uint8_t* row, uint8_t* strip, s
   case kInt4K:
     for (size_t b = 0; b < blocks; ++b)
       pack_q4_k(row + b * nbytes, strip + b * step, lane);
+    break;
+  case kInt4Mx:
+    for (size_t b = 0; b < blocks; ++b)
+      pack_mxfp4(row + b * nbytes, strip + b * step, lane);
     break;
   case kInt8F16:
     for (size_t b = 0; b < blocks; ++b)
@@ -182,6 +192,15 @@ void unpack_int4(const uint8_t* loads, size_t lane, int offset, float scale, flo
   }
 }
 
+void unpack_table(const uint8_t* loads, size_t lane, const int8_t* values, float scale, float* out) {
+  uint8_t codes[kGroup / 2];
+  gather(loads, lane, codes, 4);
+  for (size_t i = 0; i < 16; ++i) {
+    out[i] = scale * static_cast<float>(values[codes[i] & 15]);
+    out[16 + i] = scale * static_cast<float>(values[codes[i] >> 4]);
+  }
+}
+
 void add_min(float min, float* out) {
   for (size_t i = 0; i < kGroup; ++i)
     out[i] += min;
@@ -223,6 +242,12 @@ void unpack_row(const Layout& layout, const uint8_t* strip, size_t lane, float* 
     case kInt4F16Min:
       unpack_int4(step, lane, 0, f32_from_f16(get_u16(step + 256 + 2 * lane)), out + kGroup * s);
       add_min(f32_from_f16(get_u16(step + 288 + 2 * lane)), out + kGroup * s);
+      break;
+    case kInt4Nl:
+      unpack_table(step, lane, kNlValues, f32_from_f16(get_u16(step + 256 + 2 * lane)), out + kGroup * s);
+      break;
+    case kInt4Mx:
+      unpack_table(step, lane, kMxValues, half_from_e8m0(step[256 + lane]), out + kGroup * s);
       break;
     case kInt4K:
       unpack_int4_k(step, lane, out + 256 * s);

@@ -50,6 +50,9 @@ std::vector<uint8_t> stored(const Layout& layout, std::mt19937& rng) {
     if (name == "BF16")
       for (size_t i = 1; i < bytes.size(); i += 2)
         bytes[i] = (bytes[i] & 0x80) | 0x3e;
+  } else if (name == "MXFP4") {
+    for (size_t i = 0; i < bytes.size(); i += block)
+      bytes[i] = static_cast<uint8_t>(118 + rng() % 8);
   } else if (name == "Q6_K") {
     tame(209, block);
   } else {
@@ -70,7 +73,7 @@ std::vector<float> normal(size_t n, std::mt19937& rng) {
 
 void matrices(ThreadPool& pool, const std::string& isa) {
   std::mt19937 rng(1);
-  for (const char* format : {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q6_K"}) {
+  for (const char* format : {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q6_K", "IQ4_NL", "MXFP4"}) {
     const bool floats = format[0] == 'F' || format[0] == 'B';
     for (const char* recode : {"", "float32", "int8", "int4"}) {
       const bool integers = !std::strcmp(recode, "int8") || !std::strcmp(recode, "int4");
@@ -160,7 +163,8 @@ void pool_under_stress() {
     while (!stop)
       pool.cancel();
   });
-  for (int round = 0; round < 50; ++round) {
+  // On a busy machine the other thread may take a while to get a core.
+  for (int round = 0; round < 50 || (!interrupted && round < 100000); ++round) {
     try {
       ThreadPool::Call call(pool);
       call.run({{100, [](size_t, int) { std::this_thread::yield(); }}});

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gguf.quants import dequantize, quantize
 
 GROUP = 32
-FORMATS = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q6_K")
+FORMATS = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "IQ4_NL", "MXFP4", "Q4_K", "Q6_K")
 CODES = {
     "F32": "f32",
     "F16": "f16",
@@ -18,6 +18,8 @@ CODES = {
     "Q8_0": "int8",
     "Q4_0": "int4",
     "Q4_1": "int4",
+    "IQ4_NL": "int4",
+    "MXFP4": "int4",
     "Q4_K": "int4",
     "Q6_K": "int8",
 }
@@ -29,11 +31,13 @@ BLOCKS = {
     "Q8_0": (32, 34),
     "Q4_0": (32, 18),
     "Q4_1": (32, 20),
+    "IQ4_NL": (32, 18),
+    "MXFP4": (32, 17),
     "Q4_K": (256, 144),
     "Q6_K": (256, 210),
 }
-#: Bytes per block where f16 scales stand: any other byte may be anything.
-SCALES = {"Q8_0": (0,), "Q4_0": (0,), "Q4_1": (0, 2), "Q4_K": (0, 2), "Q6_K": (208,)}
+#: Bytes per block where f16 scales stand: any other byte may be anything (MXFP4's first is a power of two).
+SCALES = {"IQ4_NL": (0,), "MXFP4": (), "Q8_0": (0,), "Q4_0": (0,), "Q4_1": (0, 2), "Q4_K": (0, 2), "Q6_K": (208,)}
 
 Float = npt.NDArray[np.float64]
 
@@ -48,11 +52,14 @@ def stored(rng: np.random.Generator, rows: int, columns: int, fmt: str) -> npt.N
     for at in SCALES[fmt]:
         scale = rng.uniform(0.01, 0.1, raw.shape[:2]) * rng.choice([-1, 1], raw.shape[:2])
         raw[:, :, at : at + 2] = scale.astype(np.float16)[..., None].view(np.uint8)
+    if fmt == "MXFP4":
+        raw[:, :, 0] = rng.integers(120, 125, raw.shape[:2])
     return raw.reshape(rows, -1)
 
 
 def dequantised(raw: npt.NDArray[np.uint8], fmt: str) -> npt.NDArray[np.float32]:
-    return dequantize(raw, gguf.GGMLQuantizationType[fmt]).astype(np.float32)
+    with np.errstate(over="ignore"):  # the largest scales of MXFP4
+        return dequantize(raw, gguf.GGMLQuantizationType[fmt]).astype(np.float32)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 
 from engine import _native
 
-ORDER = ["avx512bf16", "avx512vnni", "avx2", "portable"]
+ORDER = ["avx512bf16", "avx512vnni", "avxvnni", "avx2", "portable"]
 
 
 def test_tiers_come_best_first_and_end_with_portable() -> None:

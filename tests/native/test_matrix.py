@@ -151,6 +151,8 @@ def test_largest_codes_do_not_overflow(pool: _native.ThreadPool, isa: str, fmt: 
     raw = np.full((16, nbytes), 0xFF, np.uint8)
     for at in SCALES[fmt]:
         raw[:, at : at + 2] = np.float16(0.5).reshape(1).view(np.uint8)
+    if fmt == "MXFP4":
+        raw[:, 0] = 127
     x = np.full((5, block), 127, np.float32)
     x[1] = -127
     x[2, ::2] = -127
@@ -206,5 +208,6 @@ def test_packed_nbytes_is_what_a_matrix_takes(fmt: str, recode: str | None, rows
 def test_packed_bits_per_weight() -> None:
     bits = {f: _native.packed_nbytes(1024, 2048, f) * 8 / (1024 * 2048) for f in FORMATS}
     assert bits == {
-        "F32": 32, "F16": 16, "BF16": 16, "Q8_0": 8.5, "Q4_0": 4.5, "Q4_1": 5.0, "Q4_K": 4.5, "Q6_K": 6.5625,
+        "F32": 32, "F16": 16, "BF16": 16, "Q8_0": 8.5, "Q4_0": 4.5, "Q4_1": 5.0, "IQ4_NL": 4.5, "MXFP4": 4.25,
+        "Q4_K": 4.5, "Q6_K": 6.5625,
     }  # fmt: skip

@@ -37,9 +37,24 @@ def test_any_scale_survives(pool: _native.ThreadPool, fmt: str) -> None:
     raw = np.random.default_rng(1).integers(0, 256, (len(scales), nbytes), dtype=np.uint8)
     for at in SCALES[fmt]:
         raw[:, at : at + 2] = scales[:, None].view(np.uint8)
+    if fmt == "MXFP4":
+        raw[:, 0] = np.arange(len(raw)) % 256
     matrix = _native.Matrix(len(scales), block, fmt)
     matrix.load(pool, raw)
     assert np.array_equal(matrix.dequantise(), dequantised(raw, fmt))
+
+
+@pytest.mark.parametrize("isa", _native.tiers())
+def test_every_power_of_two_is_multiplied_with(pool: _native.ThreadPool, isa: str) -> None:
+    """MXFP4's scales, of which the smallest are subnormal, inside the kernels."""
+    raw = np.random.default_rng(1).integers(0, 256, (255, 17), dtype=np.uint8)
+    raw[:, 0] = np.arange(255)
+    matrix = _native.Matrix(255, 32, "MXFP4", isa=isa)
+    matrix.load(pool, raw)
+    x, y = np.zeros((1, 32), np.float32), np.zeros((1, 255), np.float32)
+    x[0, 3] = 1
+    matrix.forward(pool, x.ctypes.data, 1, y.ctypes.data)
+    assert np.allclose(y[0], dequantised(raw, "MXFP4")[:, 3], rtol=1e-6, atol=2e-45)
 
 
 @pytest.mark.parametrize("fmt", FORMATS)

@@ -2,6 +2,8 @@
 
     python fit.py FOLDER DENSE.gguf MINUTES      (FOLDER as `texts.py` left it)
 
+A run leaves FOLDER/checkpoint.pt; another run goes on from there, on text not seen yet, with fresh learning rates.
+
 1. Watch the dense model on a sample of the text. In every layer the neurons with the largest mean |activation| times
    down-column norm become the shared expert; the others are clustered by co-activation into experts of equal size.
 2. Start each router as the ridge regression of the experts' contribution norms on the layer's input, and the correction
@@ -9,7 +11,7 @@
 3. Distil: the whole model learns to give the dense model's next-token distribution (Kullback-Leibler divergence, Adam).
    What is learned: routers (through the top-k choice by the straight-through estimator), corrections, a gain for each
    neuron and for each norm weight.
-4. Save them, rounded to int8 and float16, as ../parts.npz.
+4. Save them, rounded to int8 and float16, as FOLDER/parts.npz. They are shipped as ../parts.npz.
 """
 
 from __future__ import annotations
@@ -27,19 +29,23 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from dense import HIDDEN, LAYERS, NEURONS, Dense, Weights, load_tokenizer, load_weights
 
-SHARED, EXPERTS, USED, RANK = 768, 12, 7, 32
+SHARED, EXPERTS, USED, RANK = 768, 12, 7, 56
 WIDTH = (NEURONS - SHARED) // EXPERTS
 WINDOW, BATCH = 256, 2
-TEXT_TOKENS = {  # how much of each named text, from a fifth of its length on
-    "debian-handbook": 50_000,
-    "anarchism": 50_000,
-    "jargon": 25_000,
-    "fortunes": 25_000,
-    "debian-reference": 15_000,
+TEXT_TOKENS = {  # how much of each named text, from its middle on
+    "debian-handbook": 80_000,
+    "anarchism": 60_000,
+    "moby-dick": 50_000,
+    "debian-reference": 40_000,
+    "jargon": 30_000,
+    "fortunes": 20_000,
 }
+CHAT_PASSES = 2
 WATCHED_TEXTS, WATCHED_TOKENS, WATCHED_CHAT_TOKENS = ("debian-handbook", "anarchism", "jargon", "fortunes"), 3072, 8192
-LEARNING_RATE, WARM_UP_STEPS = 1.5e-3, 15
+LEARNING_RATE, WARM_UP_STEPS = 1.5e-3, 20
 SOFTNESS = 0.25  # of the router's gradient, in router logits
+
+CHECKPOINT_STEPS = 50
 
 log = logging.getLogger("fit")
 
@@ -50,10 +56,10 @@ def windows(folder: Path, tokenizer_file: Path) -> torch.Tensor:
     chance = random.Random(3)
     chats = json.loads((folder / "chats.json").read_text("utf-8"))["fit"]
     chance.shuffle(chats)
-    streams = [[token for chat in chats for token in chat]]
+    streams = [[token for chat in chats for token in chat] * CHAT_PASSES]
     for name, tokens in TEXT_TOKENS.items():
         text = (folder / "fit" / f"{name}.txt").read_text("utf-8")
-        start = len(text) // 5
+        start = len(text) // 2
         streams.append(tokenizer.encode(text[start : start + 6 * tokens]).ids[:tokens])
     cut = [s[i : i + WINDOW] for s in streams for i in range(0, len(s) - WINDOW + 1, WINDOW)]
     return torch.tensor(cut)[torch.randperm(len(cut), generator=torch.Generator().manual_seed(5))]
@@ -158,13 +164,42 @@ def first_parts(seen: list[tuple[torch.Tensor, torch.Tensor]], down: torch.Tenso
     shares = [(part.norm() / whole.norm()).item() ** 2 for part in (missing, left)]
     log.info("missed %.4f of the output, %.4f after the correction", *shares)
     balance = (out.norm() / inn.norm()).sqrt()
-    return {"order": order, "router": router.T, "out": out / balance, "inn": inn * balance}
+    return {
+        "order": order,
+        "router": router.T,
+        "out": out / balance,
+        "inn": inn * balance,
+        "gain": torch.ones(NEURONS),
+        "norms": torch.zeros(2, HIDDEN),
+    }
+
+
+def widened(part: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """One layer of a checkpoint; if its rank is smaller than RANK, with new directions that change nothing yet."""
+    new = RANK - len(part["inn"])
+    directions = torch.randn(new, NEURONS, generator=torch.Generator().manual_seed(0)) * part["inn"].std()
+    return part | {
+        "inn": torch.cat([part["inn"], directions]),
+        "out": torch.cat([part["out"], torch.zeros(HIDDEN, new)], 1),
+    }
+
+
+def all_first_parts(folder: Path, model_file: Path, weights: Weights) -> list[dict[str, torch.Tensor]]:
+    watched = Watched(weights)
+    with torch.no_grad():
+        for ids in watched_windows(folder, model_file).split(4):
+            watched.hidden(ids)
+    parts = []
+    for layer in range(LAYERS):
+        parts.append(first_parts(watched.seen[layer], weights[f"blk.{layer}.ffn_down.weight"]))
+        watched.seen[layer].clear()
+    return parts
 
 
 class Mixture(Dense):
     """The demo as it is learned, neurons in their new order."""
 
-    def __init__(self, weights: Weights, parts: list[dict[str, torch.Tensor]]) -> None:
+    def __init__(self, weights: Weights, parts: list[dict[str, torch.Tensor]], last_norm: torch.Tensor) -> None:
         super().__init__(weights, torch.bfloat16)
         self.order = [part["order"] for part in parts]
         for layer, order in enumerate(self.order):
@@ -173,21 +208,29 @@ class Mixture(Dense):
                 self.weights[key] = self.weights[key][order]
             key = f"blk.{layer}.ffn_down.weight"
             self.weights[key] = self.weights[key][:, order].contiguous()
-        self.router, self.out, self.inn = (
-            [torch.nn.Parameter(part[name].contiguous().clone()) for part in parts] for name in ("router", "out", "inn")
+        self.router, self.out, self.inn, self.gain, self.norms = (
+            [torch.nn.Parameter(part[name].contiguous().clone()) for part in parts]
+            for name in ("router", "out", "inn", "gain", "norms")
         )
-        self.gain = [torch.nn.Parameter(torch.ones(NEURONS)) for _ in parts]
         self.reach = torch.zeros(LAYERS)  # largest distance of a router logit from its mean, seen without learning
-        self.norm_change = {
-            name: torch.nn.Parameter(torch.zeros(HIDDEN)) for name in self.weights if name.endswith("norm.weight")
-        }
+        self.last_norm = torch.nn.Parameter(last_norm.clone())
+
+    def learned(self) -> dict[str, object]:
+        names = ("order", "router", "out", "inn", "gain", "norms")
+        parts = [{name: getattr(self, name)[layer].detach() for name in names} for layer in range(LAYERS)]
+        return {"parts": parts, "last_norm": self.last_norm.detach()}
 
     def parameters(self) -> list[dict[str, object]]:
-        slow = [*self.router, *self.out, *self.inn, *self.norm_change.values()]
+        slow = [*self.router, *self.out, *self.inn, *self.norms, self.last_norm]
         return [{"params": slow, "lr": LEARNING_RATE}, {"params": self.gain, "lr": 2 * LEARNING_RATE}]
 
     def norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
-        return super().norm(x, name) * (1 + self.norm_change[f"{name}.weight"])
+        if name == "output_norm":
+            change = self.last_norm
+        else:
+            _, layer, kind = name.split(".")
+            change = self.norms[int(layer)][("attn_norm", "ffn_norm").index(kind)]
+        return super().norm(x, name) * (1 + change)
 
     def feed_forward(self, layer: int, x: torch.Tensor) -> torch.Tensor:
         scores = x @ self.router[layer].T
@@ -220,7 +263,8 @@ def learn_step(student: Mixture, teacher: Dense, ids: torch.Tensor) -> float:
     return divergence
 
 
-def distil(student: Mixture, teacher: Dense, data: torch.Tensor, minutes: float) -> None:
+def distil(student: Mixture, teacher: Dense, data: torch.Tensor, seen: int, minutes: float, checkpoint: Path) -> None:
+    """Goes through `data` in order, again from its start if need be."""
     groups = student.parameters()
     rates = [group["lr"] for group in groups]
     optimiser = torch.optim.Adam(groups, betas=(0.9, 0.98), eps=1e-9)
@@ -229,7 +273,7 @@ def distil(student: Mixture, teacher: Dense, data: torch.Tensor, minutes: float)
         fall = min(1, (step + 1) / WARM_UP_STEPS) * max(0.02, 0.5 * (1 + math.cos(math.pi * done)))
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate * fall
-        first = step * BATCH % (len(data) - BATCH)
+        first = (seen + step * BATCH) % (len(data) - BATCH)
         divergence = learn_step(student, teacher, data[first : first + BATCH])
         torch.nn.utils.clip_grad_norm_([p for group in optimiser.param_groups for p in group["params"]], 1.0)
         optimiser.step()
@@ -238,6 +282,16 @@ def distil(student: Mixture, teacher: Dense, data: torch.Tensor, minutes: float)
         step += 1
         if step % 10 == 0:
             log.info("step %d, %d tokens: divergence %.4f", step, step * BATCH * WINDOW, recent)
+        if step % CHECKPOINT_STEPS == 0:
+            save_checkpoint(student, seen + step * BATCH, checkpoint)
+    save_checkpoint(student, seen + step * BATCH, checkpoint)
+
+
+def save_checkpoint(student: Mixture, seen: int, path: Path) -> None:
+    """seen: how many windows of text the student has learned from."""
+    half = path.with_suffix(".part")
+    torch.save(student.learned() | {"seen": seen}, half)
+    half.replace(path)
 
 
 def int8(values: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
@@ -254,7 +308,7 @@ def save(student: Mixture, path: Path) -> None:
     router, router_scale = int8(router / student.reach.numpy()[:, None, None], 2)
     out, out_scale = int8(stacked(student.out), 1)
     inn, inn_scale = int8(stacked(student.inn), 2)
-    names = [f"blk.{layer}.{name}_norm.weight" for layer in range(LAYERS) for name in ("attn", "ffn")]
+    norms = np.concatenate([stacked(student.norms).reshape(-1, HIDDEN), student.last_norm.detach().numpy()[None]])
     np.savez_compressed(
         path,
         shape=np.array([SHARED, EXPERTS, USED], np.int32),
@@ -265,28 +319,23 @@ def save(student: Mixture, path: Path) -> None:
         inn=inn,
         rank_scale=out_scale * inn_scale,
         gain=stacked(student.gain).astype(np.float16),
-        norms=stacked([student.norm_change[name] for name in [*names, "output_norm.weight"]]).astype(np.float16),
+        norms=norms.astype(np.float16),
     )
 
 
 def main(folder: Path, model_file: Path, minutes: float) -> None:
     data, weights = windows(folder, model_file), load_weights(model_file)
     log.info("%d tokens to fit on", data.numel())
-    watched = Watched(weights)
+    checkpoint = folder / "checkpoint.pt"
+    if checkpoint.exists():
+        kept = torch.load(checkpoint)
+        student, seen = Mixture(weights, [widened(part) for part in kept["parts"]], kept["last_norm"]), kept["seen"]
+    else:
+        student, seen = Mixture(weights, all_first_parts(folder, model_file, weights), torch.zeros(HIDDEN)), 0
+    distil(student, Dense(weights, torch.bfloat16), data, seen, minutes, checkpoint)
     with torch.no_grad():
-        for ids in watched_windows(folder, model_file).split(4):
-            watched.hidden(ids)
-    parts = []
-    for layer in range(LAYERS):
-        parts.append(first_parts(watched.seen[layer], weights[f"blk.{layer}.ffn_down.weight"]))
-        watched.seen[layer].clear()
-    student = Mixture(weights, parts)
-    try:
-        distil(student, Dense(weights, torch.bfloat16), data, minutes)
-    finally:  # stopping early keeps what was learned
-        with torch.no_grad():
-            student.hidden(data[:8])  # for `reach`
-        save(student, Path(__file__).parents[1] / "parts.npz")
+        student.hidden(data[:8])  # for `reach`
+    save(student, folder / "parts.npz")
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ PACKAGES = (  # Debian 12
     "jargon-text",
     "fortunes",
     "fortunes-min",
+    "r-cran-tokenizers",
     "developers-reference",
     "r-cran-janeaustenr",
 )
@@ -97,9 +98,9 @@ def gunzipped(path: Path) -> str:
     return gzip.decompress(path.read_bytes()).decode("utf-8", "replace")
 
 
-def novel(data: Path, title: str) -> str:
-    """The novel whose first line is `title`, from the character vectors of an R data file."""
-    raw, place = data.read_bytes(), 0
+def strings(data: Path) -> list[list[str]]:
+    """The strings of each entry of an R data file."""
+    raw, place, entries = data.read_bytes(), 0, []
     while place < len(raw) - 4:
         unpacker = zlib.decompressobj()
         try:  # entries are a 4-byte length and a zlib stream
@@ -108,15 +109,14 @@ def novel(data: Path, title: str) -> str:
             place += 1
             continue
         place = len(raw) - len(unpacker.unused_data)
-        lines = []
+        found = []
         # a string is written as flags ending in type 9, a 4-byte length, its bytes
         for match in re.finditer(rb"\x00[\x00-\x0f][\x00-\xff]\x09(?=(....))", entry, re.DOTALL):
-            length = struct.unpack(">i", match[1])[0]
-            if 0 <= length < 200:
-                lines.append(entry[match.end() + 4 : match.end() + 4 + length].decode("utf-8", "replace"))
-        if lines and lines[0] == title:
-            return "\n".join(lines)
-    raise LookupError(title)
+            start, length = match.end() + 4, struct.unpack(">i", match[1])[0]
+            if 0 <= length <= len(entry) - start:
+                found.append(entry[start : start + length].decode("utf-8", "replace"))
+        entries.append(found)
+    return entries
 
 
 def write_texts(packages: Path, folder: Path) -> None:
@@ -130,16 +130,17 @@ def write_texts(packages: Path, folder: Path) -> None:
         if file.is_file() and not file.is_symlink() and not file.suffix
     ]
     handbook = installed("debian-handbook") / "debian-handbook/html/en-US"
+    ((melville, *_),) = strings(installed("r-cran-tokenizers", "usr/lib/R/site-library/tokenizers/data") / "Rdata.rdb")
     fit = {
         "debian-handbook": prose(page for page in handbook.glob("*.html") if page.name != "index.html"),
         "debian-reference": prose(installed("debian-reference-en", "usr/share/debian-reference").glob("ch*.en.html")),
         "anarchism": prose((installed("anarchism") / "anarchism/html").glob("sec*.html")),
         "jargon": unwrapped(gunzipped(installed("jargon-text") / "jargon-text/jargon.txt.gz")),
         "fortunes": "\n\n".join(quotes),
+        "moby-dick": melville.replace("\r\n", "\n"),
     }
-    persuasion = novel(
-        installed("r-cran-janeaustenr", "usr/lib/R/site-library/janeaustenr/data") / "Rdata.rdb", "Persuasion"
-    )
+    austen = strings(installed("r-cran-janeaustenr", "usr/lib/R/site-library/janeaustenr/data") / "Rdata.rdb")
+    persuasion = next("\n".join(lines) for lines in austen if lines[:1] == ["Persuasion"])
     reference = gunzipped(
         installed("developers-reference", "usr/share/developers-reference") / "developers-reference.txt.gz"
     )
