@@ -119,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Runs Mixture-of-Experts models bigger than your graphics card, and says beforehand how fast. "
         "Without a verb the window opens.",
         epilog="MODEL is a .gguf file (the first of a split), a folder of safetensors, the name of a model you have "
-        '(see "greenroom models"), or "demo".',
+        '(see "greenroom models"), or "demo". The variable GREENROOM_DATA names another folder for models and logs.',
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"greenroom {engine.__version__}")
@@ -282,11 +282,24 @@ def _generate(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
 
 def _bench_options(parser: argparse.ArgumentParser) -> None:
     add_loading(parser)
-    parser.add_argument("-p", "--prompt-tokens", type=counts, default=[512], metavar="N,M", help="default 512")
-    parser.add_argument("-n", "--new-tokens", type=counts, default=[64], metavar="N,M", help="default 64")
-    parser.add_argument("-t", "--threads", dest="thread_counts", type=counts, metavar="N,M", help="default: the plan's")
+    parser.add_argument(
+        "-p", "--prompt-tokens", type=counts, default=[512], metavar="N,M", help="prompt lengths (default 512)"
+    )
+    parser.add_argument(
+        "-n", "--new-tokens", type=counts, default=[64], metavar="N,M", help="answer lengths (default 64)"
+    )
+    parser.add_argument(
+        "-t",
+        "--threads",
+        dest="thread_counts",
+        type=counts,
+        metavar="N,M",
+        help="CPU threads (default: one per fast core)",
+    )
     parser.set_defaults(threads=None)
-    parser.add_argument("-r", "--repeats", type=count, default=3, metavar="N", help="default 3; medians are shown")
+    parser.add_argument(
+        "-r", "--repeats", type=count, default=3, metavar="N", help="runs of each; medians are shown (default 3)"
+    )
 
 
 def _bench(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
