@@ -262,6 +262,7 @@ class MainWindow(QMainWindow):
 
             hardware = HardwarePage(self._host.api, self._measure)
             hardware.measured.connect(self._memory_measured)
+            hardware.measuringStarted.connect(self._gauge.give_way)
             return hardware
         from app.settings.page import SettingsPage
 

@@ -48,6 +48,14 @@ class MemoryGauge(QObject):
     def running(self) -> bool:
         return self._task is not None and self._task.running
 
+    @Slot()
+    def give_way(self) -> None:
+        """The user has the memory measured: two at once would slow each other."""
+        self._given_up = True
+        self._quiet.stop()
+        if self._task is not None:
+            self._task.cancel()
+
     @Slot(object)
     def _follow(self, state: HostState) -> None:
         if state.kind == "ready":

@@ -82,6 +82,7 @@ class HardwarePage(QWidget):
 
     #: HardwareReport, after the user had the memory measured
     measured = Signal(object)
+    measuringStarted = Signal()
 
     def __init__(self, api: Any, measure: Measure = measure_memory, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -169,6 +170,7 @@ class HardwarePage(QWidget):
 
     @Slot()
     def start_measuring(self) -> None:
+        self.measuringStarted.emit()
         self._trouble.hide()
         self.measure.setEnabled(False)
         self._progress.setRange(0, 0)

@@ -65,7 +65,9 @@ class PlanPopover(QWidget):
         if measured > 0:
             box.addLayout(_row("Answers, measured", f"{rate(measured)} tok/s", "strong"))
         box.addLayout(_row("Reading, predicted", _expected(plan.prediction.prefill_tps), "small"))
-        box.addWidget(label(f"{sentence(plan.prediction.bottleneck).rstrip('.')}.", "small", wrap=True))
+        bottleneck = f"{sentence(plan.prediction.bottleneck).rstrip('.')}."
+        # A word joiner: a unit is not broken at its slash.
+        box.addWidget(label(bottleneck.replace("/", "/\u2060"), "small", wrap=True))
 
         if plan.alternatives:
             box.addSpacing(4)

@@ -77,3 +77,23 @@ def test_what_cannot_be_measured_is_not_tried_again(host: EngineHost, load: Call
     load(host)
     assert not gauge._quiet.isActive()
     assert len(runs) == 1
+
+
+def test_it_gives_way_to_a_measurement_that_was_asked_for(
+    host: EngineHost, load: Callable[..., None], qtbot: QtBot
+) -> None:
+    started = threading.Event()
+
+    def measure(progress: Callable[[Progress], None]) -> HardwareReport:
+        while True:  # ends only by being interrupted
+            progress(Progress(1, 4, "Reading RAM"))
+            started.set()
+
+    gauge = impatient(MemoryGauge(host, measure))
+    load(host)
+    qtbot.waitUntil(started.is_set, timeout=LONG)
+    with qtbot.assertNotEmitted(gauge.measured):
+        gauge.give_way()
+        tasks.finish()
+    load(host)
+    assert not gauge._quiet.isActive()
