@@ -34,8 +34,8 @@ CHOICES = {
 TIERS = ("portable", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx")
 #: Caps the kernels of a whole process; read by the compiled module.
 CAP_VARIABLE = "GREENROOM_ISA"
-#: Those without kernels of their own run the next lower ones.
-LOWER_TIER = {"avxvnni": "avx2", "avx512": "avx2", "amx": "avx512bf16"}
+#: Codes whose activations are rounded to int8.
+INTEGER_CODES = ("int4", "int8")
 
 
 def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = None, **wishes: Any) -> OffloadPlan:
@@ -169,7 +169,13 @@ def kernel_tier(report: HardwareReport, code: str, isa: str | None) -> str:
     tier = {"int4": kernels.int4, "int8": kernels.int8, "bf16": kernels.bf16}.get(code, kernels.int8)
     if isa is not None and tier in TIERS:
         tier = min(tier, isa, key=TIERS.index)
-    return LOWER_TIER.get(tier, tier)
+    # A name without kernels of its own for a code stands for the next lower ones.
+    if code in INTEGER_CODES:
+        has_vnni = "avxvnni" in report.cpu.isa.usable
+        lower = {"avx512bf16": "avx512vnni"} | dict.fromkeys(("avx512", "avxvnni"), "avxvnni" if has_vnni else "avx2")
+    else:
+        lower = {"amx": "avx512bf16", "avx512": "avx2", "avxvnni": "avx2"}
+    return lower.get(tier, tier)
 
 
 def _main_code(problem: Problem, chosen: Candidate) -> str:

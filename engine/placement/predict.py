@@ -74,9 +74,11 @@ GREENROOM = EngineProfile(
     gops_per_core={
         ("int4", "portable"): 18,
         ("int4", "avx2"): 160,
+        ("int4", "avxvnni"): 190,
         ("int4", "avx512vnni"): 320,
         ("int8", "portable"): 18,
         ("int8", "avx2"): 110,
+        ("int8", "avxvnni"): 165,
         ("int8", "avx512vnni"): 320,
         ("bf16", "portable"): 14,
         ("bf16", "avx2"): 75,

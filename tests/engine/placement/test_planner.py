@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine import _native
 from engine.errors import GreenroomError
-from engine.hardware.report import GpuReport, Kernels
+from engine.hardware.report import GpuReport, Isa, Kernels
 from engine.placement import sizes
 from engine.placement.amounts import amount
 from engine.placement.plan import LABELS, OffloadPlan, Wishes
@@ -422,7 +422,8 @@ def check_consistent(made: OffloadPlan) -> None:
 def test_a_cap_means_what_it_means_to_the_kernels(code: str, isa: str | None, machine: MakeReport) -> None:
     report = machine()
     kernels = Kernels(*(_native.kernel_tier(part) for part in ("int4", "int8", "bf16")))
-    report = replace(report, cpu=replace(report.cpu, kernels=kernels))
+    here = Isa(_native.cpu_features().cpu, _native.cpu_features().usable)
+    report = replace(report, cpu=replace(report.cpu, kernels=kernels, isa=here))
     assert kernel_tier(report, code, isa) == _native.kernel_tier(code, isa)
 
 
