@@ -64,6 +64,7 @@ class MainWindow(QMainWindow):
         self._started = False
         #: 0 for a chat that has no message yet.
         self._open_chat_id = 0
+        self._demo_offered = False
         #: A problem that was closed does not come back with every message.
         self._store_problem_said: GreenroomError | None = None
         self._autoload = True
@@ -218,13 +219,28 @@ class MainWindow(QMainWindow):
             return
         if here:
             self.load_model(DEMO)
+        else:
+            self._offer_download()
+
+    def _offer_download(self, here: bool = False) -> None:
+        if here or self._host.state.kind != "empty":
             return
+        self._demo_offered = True
         note = GreenroomError(
             "The demo model is not here yet",
             "it is put together once from a download of 93 MB",
             "Get it now, or open a model you have.",
         )
-        self.banners.show_error(note, "info", "demo", [("Get the demo model", lambda: self.load_model(DEMO))])
+        actions = [("Get the demo model", self._get_demo)]
+        self.banners.show_error(note, "info", "demo", actions, closed=self._decline_demo)
+
+    def _decline_demo(self) -> None:
+        self._demo_offered = False
+
+    def _get_demo(self) -> None:
+        """Who stops the download is offered it again."""
+        self._demo_offered = True
+        self.load_model(DEMO)
 
     # Pages
 
@@ -353,7 +369,10 @@ class MainWindow(QMainWindow):
                 QTimer.singleShot(0, self._host, self._host.dismiss_failure)
         elif state.busy:
             self.banners.dismiss("load")
+        if state.kind == "empty" and self._demo_offered:
+            tasks.run(self._demo_is_here, done=self._offer_download, failed=self.show_fault)
         if state.kind == "ready" and state.path is not None:
+            self._demo_offered = False
             self._settings.remember_model(state.path)
 
     def _show_load_failure(self, state: HostState, error: GreenroomError) -> None:

@@ -173,6 +173,25 @@ def test_a_missing_demo_is_offered_not_downloaded(open_window: Open, host: Engin
     assert banner_texts(window) == []
 
 
+def test_a_stopped_download_of_the_demo_is_offered_again(
+    open_window: Open, api: FakeApi, host: EngineHost, qtbot: QtBot
+) -> None:
+    window = open_window(demo_is_here=False, start="demo")
+    api.hold_load = threading.Event()
+    click(window, "Get the demo model")
+    qtbot.waitUntil(api.loading.is_set, timeout=LONG)
+    assert banner_texts(window) == []
+    press(qtbot, window, "stop")
+    qtbot.waitUntil(lambda: banner_texts(window) != [], timeout=LONG)
+    assert "93 MB" in banner_texts(window)[0]
+    (banner,) = window.banners.banners
+    banner.findChildren(QPushButton)[-1].click()
+    with qtbot.waitSignal(host.stateChanged, timeout=LONG):
+        host.unload()
+    tasks.finish()
+    assert banner_texts(window) == [], "who closed it is not asked again"
+
+
 def test_nothing_is_loaded_when_nothing_was_chosen(open_window: Open, host: EngineHost) -> None:
     window = open_window(start="nothing")
     assert host.state.kind == "empty"
