@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 # Only light modules here: `greenroom --help` answers at once, and the rest is imported by the verb that needs it.
 from engine.cli_options import (
@@ -58,19 +58,19 @@ class Verb:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb (argv without the program's name; None takes the process's); the exit code."""
     log_file = None
-    terminal = Terminal()
+    # Also before the arguments are understood: whoever asks for JSON gets a refusal as JSON too.
+    terminal = Terminal(json="--json" in (sys.argv[1:] if argv is None else argv))
     try:
         args = _parser().parse_args(argv)
         from engine.log import start_logging
 
         log_file = start_logging()
-        terminal = Terminal(json=args.json)
         # A library that prints must not spoil the answer or the JSON document.
         with contextlib.redirect_stdout(sys.stderr):
             document = args.verb.run(args, terminal)
         terminal.document(document)
     except SystemExit as stop:
-        # argparse has printed its help or its complaint.
+        # argparse has printed its help or the version.
         return stop.code if isinstance(stop.code, int) else REFUSED
     except GreenroomError as error:
         _log.info("refused: %s", error, exc_info=True)
@@ -111,10 +111,17 @@ def _unavailable(error: ImportError | MemoryError) -> GreenroomError:
     )
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise GreenroomError(
+            f"{self.prog} was not understood", message, f'"{self.prog} --help" lists what can be said.'
+        )
+
+
 def _parser() -> argparse.ArgumentParser:
     import engine
 
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="greenroom",
         description="Runs Mixture-of-Experts models bigger than your graphics card, and says beforehand how fast. "
         "Without a verb the window opens.",

@@ -419,11 +419,14 @@ def test_the_demo_model_knows_the_capital_of_france(demo_model: Path, capsys: py
         ["models", "--unknown"],
     ],
 )
-def test_wrong_arguments_end_with_2_and_a_usage_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_end_with_2_and_one_sentence(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == REFUSED
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert "usage: greenroom" in shown.err
+    (line,) = shown.err.splitlines()
+    assert re.fullmatch(r'greenroom: greenroom.* was not understood: .+\. "greenroom.* --help" lists .+', line)
+    assert main([*arguments, "--json"]) == REFUSED
+    assert document(capsys)["error"]["what"].endswith("was not understood")
 
 
 @pytest.mark.parametrize(
