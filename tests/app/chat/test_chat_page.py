@@ -473,7 +473,7 @@ def test_tab_scrolls_to_what_it_reaches(page, store):
     page.open_chat(fill(store, 10))
     bar = page.transcript.verticalScrollBar()
     assert bar.value() == bar.maximum() > 0
-    edit = page.transcript.views[0].edit_button
+    edit = next(view.edit_button for view in page.transcript.views if isinstance(view, QuestionView))
     edit.setFocus(Qt.FocusReason.TabFocusReason)
     top = edit.mapTo(page.transcript.viewport(), edit.rect().topLeft()).y()
     assert 0 <= top <= page.transcript.viewport().height() - edit.height()
