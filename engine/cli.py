@@ -113,9 +113,7 @@ def _unavailable(error: ImportError | MemoryError) -> GreenroomError:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise GreenroomError(
-            f"{self.prog} was not understood", message, f'"{self.prog} --help" lists what can be said.'
-        )
+        raise GreenroomError("The command was not understood", message, f'"{self.prog} --help" lists what can be said.')
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -424,9 +424,9 @@ def test_wrong_arguments_end_with_2_and_one_sentence(arguments: list[str], capsy
     shown = capsys.readouterr()
     assert shown.out == ""
     (line,) = shown.err.splitlines()
-    assert re.fullmatch(r'greenroom: greenroom.* was not understood: .+\. "greenroom.* --help" lists .+', line)
+    assert re.fullmatch(r'greenroom: The command was not understood: .+\. "greenroom.* --help" lists .+', line)
     assert main([*arguments, "--json"]) == REFUSED
-    assert document(capsys)["error"]["what"].endswith("was not understood")
+    assert document(capsys)["error"]["what"] == "The command was not understood"
 
 
 @pytest.mark.parametrize(
