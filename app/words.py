@@ -17,6 +17,14 @@ def file_name(path: Path) -> str:
     return _SHARD.sub("", path.stem if path.suffix == ".gguf" else path.name) or path.name
 
 
+def home_path(path: Path) -> str:
+    """A path as people write it: "~/models" for what lies in their home."""
+    try:
+        return str(Path("~") / path.relative_to(Path.home()))
+    except (ValueError, RuntimeError):  # elsewhere, or no home known
+        return str(path)
+
+
 def gigabytes(count: int) -> str:
     """Bytes in the unit that reads best, with powers of ten: "17.9 GB", "840 MB"."""
     if count >= 100e9:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from app.words import gigabytes
+from app.words import gigabytes, home_path
 from engine.hardware.report import CpuReport, GpuReport, HardwareReport, MemoryReport
 
 #: Less free disk than this is worth a warning: it is about one mid-sized model.
@@ -114,7 +115,7 @@ def _graphics(gpu: GpuReport) -> Check:
 
 def _disk(report: HardwareReport) -> Check:
     disk = report.disk
-    sentence = f"{disk.path}: {gigabytes(disk.free_bytes)} free."
+    sentence = f"{home_path(Path(disk.path))}: {gigabytes(disk.free_bytes)} free."
     if disk.free_bytes < LOW_DISK:
         return Check("warn", "Disk", f"{sentence} Larger models will not fit there.")
     return Check("good", "Disk", sentence)

@@ -18,7 +18,7 @@ from app.settings.store import SettingsStore
 from app.widgets.buttons import button
 from app.widgets.labels import label
 from app.widgets.page import PageHead, scrolled
-from app.words import gigabytes
+from app.words import gigabytes, home_path
 from engine.errors import GreenroomError
 
 #: A narrower page folds its rows.
@@ -118,8 +118,8 @@ class ModelsPage(QWidget):
         self._show_heading()
         folder = self._settings.values.models_folder or _own_folder()
         self._note.setText(
-            f"Greenroom lists what lies in {folder}. Files and folders opened from elsewhere are used where they are, "
-            "never copied."
+            f"Greenroom lists what lies in {home_path(Path(folder))}. Files and folders opened from elsewhere are used "
+            "where they are, never copied."
         )
         self._plan_all(found)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.words import about, file_name, gigabytes, needed, rate, rate_range, sentence
+from app.words import about, file_name, gigabytes, home_path, needed, rate, rate_range, sentence
 from engine.placement.plan import Range
 
 
@@ -23,6 +23,12 @@ from engine.placement.plan import Range
 )
 def test_bytes(count: int, text: str) -> None:
     assert gigabytes(count) == text
+
+
+def test_paths_in_the_home_are_short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    assert home_path(tmp_path / "greenroom" / "models") == str(Path("~/greenroom/models"))
+    assert home_path(tmp_path.parent) == str(tmp_path.parent)
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.4, "0.4"), (58.34, "58.3"), (99.96, "100"), (312.4, "312")])
