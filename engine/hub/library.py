@@ -137,7 +137,7 @@ def _demo() -> Path:
     if not path.exists():
         raise GreenroomError(
             "The demo model is not ready",
-            "it is put together once, from a download of 97 MB",
+            "it is put together once, from a download of 93 MB",
             "Open the window or run `greenroom generate demo --prompt Hello`; either prepares it.",
         )
     return path
