@@ -174,7 +174,9 @@ def kernel_tier(report: HardwareReport, code: str, isa: str | None) -> str:
         has_vnni = "avxvnni" in report.cpu.isa.usable
         lower = {"avx512bf16": "avx512vnni"} | dict.fromkeys(("avx512", "avxvnni"), "avxvnni" if has_vnni else "avx2")
     else:
-        lower = {"amx": "avx512bf16", "avx512": "avx2", "avxvnni": "avx2"}
+        lower = {"avx512": "avx2", "avxvnni": "avx2"}
+        if code != "bf16":
+            lower |= dict.fromkeys(("amx", "avx512bf16"), "avx512vnni")
     return lower.get(tier, tier)
 
 

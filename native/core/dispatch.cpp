@@ -37,6 +37,11 @@ std::vector<Tier> built_tiers() {
                                          "avx512bw", "avx512vl", "avx512dq", "avx512vnni"};
   auto bf16 = vnni;
   bf16.push_back("avx512bf16");
+#ifdef GREENROOM_AMX
+  auto amx = bf16;
+  amx.insert(amx.end(), {"amx_tile", "amx_int8", "amx_bf16"});
+  all.push_back({&kAmxKernels, true, false, true, amx});
+#endif
   all.push_back({&kAvx512Bf16Kernels, false, false, true, bf16});
   all.push_back({&kAvx512VnniKernels, true, true, true, vnni});
 #ifdef GREENROOM_AVXVNNI

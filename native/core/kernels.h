@@ -97,6 +97,7 @@ extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvxVnniKernels; // integer kinds alone; the others stay with kAvx2Kernels
 extern const KernelTable kAvx512VnniKernels;
 extern const KernelTable kAvx512Bf16Kernels; // strip[kBf16] alone; other kinds stay with kAvx512VnniKernels
+extern const KernelTable kAmxKernels; // integer kinds and bf16
 
 // Defined with kAvx2Kernels, used by kAvxVnniKernels too.
 namespace avx2 {
@@ -106,7 +107,7 @@ void swiglu(const float* gate, const float* up, size_t n, float* h);
 uint64_t read(const uint8_t* p, size_t n);
 } // namespace avx2
 
-// Defined with kAvx512VnniKernels, used by kAvx512Bf16Kernels too.
+// Defined with kAvx512VnniKernels, used by kAvx512Bf16Kernels and kAmxKernels too.
 namespace avx512 {
 void quantise(const float* x, size_t groups, ActivationGroup* out);
 void round_bf16(const float* x, size_t n, uint16_t* out);

@@ -87,7 +87,7 @@ def int8_activations(x: npt.NDArray[np.float32]) -> Activations:
 
 def float_activations(x: npt.NDArray[np.float32], tier: str, code: str) -> Activations:
     """float32, or bfloat16 where the kernel multiplies bfloat16 pairs."""
-    if code == "bf16" and tier == "avx512bf16":
+    if code == "bf16" and tier in ("amx", "avx512bf16"):
         bits = x.view(np.uint32)
         rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)).view(np.float32)
         return Activations(rounded.astype(np.float64), np.abs(x) * 2.0**-7)

@@ -9,7 +9,7 @@ import pytest
 
 from engine import _native
 
-ORDER = ["avx512bf16", "avx512vnni", "avxvnni", "avx2", "portable"]
+ORDER = ["amx", "avx512bf16", "avx512vnni", "avxvnni", "avx2", "portable"]
 
 
 def test_tiers_come_best_first_and_end_with_portable() -> None:
@@ -53,7 +53,8 @@ def test_only_bf16_uses_bf16_products() -> None:
     for code in ("int4", "int8", "f16", "f32"):
         assert _native.kernel_tier(code) != "avx512bf16"
     if "avx512bf16" in _native.tiers():
-        assert _native.kernel_tier("bf16") == "avx512bf16"
+        assert _native.kernel_tier("bf16") in ("amx", "avx512bf16")
+        assert _native.kernel_tier("bf16", "avx512bf16") == "avx512bf16"
         assert _native.kernel_tier("bf16", "avx512vnni") == "avx512vnni"
 
 
