@@ -25,6 +25,14 @@ COMPILER = Package("g++", "gcc-c++")
 HEADERS = Package("python3-dev", "python3-devel")
 VENV_MODULE = Package("python3-venv", "python3")
 FONT = Package("fonts-dejavu-core", "dejavu-sans-fonts")
+FONT_FILES = (".ttf", ".otf", ".ttc", ".pfb", ".t1")
+FONT_FOLDERS = (
+    Path("/usr/share/fonts"),
+    Path("/usr/local/share/fonts"),
+    Path.home() / ".fonts",
+    Path.home() / ".local" / "share" / "fonts",
+)
+
 #: What the test of the real window uses: a virtual screen, a hand, a camera and a reader.
 DISPLAY_TOOLS = {
     "Xvfb": Package("xvfb", "xorg-x11-server-Xvfb"),
@@ -126,7 +134,7 @@ def missing_qt_packages(venv: Path) -> list[Package]:
             package = LIBRARIES.get(name)
             if package:
                 packages[package.apt] = package
-    if shutil.which("fc-list") and not subprocess.run(["fc-list"], capture_output=True, text=True).stdout.strip():
+    if not any(file.suffix in FONT_FILES for folder in FONT_FOLDERS for file in folder.rglob("*")):
         packages[FONT.apt] = FONT
     return list(packages.values())
 

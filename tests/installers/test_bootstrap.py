@@ -216,7 +216,18 @@ class TestSystemPackages:
         monkeypatch.setattr(system_packages.shutil, "which", lambda name: "/usr/bin/" + name)
         assert system_packages.install_line([system_packages.COMPILER]) == "sudo dnf install -y gcc-c++"
 
+    def test_a_system_without_any_font_gets_one(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "lib/python3.12/site-packages/PySide6/Qt").mkdir(parents=True)
+        monkeypatch.setattr(system_packages, "FONT_FOLDERS", (tmp_path / "none", tmp_path / "fonts"))
+        assert system_packages.missing_qt_packages(tmp_path) == [system_packages.FONT]
+        (tmp_path / "fonts").mkdir()
+        (tmp_path / "fonts" / "Text.ttf").touch()
+        assert system_packages.missing_qt_packages(tmp_path) == []
+
     def test_missing_libraries_are_read_from_ldd(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(system_packages, "FONT_FOLDERS", (tmp_path / "fonts",))
+        (tmp_path / "fonts").mkdir()
+        (tmp_path / "fonts" / "Text.otf").touch()
         plugin = tmp_path / "lib/python3.12/site-packages/PySide6/Qt/plugins/platforms/libqxcb.so"
         plugin.parent.mkdir(parents=True)
         plugin.touch()
