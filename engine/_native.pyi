@@ -1,9 +1,10 @@
 """The compiled kernels. All arrays are C-contiguous; every call that works releases the GIL.
 
 Numerics. int4 and int8 weights meet activations rounded to int8 (symmetric, per group of 32); float weights meet
-float32 activations, except bf16 weights on the tier "avx512bf16", where activations are rounded to bfloat16 in decode
-and prefill alike. Sums are float32. On one tier a token's result has the same bits for any number of threads, whatever
-other tokens are in the call; tiers differ in the last bits. A NaN or an infinity spoils the token it is in, no other.
+float32 activations, except bf16 weights on the tiers "avx512bf16" and "amx", where activations are rounded to bfloat16
+in decode and prefill alike. Sums are float32. On one tier a token's result has the same bits for any number of threads,
+whatever other tokens are in the call; tiers differ in the last bits ("amx" and "avx512vnni" do not for integer
+codes). A NaN or an infinity spoils the token it is in, no other.
 """
 
 from collections.abc import Sequence
@@ -58,8 +59,8 @@ class Interrupted(RuntimeError): ...
 class Matrix:
     """One packed weight matrix [rows, columns]: y = x @ W.T (+ nothing else).
 
-    format: how the given bytes are stored: "F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "IQ4_NL", "MXFP4",
-        "Q4_K", "Q6_K".
+    format: how the given bytes are stored: "F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1",
+        "IQ4_NL", "MXFP4", "Q4_K", "Q5_K", "Q6_K".
     recode: None keeps the stored bits; "int8", "int4" (groups of 32, searched scales) or "float32" re-codes. Codes
         of the width asked for are kept as they are.
     Raises ValueError for unknown names and for columns that are no multiple of the format's block, MemoryError.
@@ -72,7 +73,7 @@ class Matrix:
     def nbytes(self) -> int: ...
     @property
     def code(self) -> str:
-        """ "int4", "int8", "bf16", "f16" or "f32"."""
+        """ "int4", "int8" (codes of five and six bits too), "bf16", "f16" or "f32"."""
 
     def load(self, pool: ThreadPool, data: npt.NDArray[np.uint8], first_row: int = 0) -> None:
         """Pack stored rows (a whole number of them) starting at first_row. Raises ValueError on any size mismatch."""

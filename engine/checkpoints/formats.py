@@ -67,9 +67,12 @@ FORMATS: Mapping[str, Format] = {
         _ggml("Q8_0"),
         _ggml("Q4_0"),
         _ggml("Q4_1"),
+        _ggml("Q5_0"),
+        _ggml("Q5_1"),
         _ggml("IQ4_NL"),
         _ggml("MXFP4"),
         _ggml("Q4_K"),
+        _ggml("Q5_K"),
         _ggml("Q6_K"),
     )
 }

@@ -25,10 +25,13 @@ class Code:
 CODES = {
     "Q4_0": Code(32, 16 + 2, "int4"),
     "Q4_1": Code(32, 16 + 2 + 2, "int4"),
+    "Q5_0": Code(32, 16 + 4 + 2, "int8"),
+    "Q5_1": Code(32, 16 + 4 + 2 + 2, "int8"),
     "IQ4_NL": Code(32, 16 + 2, "int4"),
     "MXFP4": Code(32, 16 + 1, "int4"),
     "Q4_K": Code(256, 144, "int4"),
     "Q8_0": Code(32, 32 + 2, "int8"),
+    "Q5_K": Code(256, 176, "int8"),
     "Q6_K": Code(256, 210, "int8"),
     "BF16": Code(2, 4, "bf16"),
     "F16": Code(1, 2, "f16"),

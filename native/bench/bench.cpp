@@ -81,10 +81,10 @@ std::vector<uint8_t> stored(const Layout& layout, std::mt19937& rng) {
       std::memcpy(bytes.data() + i, &bits, 2);
     }
   } else {
-    // Q6_K has its scale last; Q4_1 and Q4_K have a second one behind the first.
+    // Q6_K has its scale last; those with minima have a second one behind the first.
     const uint16_t scale = f16_from_f32(0.01f);
     const size_t block = layout.format->nbytes, at = layout.format->name == std::string("Q6_K") ? block - 2 : 0;
-    const bool second = block == 20 || block == 144;
+    const bool second = block == 20 || block == 24 || block == 144 || block == 176;
     for (size_t i = 0; i < bytes.size(); i += block) {
       std::memcpy(bytes.data() + i + at, &scale, 2);
       if (second)
@@ -212,7 +212,7 @@ int main(int argc, char** argv) {
   for (const std::string& isa : tiers()) {
     if (isa == "portable" || isa == "avx512vnni" || (!only_isa.empty() && isa != only_isa))
       continue;
-    for (const char* format : {"Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K", "IQ4_NL", "MXFP4", "BF16"}) {
+    for (const char* format : {"Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q5_0", "Q5_K", "Q6_K", "IQ4_NL", "MXFP4", "BF16"}) {
       if (!only_format.empty() && only_format != format)
         continue;
       if (only_shape != "large")

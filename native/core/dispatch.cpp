@@ -97,6 +97,9 @@ const char* code_name(Kind kind) {
   case kInt4Nl:
   case kInt4Mx:
     return "int4";
+  case kInt5F16:
+  case kInt5F16Min:
+  case kInt5K:
   case kInt8F16:
   case kInt6K:
     return "int8";

@@ -17,7 +17,7 @@ std::vector<std::string> tiers();
 // The best table that has its own kernel for this kind, at most `isa` (and GREENROOM_ISA).
 const KernelTable& kernels_for(Kind kind, const std::optional<std::string>& isa);
 
-// "int4", "int8", "bf16", "f16" or "f32".
+// "int4", "int8" (five and six bits too), "bf16", "f16" or "f32".
 const char* code_name(Kind kind);
 // Any kind of that code. Throws std::invalid_argument for another name.
 Kind kind_of_code(std::string_view code);

@@ -58,6 +58,39 @@ void from_q4_1(const uint8_t* row, size_t columns, float* out) {
   }
 }
 
+void from_q5_0(const uint8_t* row, size_t columns, float* out) {
+  for (size_t c = 0; c < columns; c += 32, row += 22) {
+    const float d = read_f16(row);
+    uint8_t codes[32];
+    q5_codes(row + 2, codes);
+    for (size_t i = 0; i < 32; ++i)
+      out[c + i] = d * static_cast<float>(codes[i] - 16);
+  }
+}
+
+void from_q5_1(const uint8_t* row, size_t columns, float* out) {
+  for (size_t c = 0; c < columns; c += 32, row += 24) {
+    const float d = read_f16(row), m = read_f16(row + 2);
+    uint8_t codes[32];
+    q5_codes(row + 4, codes);
+    for (size_t i = 0; i < 32; ++i)
+      out[c + i] = d * static_cast<float>(codes[i]) + m;
+  }
+}
+
+void from_q5_k(const uint8_t* row, size_t columns, float* out) {
+  for (size_t c = 0; c < columns; c += 256, row += 176) {
+    const float d = read_f16(row), negated_min = -read_f16(row + 2);
+    uint8_t codes[256];
+    q5_k_codes(row, codes);
+    for (size_t i = 0; i < 256; ++i) {
+      const PairQ4K pair = q4_k_pair(row, i / 32);
+      const float scale = d * static_cast<float>(pair.scale), min = negated_min * static_cast<float>(pair.min);
+      out[c + i] = scale * static_cast<float>(codes[i]) + min;
+    }
+  }
+}
+
 void from_iq4_nl(const uint8_t* row, size_t columns, float* out) {
   for (size_t c = 0; c < columns; c += 32, row += 18) {
     const float d = read_f16(row);
@@ -111,15 +144,19 @@ const Format kFormats[] = {
     {"Q8_0", kInt8F16, 32, 34, from_q8_0},
     {"Q4_0", kInt4F16, 32, 18, from_q4_0},
     {"Q4_1", kInt4F16Min, 32, 20, from_q4_1},
+    {"Q5_0", kInt5F16, 32, 22, from_q5_0},
+    {"Q5_1", kInt5F16Min, 32, 24, from_q5_1},
     {"IQ4_NL", kInt4Nl, 32, 18, from_iq4_nl},
     {"MXFP4", kInt4Mx, 32, 17, from_mxfp4},
     {"Q4_K", kInt4K, 256, 144, from_q4_k},
+    {"Q5_K", kInt5K, 256, 176, from_q5_k},
     {"Q6_K", kInt6K, 256, 210, from_q6_k},
 };
 
 size_t step_columns(Kind kind) {
   switch (kind) {
   case kInt4K:
+  case kInt5K:
   case kInt6K:
     return 256;
   case kBf16:
@@ -143,6 +180,12 @@ size_t step_nbytes(Kind kind) {
     return 256 + 64;
   case kInt4K:
     return 256 + 8 * 256;
+  case kInt5F16:
+    return 256 + 64 + 32;
+  case kInt5F16Min:
+    return 256 + 64 + 64;
+  case kInt5K:
+    return 256 + 8 * (256 + 64);
   case kInt8F16:
     return 512 + 32;
   case kInt6K:
@@ -160,7 +203,7 @@ Kind packed_kind(const Format& format, const std::optional<std::string>& recode)
   if (*recode == "float32")
     return kF32;
   const bool is_int4 = format.kind <= kInt4Mx;
-  const bool is_int8 = format.kind == kInt8F16 || format.kind == kInt6K;
+  const bool is_int8 = format.kind > kInt4Mx && format.kind <= kInt6K;
   if (*recode == "int4")
     return is_int4 ? format.kind : kInt4F16;
   if (*recode == "int8")
@@ -176,6 +219,24 @@ PairQ4K q4_k_pair(const uint8_t* block, size_t group) {
     return {static_cast<uint8_t>(packed[group] & 63), static_cast<uint8_t>(packed[group + 4] & 63)};
   return {static_cast<uint8_t>((packed[group + 4] & 15) | ((packed[group - 4] >> 6) << 4)),
           static_cast<uint8_t>((packed[group + 4] >> 4) | ((packed[group] >> 6) << 4))};
+}
+
+void q5_codes(const uint8_t* packed, uint8_t* codes) {
+  const uint8_t* low = packed + 4;
+  for (size_t i = 0; i < 32; ++i) {
+    const int high = (packed[i / 8] >> (i % 8)) & 1;
+    codes[i] = static_cast<uint8_t>((i < 16 ? low[i] & 15 : low[i - 16] >> 4) | (high << 4));
+  }
+}
+
+void q5_k_codes(const uint8_t* block, uint8_t* codes) {
+  const uint8_t* high = block + 16;
+  for (size_t group = 0; group < 8; ++group) {
+    const uint8_t* low = block + 48 + 32 * (group / 2);
+    for (size_t i = 0; i < 32; ++i)
+      codes[32 * group + i] =
+          static_cast<uint8_t>(((low[i] >> (4 * (group % 2))) & 15) | (((high[i] >> group) & 1) << 4));
+  }
 }
 
 void q6_k_codes(const uint8_t* block, uint8_t* codes) {

@@ -22,11 +22,14 @@ struct Format {
 // Throws std::invalid_argument for a name we do not know.
 const Format& format_named(const std::string& name);
 
-// The 6-bit scale and minimum of one group of 32 in a Q4_K block.
+// The 6-bit scale and minimum of one group of 32 in a Q4_K or Q5_K block.
 struct PairQ4K {
   uint8_t scale, min;
 };
 PairQ4K q4_k_pair(const uint8_t* block, size_t group);
+// The 32 codes of a Q5_0 block (whose high bits and low nibbles start at `packed`), and the 256 of a Q5_K block.
+void q5_codes(const uint8_t* packed, uint8_t* codes);
+void q5_k_codes(const uint8_t* block, uint8_t* codes);
 // The 256 codes (0 .. 63, offset 32) of a Q6_K block.
 void q6_k_codes(const uint8_t* block, uint8_t* codes);
 

@@ -31,26 +31,40 @@ static inline void unpack_nibbles(const uint8_t* loads, __m512i* w) {
   }
 }
 
+// The same, and bit j of the fifth load to bit 4 of w[j].
+template <bool kFive> static inline void unpack_codes(const uint8_t* loads, __m512i* w) {
+  unpack_nibbles(loads, w);
+  if (!kFive)
+    return;
+  const __m512i high = _mm512_loadu_si512(loads + 256), bit = _mm512_set1_epi8(16);
+  GREENROOM_UNROLL
+  for (int j = 0; j < 8; ++j) {
+    const __m512i moved = j < 4 ? _mm512_slli_epi16(high, static_cast<unsigned>(4 - j) & 7)
+                                : _mm512_srli_epi16(high, static_cast<unsigned>(j - 4) & 7);
+    w[j] = _mm512_ternarylogic_epi32(w[j], moved, bit, 0xf8); // w | (moved & bit)
+  }
+}
+
 // A code says how one group of 32 columns becomes eight registers of unsigned bytes for vpdpbusd, and what the sums are
 // multiplied by. kGroups of them make a step; what they share is its Head. With kParts = 2 both halves of a group have
 // scales of their own.
 struct NoHead {};
 
-template <bool kMin> struct Int4 {
+template <bool kMin, bool kFive> struct Int4 {
   typedef NoHead Head;
-  static constexpr size_t kStepBytes = 256 + (kMin ? 64 : 32), kGroups = 1;
+  static constexpr size_t kCodes = kFive ? 320 : 256, kStepBytes = kCodes + (kMin ? 64 : 32), kGroups = 1;
   static constexpr int kParts = 1;
   static constexpr bool kHasMin = kMin;
 
   static inline Head head(const uint8_t*) { return {}; }
-  static inline void unpack(const uint8_t* step, size_t, __m512i* w) { unpack_nibbles(step, w); }
+  static inline void unpack(const uint8_t* step, size_t, __m512i* w) { unpack_codes<kFive>(step, w); }
   static inline void scales(const Head&, const uint8_t* step, size_t, __m512* scale, __m512* min) {
-    scale[0] = half_scales(step + 256);
+    scale[0] = half_scales(step + kCodes);
     if (kMin)
-      *min = half_scales(step + 288);
+      *min = half_scales(step + kCodes + 32);
   }
   static inline __m512i start(const ActivationGroup* a, int) {
-    return kMin ? _mm512_setzero_si512() : _mm512_set1_epi32(a->sum_x8);
+    return kMin ? _mm512_setzero_si512() : _mm512_set1_epi32(kFive ? 2 * a->sum_x8 : a->sum_x8);
   }
 };
 
@@ -84,11 +98,11 @@ template <bool kMx> struct Int4Table {
   static inline __m512i start(const ActivationGroup* a, int) { return _mm512_set1_epi32(a->sum_x128); }
 };
 
-struct Int4K {
+template <bool kFive> struct Int4K {
   struct Head {
     __m512 d, negated_min;
   };
-  static constexpr size_t kStepBytes = 256 + 8 * 256, kGroups = 8;
+  static constexpr size_t kCodes = kFive ? 320 : 256, kStepBytes = 256 + 8 * kCodes, kGroups = 8;
   static constexpr int kParts = 1;
   static constexpr bool kHasMin = true;
 
@@ -100,7 +114,7 @@ struct Int4K {
   }
   static inline Head head(const uint8_t* step) { return {top_bytes(step), top_bytes(step + 128)}; }
   static inline void unpack(const uint8_t* step, size_t group, __m512i* w) {
-    unpack_nibbles(step + 256 + 256 * group, w);
+    unpack_codes<kFive>(step + 256 + kCodes * group, w);
   }
   static inline void scales(const Head& head, const uint8_t* step, size_t group, __m512* scale, __m512* min) {
     const __m512i six = _mm512_set1_epi32(63);

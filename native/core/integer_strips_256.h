@@ -136,13 +136,26 @@ struct SignedCodes {
 
 #endif
 
+// The same, and bit j of the fifth load to bit 4 of w[j].
+template <bool kFive> static inline void unpack_codes(const uint8_t* loads, __m256i* w) {
+  unpack_nibbles(loads, w);
+  if (!kFive)
+    return;
+  const __m256i high = load(loads + 256), bit = _mm256_set1_epi8(16);
+  GREENROOM_UNROLL
+  for (int j = 0; j < 8; ++j) {
+    const __m256i moved = j < 4 ? _mm256_slli_epi16(high, (4 - j) & 7) : _mm256_srli_epi16(high, (j - 4) & 7);
+    w[j] = _mm256_or_si256(w[j], _mm256_and_si256(moved, bit));
+  }
+}
+
 // Every code works on half a strip, eight rows: sixteen registers hold the weights of a group and a few tokens. A step
 // is kGroups groups of 32 columns; what they share is its Head. at: index of the group among the activations.
 struct NoHead {};
 
-template <bool kMin> struct Int4 {
+template <bool kMin, bool kFive> struct Int4 {
   typedef NoHead Head;
-  static constexpr size_t kStepBytes = 256 + (kMin ? 64 : 32), kGroups = 1;
+  static constexpr size_t kCodes = kFive ? 320 : 256, kStepBytes = kCodes + (kMin ? 64 : 32), kGroups = 1;
 
   static inline Head head(const uint8_t*, size_t) { return {}; }
 
@@ -150,15 +163,15 @@ template <bool kMin> struct Int4 {
   static inline void half_group(const Head&, const uint8_t* step, size_t, size_t half, size_t at, const void* const* x,
                                 __m256* acc) {
     __m256i w[8];
-    unpack_nibbles(step + 32 * half, w);
-    const __m256 scale = half_scales(step + 256 + 16 * half);
-    const __m256 min = kMin ? half_scales(step + 288 + 16 * half) : _mm256_setzero_ps();
+    unpack_codes<kFive>(step + 32 * half, w);
+    const __m256 scale = half_scales(step + kCodes + 16 * half);
+    const __m256 min = kMin ? half_scales(step + kCodes + 32 + 16 * half) : _mm256_setzero_ps();
     GREENROOM_UNROLL
     for (int t = 0; t < kTokens; ++t) {
       const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
-      __m256i sum = dot32<15>(w, a->q);
+      __m256i sum = dot32 < kFive ? 31 : 15 > (w, a->q);
       if (!kMin)
-        sum = _mm256_add_epi32(sum, _mm256_set1_epi32(a->sum_x8));
+        sum = _mm256_add_epi32(sum, _mm256_set1_epi32(kFive ? 2 * a->sum_x8 : a->sum_x8));
       acc[t] = add_scaled(acc[t], sum, scale, a);
       if (kMin)
         acc[t] = _mm256_fmadd_ps(min, _mm256_set1_ps(a->scaled_sum), acc[t]);
@@ -226,11 +239,11 @@ struct Int4Mx {
   }
 };
 
-struct Int4K {
+template <bool kFive> struct Int4K {
   struct Head {
     __m256 d, negated_min;
   };
-  static constexpr size_t kStepBytes = 256 + 8 * 256, kGroups = 8;
+  static constexpr size_t kCodes = kFive ? 320 : 256, kStepBytes = 256 + 8 * kCodes, kGroups = 8;
 
   // The f16 numbers whose bytes are the top bytes of two words.
   static inline __m256 top_bytes(const uint8_t* words_at) {
@@ -246,7 +259,7 @@ struct Int4K {
   static inline void half_group(const Head& head, const uint8_t* step, size_t group, size_t half, size_t at,
                                 const void* const* x, __m256* acc) {
     __m256i w[8];
-    unpack_nibbles(step + 256 + 256 * group + 32 * half, w);
+    unpack_codes<kFive>(step + 256 + kCodes * group + 32 * half, w);
     const __m256i six = _mm256_set1_epi32(63);
     const __m256i bits = _mm256_srl_epi32(load(step + 64 * (group / 2) + 32 * half),
                                           _mm_cvtsi32_si128(static_cast<int>(12 * (group % 2))));
@@ -256,7 +269,7 @@ struct Int4K {
     GREENROOM_UNROLL
     for (int t = 0; t < kTokens; ++t) {
       const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
-      acc[t] = add_scaled(acc[t], dot32<15>(w, a->q), scale, a);
+      acc[t] = add_scaled(acc[t], dot32 < kFive ? 31 : 15 > (w, a->q), scale, a);
       acc[t] = _mm256_fmadd_ps(min, _mm256_set1_ps(a->scaled_sum), acc[t]);
     }
   }

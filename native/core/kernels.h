@@ -20,21 +20,28 @@ enum : size_t {
 //   int4_f16*   32 columns: 4 loads of codes, then 16 scales, then 16 minima if any. Byte b of lane r of load j has
 //               column 4j + b in the low nibble and column 16 + 4j + b in the high one.
 //   int4_nl, _mx 32 columns: codes as in int4_f16, then 16 f16 scales (nl) or 16 bytes of e8m0 exponents (mx).
+//   int5_f16*   32 columns: as int4_f16*, with 1 load of high bits behind the codes: bit j of byte b of lane r belongs
+//   to
+//               column 4j + b.
 //   int8_f16    32 columns: 8 loads, lane r of load j has columns 4j .. 4j + 3; then 16 f16 scales.
 //   int4_k      256 columns, 8 groups: 4 loads of scale words, then 8 times 4 loads of codes as in int4_f16. Lane r of
 //               word p: bits 0-5 and 6-11 are scale and minimum of group 2p, bits 12-17 and 18-23 those of group
 //               2p + 1; bits 24-31 of words 0 and 1 are the low and high byte of d, of words 2 and 3 of -dmin (f16).
+//   int5_k      256 columns: as int4_k, with 5 loads per group instead of 4, the last of high bits as in int5_f16.
 //   int6_k      256 columns: 16 f16 d, then 8 groups of 4 loads (the low four bits, as in int4_f16), 2 loads of high
 //               bits and 32 int8 scales, first of all rows for columns 0 .. 15, then for 16 .. 31. Bits 2i and 2i + 1
 //               of byte b of lane r of high load h belong to column 16h + 4i + b.
 //   bf16         2 columns: 16 rows of adjacent pairs.
 //   f16, f32     1 column: 16 rows.
-enum Kind : uint8_t { // four-bit kinds first
+enum Kind : uint8_t { // by bits
   kInt4F16,           // scale * (q - 8), f16 scale
   kInt4F16Min,        // scale * q + min, f16 both
   kInt4K,             // (d * scale) * q + (-dmin) * min, products in f32
   kInt4Nl,            // scale * kNlValues[q], f16 scale
   kInt4Mx,            // 2^(e - 128) * kMxValues[q]
+  kInt5F16,           // scale * (q - 16), f16 scale
+  kInt5F16Min,        // scale * q + min, f16 both
+  kInt5K,             // as kInt4K
   kInt8F16,           // scale * q, f16 scale
   kInt6K,             // (d * scale) * (q - 32), product in f32
   kBf16,
@@ -97,7 +104,7 @@ extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvxVnniKernels; // integer kinds alone; the others stay with kAvx2Kernels
 extern const KernelTable kAvx512VnniKernels;
 extern const KernelTable kAvx512Bf16Kernels; // strip[kBf16] alone; other kinds stay with kAvx512VnniKernels
-extern const KernelTable kAmxKernels; // integer kinds and bf16
+extern const KernelTable kAmxKernels;        // integer kinds and bf16
 
 // Defined with kAvx2Kernels, used by kAvxVnniKernels too.
 namespace avx2 {

@@ -256,8 +256,10 @@ void bf16_strip(const StripTask* task, const void* const* x, size_t tokens, floa
 
 const KernelTable kAmxKernels = {
     "amx",
-    {integer_strip<Int4<false>, kInt4F16>, integer_strip<Int4<true>, kInt4F16Min>, integer_strip<Int4K, kInt4K>,
-     integer_strip<Int4Table<false>, kInt4Nl>, integer_strip<Int4Table<true>, kInt4Mx>, integer_strip<Int8, kInt8F16>,
+    {integer_strip<Int4<false, false>, kInt4F16>, integer_strip<Int4<true, false>, kInt4F16Min>,
+     integer_strip<Int4K<false>, kInt4K>, integer_strip<Int4Table<false>, kInt4Nl>,
+     integer_strip<Int4Table<true>, kInt4Mx>, integer_strip<Int4<false, true>, kInt5F16>,
+     integer_strip<Int4<true, true>, kInt5F16Min>, integer_strip<Int4K<true>, kInt5K>, integer_strip<Int8, kInt8F16>,
      integer_strip<Int6K, kInt6K>, bf16_strip, nullptr, nullptr},
     kActBf16,
     avx512::quantise,

@@ -197,9 +197,10 @@ uint64_t avx2::read(const uint8_t* p, size_t n) {
 
 const KernelTable kAvx2Kernels = {
     "avx2",
-    {strips<strip_int<Int4<false>>>, strips<strip_int<Int4<true>>>, strips<strip_int<Int4K>>, strips<strip_int<Int4Nl>>,
-     strips<strip_int<Int4Mx>>, strips<strip_int<Int8>>, strips<strip_int<Int6K>>, strips<strip_float<kBf16>>,
-     strips<strip_float<kF16>>, strips<strip_float<kF32>>},
+    {strips<strip_int<Int4<false, false>>>, strips<strip_int<Int4<true, false>>>, strips<strip_int<Int4K<false>>>,
+     strips<strip_int<Int4Nl>>, strips<strip_int<Int4Mx>>, strips<strip_int<Int4<false, true>>>,
+     strips<strip_int<Int4<true, true>>>, strips<strip_int<Int4K<true>>>, strips<strip_int<Int8>>,
+     strips<strip_int<Int6K>>, strips<strip_float<kBf16>>, strips<strip_float<kF16>>, strips<strip_float<kF32>>},
     kActF32,
     avx2::quantise,
     avx2::round_bf16,

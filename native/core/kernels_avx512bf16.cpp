@@ -114,9 +114,13 @@ void strip_bf16(const StripTask* task, const void* const* x, size_t tokens, floa
 } // namespace
 
 const KernelTable kAvx512Bf16Kernels = {
-    "avx512bf16",       {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, strip_bf16, nullptr, nullptr},
-    kActBf16,           avx512::quantise,
-    avx512::round_bf16, avx512::swiglu,
+    "avx512bf16",
+    {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, strip_bf16, nullptr,
+     nullptr},
+    kActBf16,
+    avx512::quantise,
+    avx512::round_bf16,
+    avx512::swiglu,
     avx512::read,
 };
 

@@ -323,7 +323,8 @@ uint64_t avx512::read(const uint8_t* p, size_t n) {
 
 const KernelTable kAvx512VnniKernels = {
     "avx512vnni",
-    {strip<Int4<false>>, strip<Int4<true>>, strip<Int4K>, strip<Int4Table<false>>, strip<Int4Table<true>>, strip<Int8>,
+    {strip<Int4<false, false>>, strip<Int4<true, false>>, strip<Int4K<false>>, strip<Int4Table<false>>,
+     strip<Int4Table<true>>, strip<Int4<false, true>>, strip<Int4<true, true>>, strip<Int4K<true>>, strip<Int8>,
      strip<Int6K>, float_strip<kBf16>, float_strip<kF16>, float_strip<kF32>},
     kActF32,
     avx512::quantise,

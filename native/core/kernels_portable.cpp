@@ -38,17 +38,27 @@ void read_nibbles(const uint8_t* loads, int offset, Group& g) {
     }
 }
 
+template <bool kFive> void read_codes(const uint8_t* loads, int offset, Group& g) {
+  read_nibbles(loads, offset, g);
+  if (kFive)
+    for (size_t c = 0; c < kGroup; ++c)
+      for (size_t r = 0; r < kStripRows; ++r) {
+        const int high = (loads[256 + 4 * r + c % 4] >> (c / 4)) & 1;
+        g.w[c][r] = static_cast<int16_t>(g.w[c][r] + 16 * high);
+      }
+}
+
 // A code reads group `index` of a step; kGroups make a step.
-template <bool kMin> struct Int4 {
-  static constexpr size_t kStepBytes = 256 + (kMin ? 64 : 32), kGroups = 1;
+template <bool kMin, bool kFive> struct Int4 {
+  static constexpr size_t kCodes = kFive ? 320 : 256, kStepBytes = kCodes + (kMin ? 64 : 32), kGroups = 1;
   static constexpr bool kHasMin = kMin;
 
   static void read(const uint8_t* step, size_t, Group& g) {
-    read_nibbles(step, kMin ? 0 : 8, g);
+    read_codes<kFive>(step, kMin ? 0 : kFive ? 16 : 8, g);
     for (size_t r = 0; r < kStripRows; ++r) {
-      g.scale[0][r] = g.scale[1][r] = f16_at(step + 256 + 2 * r);
+      g.scale[0][r] = g.scale[1][r] = f16_at(step + kCodes + 2 * r);
       if (kMin)
-        g.min[r] = f16_at(step + 288 + 2 * r);
+        g.min[r] = f16_at(step + kCodes + 32 + 2 * r);
     }
   }
 };
@@ -68,15 +78,15 @@ template <bool kMx> struct Int4Table {
   }
 };
 
-struct Int4K {
-  static constexpr size_t kStepBytes = 256 + 8 * 256, kGroups = 8;
+template <bool kFive> struct Int4K {
+  static constexpr size_t kCodes = kFive ? 320 : 256, kStepBytes = 256 + 8 * kCodes, kGroups = 8;
   static constexpr bool kHasMin = true;
 
   static float top_bytes(const uint8_t* words) {
     return f32_from_f16(static_cast<uint16_t>((u32_at(words) >> 24) | ((u32_at(words + 64) >> 24) << 8)));
   }
   static void read(const uint8_t* step, size_t index, Group& g) {
-    read_nibbles(step + 256 + 256 * index, 0, g);
+    read_codes<kFive>(step + 256 + kCodes * index, 0, g);
     for (size_t r = 0; r < kStripRows; ++r) {
       const uint32_t bits = u32_at(step + 64 * (index / 2) + 4 * r) >> (12 * (index % 2));
       g.scale[0][r] = g.scale[1][r] = top_bytes(step + 4 * r) * static_cast<float>(bits & 63);
@@ -242,8 +252,9 @@ uint64_t read(const uint8_t* p, size_t n) {
 
 const KernelTable kPortableKernels = {
     "portable",
-    {strips<strip_int<Int4<false>>>, strips<strip_int<Int4<true>>>, strips<strip_int<Int4K>>,
-     strips<strip_int<Int4Table<false>>>, strips<strip_int<Int4Table<true>>>, strips<strip_int<Int8>>,
+    {strips<strip_int<Int4<false, false>>>, strips<strip_int<Int4<true, false>>>, strips<strip_int<Int4K<false>>>,
+     strips<strip_int<Int4Table<false>>>, strips<strip_int<Int4Table<true>>>, strips<strip_int<Int4<false, true>>>,
+     strips<strip_int<Int4<true, true>>>, strips<strip_int<Int4K<true>>>, strips<strip_int<Int8>>,
      strips<strip_int<Int6K>>, strips<strip_float<kBf16>>, strips<strip_float<kF16>>, strips<strip_float<kF32>>},
     kActF32,
     quantise,

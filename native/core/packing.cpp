@@ -72,13 +72,55 @@ void pack_q8_0(const uint8_t* block, uint8_t* step, size_t row) {
   std::memcpy(step + 512 + 2 * row, block, 2);
 }
 
-void pack_q4_k(const uint8_t* block, uint8_t* step, size_t row) {
+// 32 codes of five bits: 4 loads of low nibbles, 1 of high bits.
+void put_int5(const uint8_t* codes, uint8_t* loads, size_t row) {
+  uint32_t high = 0;
+  for (size_t j = 0; j < 8; ++j)
+    high |= ((get_u32(codes + 4 * j) >> 4) & 0x01010101u) << j;
+  put_u32(loads + 256 + 4 * row, high);
+  for (size_t j = 0; j < 4; ++j) {
+    const uint32_t first = get_u32(codes + 4 * j), second = get_u32(codes + 16 + 4 * j);
+    put_u32(loads + 64 * j + 4 * row, (first & 0x0f0f0f0fu) | ((second & 0x0f0f0f0fu) << 4));
+  }
+}
+
+void pack_q5_0(const uint8_t* block, uint8_t* step, size_t row) {
+  uint8_t codes[kGroup];
+  q5_codes(block + 2, codes);
+  put_int5(codes, step, row);
+  std::memcpy(step + 320 + 2 * row, block, 2);
+}
+
+void pack_q5_1(const uint8_t* block, uint8_t* step, size_t row) {
+  uint8_t codes[kGroup];
+  q5_codes(block + 4, codes);
+  put_int5(codes, step, row);
+  std::memcpy(step + 320 + 2 * row, block, 2);
+  std::memcpy(step + 352 + 2 * row, block + 2, 2);
+}
+
+// Scale words of a Q4_K or Q5_K block.
+void put_scale_words(const uint8_t* block, uint8_t* step, size_t row) {
   const uint32_t d = get_u16(block), negated_min = get_u16(block + 2) ^ 0x8000u;
   const uint32_t super[4] = {d & 255, d >> 8, negated_min & 255, negated_min >> 8};
   for (size_t pair = 0; pair < 4; ++pair) {
     const PairQ4K even = q4_k_pair(block, 2 * pair), odd = q4_k_pair(block, 2 * pair + 1);
     put_u32(step + 64 * pair + 4 * row, even.scale | (uint32_t{even.min} << 6) | (uint32_t{odd.scale} << 12) |
                                             (uint32_t{odd.min} << 18) | (super[pair] << 24));
+  }
+}
+
+void pack_q5_k(const uint8_t* block, uint8_t* step, size_t row) {
+  uint8_t codes[256];
+  q5_k_codes(block, codes);
+  put_scale_words(block, step, row);
+  for (size_t group = 0; group < 8; ++group)
+    put_int5(codes + kGroup * group, step + 256 + 320 * group, row);
+}
+
+void pack_q4_k(const uint8_t* block, uint8_t* step, size_t row) {
+  put_scale_words(block, step, row);
+  for (size_t pair = 0; pair < 4; ++pair) {
     // Stored: 32 bytes with group 2 pair in the low nibbles and 2 pair + 1 in the high ones.
     const uint8_t* codes = block + 16 + 32 * pair;
     uint8_t* out = step + 256 + 512 * pair + 4 * row;
@@ -132,6 +174,18 @@ void pack_stored_row(const Layout& layout, const uint8_t* row, uint8_t* strip, s
   case kInt4Mx:
     for (size_t b = 0; b < blocks; ++b)
       pack_mxfp4(row + b * nbytes, strip + b * step, lane);
+    break;
+  case kInt5F16:
+    for (size_t b = 0; b < blocks; ++b)
+      pack_q5_0(row + b * nbytes, strip + b * step, lane);
+    break;
+  case kInt5F16Min:
+    for (size_t b = 0; b < blocks; ++b)
+      pack_q5_1(row + b * nbytes, strip + b * step, lane);
+    break;
+  case kInt5K:
+    for (size_t b = 0; b < blocks; ++b)
+      pack_q5_k(row + b * nbytes, strip + b * step, lane);
     break;
   case kInt8F16:
     for (size_t b = 0; b < blocks; ++b)
@@ -192,6 +246,16 @@ void unpack_int4(const uint8_t* loads, size_t lane, int offset, float scale, flo
   }
 }
 
+void unpack_int5(const uint8_t* loads, size_t lane, int offset, float scale, float* out) {
+  uint8_t low[kGroup / 2];
+  gather(loads, lane, low, 4);
+  for (size_t c = 0; c < kGroup; ++c) {
+    const int high = (loads[256 + 4 * lane + c % 4] >> (c / 4)) & 1;
+    const int code = (c < 16 ? low[c] & 15 : low[c - 16] >> 4) | (high << 4);
+    out[c] = scale * static_cast<float>(code - offset);
+  }
+}
+
 void unpack_table(const uint8_t* loads, size_t lane, const int8_t* values, float scale, float* out) {
   uint8_t codes[kGroup / 2];
   gather(loads, lane, codes, 4);
@@ -206,7 +270,8 @@ void add_min(float min, float* out) {
     out[i] += min;
 }
 
-void unpack_int4_k(const uint8_t* step, size_t lane, float* out) {
+// Four or five bits.
+void unpack_k(const uint8_t* step, size_t lane, bool five, float* out) {
   uint32_t words[4];
   for (size_t pair = 0; pair < 4; ++pair)
     words[pair] = get_u32(step + 64 * pair + 4 * lane);
@@ -214,7 +279,11 @@ void unpack_int4_k(const uint8_t* step, size_t lane, float* out) {
   const float negated_min = f32_from_f16(static_cast<uint16_t>((words[2] >> 24) | ((words[3] >> 24) << 8)));
   for (size_t group = 0; group < 8; ++group, out += kGroup) {
     const uint32_t bits = words[group / 2] >> (12 * (group % 2));
-    unpack_int4(step + 256 + 256 * group, lane, 0, d * static_cast<float>(bits & 63), out);
+    const float scale = d * static_cast<float>(bits & 63);
+    if (five)
+      unpack_int5(step + 256 + 320 * group, lane, 0, scale, out);
+    else
+      unpack_int4(step + 256 + 256 * group, lane, 0, scale, out);
     add_min(negated_min * static_cast<float>((bits >> 6) & 63), out);
   }
 }
@@ -250,7 +319,17 @@ void unpack_row(const Layout& layout, const uint8_t* strip, size_t lane, float* 
       unpack_table(step, lane, kMxValues, half_from_e8m0(step[256 + lane]), out + kGroup * s);
       break;
     case kInt4K:
-      unpack_int4_k(step, lane, out + 256 * s);
+      unpack_k(step, lane, false, out + 256 * s);
+      break;
+    case kInt5K:
+      unpack_k(step, lane, true, out + 256 * s);
+      break;
+    case kInt5F16:
+      unpack_int5(step, lane, 16, f32_from_f16(get_u16(step + 320 + 2 * lane)), out + kGroup * s);
+      break;
+    case kInt5F16Min:
+      unpack_int5(step, lane, 0, f32_from_f16(get_u16(step + 320 + 2 * lane)), out + kGroup * s);
+      add_min(f32_from_f16(get_u16(step + 352 + 2 * lane)), out + kGroup * s);
       break;
     case kInt6K:
       unpack_int6_k(step, lane, out + 256 * s);

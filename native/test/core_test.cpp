@@ -57,7 +57,7 @@ std::vector<uint8_t> stored(const Layout& layout, std::mt19937& rng) {
     tame(209, block);
   } else {
     tame(1, block);
-    if (name == "Q4_1" || name == "Q4_K")
+    if (name == "Q4_1" || name == "Q5_1" || name == "Q4_K" || name == "Q5_K")
       tame(3, block);
   }
   return bytes;
@@ -73,7 +73,8 @@ std::vector<float> normal(size_t n, std::mt19937& rng) {
 
 void matrices(ThreadPool& pool, const std::string& isa) {
   std::mt19937 rng(1);
-  for (const char* format : {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q6_K", "IQ4_NL", "MXFP4"}) {
+  for (const char* format :
+       {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "MXFP4"}) {
     const bool floats = format[0] == 'F' || format[0] == 'B';
     for (const char* recode : {"", "float32", "int8", "int4"}) {
       const bool integers = !std::strcmp(recode, "int8") || !std::strcmp(recode, "int4");

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gguf.quants import dequantize, quantize
 
 GROUP = 32
-FORMATS = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "IQ4_NL", "MXFP4", "Q4_K", "Q6_K")
+FORMATS = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "IQ4_NL", "MXFP4", "Q4_K", "Q5_K", "Q6_K")
 CODES = {
     "F32": "f32",
     "F16": "f16",
@@ -18,6 +18,9 @@ CODES = {
     "Q8_0": "int8",
     "Q4_0": "int4",
     "Q4_1": "int4",
+    "Q5_0": "int8",
+    "Q5_1": "int8",
+    "Q5_K": "int8",
     "IQ4_NL": "int4",
     "MXFP4": "int4",
     "Q4_K": "int4",
@@ -31,13 +34,27 @@ BLOCKS = {
     "Q8_0": (32, 34),
     "Q4_0": (32, 18),
     "Q4_1": (32, 20),
+    "Q5_0": (32, 22),
+    "Q5_1": (32, 24),
+    "Q5_K": (256, 176),
     "IQ4_NL": (32, 18),
     "MXFP4": (32, 17),
     "Q4_K": (256, 144),
     "Q6_K": (256, 210),
 }
 #: Bytes per block where f16 scales stand: any other byte may be anything (MXFP4's first is a power of two).
-SCALES = {"IQ4_NL": (0,), "MXFP4": (), "Q8_0": (0,), "Q4_0": (0,), "Q4_1": (0, 2), "Q4_K": (0, 2), "Q6_K": (208,)}
+SCALES = {
+    "IQ4_NL": (0,),
+    "MXFP4": (),
+    "Q5_0": (0,),
+    "Q5_1": (0, 2),
+    "Q5_K": (0, 2),
+    "Q8_0": (0,),
+    "Q4_0": (0,),
+    "Q4_1": (0, 2),
+    "Q4_K": (0, 2),
+    "Q6_K": (208,),
+}
 
 Float = npt.NDArray[np.float64]
 

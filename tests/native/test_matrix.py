@@ -208,6 +208,6 @@ def test_packed_nbytes_is_what_a_matrix_takes(fmt: str, recode: str | None, rows
 def test_packed_bits_per_weight() -> None:
     bits = {f: _native.packed_nbytes(1024, 2048, f) * 8 / (1024 * 2048) for f in FORMATS}
     assert bits == {
-        "F32": 32, "F16": 16, "BF16": 16, "Q8_0": 8.5, "Q4_0": 4.5, "Q4_1": 5.0, "IQ4_NL": 4.5, "MXFP4": 4.25,
-        "Q4_K": 4.5, "Q6_K": 6.5625,
+        "F32": 32, "F16": 16, "BF16": 16, "Q8_0": 8.5, "Q4_0": 4.5, "Q4_1": 5.0, "Q5_0": 5.5, "Q5_1": 6.0,
+        "IQ4_NL": 4.5, "MXFP4": 4.25, "Q4_K": 4.5, "Q5_K": 5.5, "Q6_K": 6.5625,
     }  # fmt: skip

@@ -38,9 +38,9 @@ def test_quantised_values_come_back_within_the_rounding_of_the_format(name: str,
     values = np.random.default_rng(seed).uniform(-1, 1, (4, 64)).astype(np.float32)
     data = gguf.quants.quantize(values, GGMLQuantizationType[name])
     back = FORMATS[name].dequantise(np.ascontiguousarray(data).reshape(-1)).reshape(4, 64)
-    # Half of the widest step over [-1, 1]; a whole one for Q4_0, which cannot hold both extremes.
+    # Half of the widest step over [-1, 1]; a whole one for Q4_0 and Q5_0, which cannot hold both extremes.
     # Scale and minimum are rounded to half precision (2**-11 of a value) each.
-    error = {"Q8_0": 1 / 254, "Q4_1": 1 / 15, "Q4_0": 1 / 8}[name] + 2 * 2**-11
+    error = {"Q8_0": 1 / 254, "Q4_1": 1 / 15, "Q4_0": 1 / 8, "Q5_1": 1 / 31, "Q5_0": 1 / 16}[name] + 2 * 2**-11
     assert np.abs(back - values).max() <= error
 
 
