@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         terminal.note("Stopped.")
         return INTERRUPTED
-    except OutputClosedError:
+    except (OutputClosedError, BrokenPipeError):  # the latter from argparse, which prints the help itself
         return INTERRUPTED
     except (ImportError, MemoryError) as error:
         _log.exception("refused")

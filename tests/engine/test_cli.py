@@ -71,7 +71,12 @@ def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 def process(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     """The command line as its own process."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.Popen([sys.executable, "-m", "engine", *arguments], **pipes)
+    # A test run started in the background by a shell has SIGINT ignored, and children inherit that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen([sys.executable, "-m", "engine", *arguments], **pipes)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 # --- answers -------------------------------------------------------------------------------------------------------
