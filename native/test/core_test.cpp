@@ -10,6 +10,11 @@
 #include <thread>
 #include <vector>
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
+#include "activations.h"
 #include "bandwidth.h"
 #include "dispatch.h"
 #include "experts.h"
@@ -132,6 +137,33 @@ void layers(ThreadPool& pool, const std::string& isa) {
   }
 }
 
+#ifdef __linux__
+// Activations that end where unmapped memory begins: a kernel that reads behind the last token dies.
+void activations_at_the_edge(const std::string& isa) {
+  constexpr size_t kTokens = 19, kColumns = 256, kMapped = size_t{1} << 16, kPage = 4096;
+  auto* base =
+      static_cast<uint8_t*>(mmap(nullptr, kMapped + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  require(base != MAP_FAILED && mprotect(base + kMapped, kPage, PROT_NONE) == 0, "no guard page");
+  for (const char* format : {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q4_K", "Q6_K", "IQ4_NL", "MXFP4"}) {
+    const Layout layout = layout_of(32, kColumns, format, std::nullopt);
+    const KernelTable& kernels = kernels_for(layout.kind, isa);
+    const std::vector<uint8_t> strips(layout.nbytes());
+    const size_t row = activation_row_nbytes(form_of(layout.kind, kernels), kColumns) - 64;
+    for (size_t tokens = 1; tokens <= kTokens; ++tokens) {
+      const void* x[kTokens];
+      for (size_t t = 0; t < tokens; ++t)
+        x[t] = base + kMapped - (tokens - t) * row;
+      float out[kTokens * 32];
+      const StripTask one = {strips.data(), nullptr, layout.steps, strips.data(), nullptr};
+      const StripTask two = {strips.data(), strips.data() + layout.strip_nbytes, layout.steps, nullptr, nullptr};
+      kernels.strip[layout.kind](&one, x, tokens, out, 32);
+      kernels.strip[layout.kind](&two, x, tokens, out, 32);
+    }
+  }
+  munmap(base, kMapped + kPage);
+}
+#endif
+
 void pool_under_stress() {
   ThreadPool pool(4);
   for (int round = 0; round < 300; ++round) {
@@ -203,6 +235,9 @@ int main() {
   for (const std::string& isa : tiers()) {
     matrices(pool, isa);
     layers(pool, isa);
+#ifdef __linux__
+    activations_at_the_edge(isa);
+#endif
   }
   pool_under_stress();
   require(read_bandwidth(pool, 1 << 20, 2).size() == 2, "bandwidth");
