@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "attention.h"
 #include "bandwidth.h"
 #include "cpu.h"
 #include "dispatch.h"
@@ -174,6 +175,38 @@ void bind_experts(py::module_& m) {
           py::arg("expert"), py::arg("part"));
 }
 
+using Floats = std::optional<py::array_t<float, py::array::c_style>>;
+
+std::vector<float> vector_of(const Floats& values) {
+  return values ? std::vector<float>(values->data(), values->data() + values->size()) : std::vector<float>();
+}
+
+void bind_attention(py::module_& m) {
+  py::class_<Attention>(m, "Attention")
+      .def(py::init([](long long heads, long long kv_heads, long long head_dim, long long rotated, long long context,
+                       float scale, const std::string& kv_type, const Floats& bias, const Floats& q_norm,
+                       const Floats& k_norm, float norm_eps, const Name& isa) {
+             return std::make_unique<Attention>(
+                 AttentionShape{heads, kv_heads, head_dim, rotated, context, scale, norm_eps}, kv_type, vector_of(bias),
+                 vector_of(q_norm), vector_of(k_norm), isa);
+           }),
+           py::arg("heads"), py::arg("kv_heads"), py::arg("head_dim"), py::arg("rotated"), py::arg("context"),
+           py::arg("scale"), py::arg("kv_type"), py::arg("bias") = py::none(), py::arg("q_norm") = py::none(),
+           py::arg("k_norm") = py::none(), py::arg("norm_eps") = 0.0f, py::arg("isa") = py::none())
+      .def_property_readonly("cache_nbytes", &Attention::cache_nbytes)
+      .def_property_readonly("tier", &Attention::tier)
+      .def(
+          "forward",
+          [](const Attention& a, ThreadPool& pool, uintptr_t qkv, long long tokens, uintptr_t turns, long long start,
+             uintptr_t cache, uintptr_t y) {
+            const size_t n = count(tokens, "tokens");
+            a.forward(pool, address<float>(qkv, n, "qkv"), n, address<const float>(turns, n, "turns"), start,
+                      address<uint8_t>(cache, n, "cache"), address<float>(y, n, "y"));
+          },
+          py::arg("pool"), py::arg("qkv"), py::arg("tokens"), py::arg("turns"), py::arg("start"), py::arg("cache"),
+          py::arg("y"), Unlocked());
+}
+
 } // namespace
 
 PYBIND11_MODULE(_native, m) {
@@ -182,5 +215,6 @@ PYBIND11_MODULE(_native, m) {
   bind_pool(m);
   bind_matrix(m);
   bind_experts(m);
+  bind_attention(m);
   m.def("read_bandwidth", &read_bandwidth, py::arg("pool"), py::arg("nbytes"), py::arg("repeats"), Unlocked());
 }

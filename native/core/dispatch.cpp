@@ -53,21 +53,29 @@ std::vector<Tier> built_tiers() {
   return all;
 }
 
-std::vector<Tier> runnable(const std::optional<std::string>& isa) {
+// The rank of the best tier allowed.
+int cap_of(const std::optional<std::string>& isa) {
   int cap = static_cast<int>(std::size(kOrder));
   if (isa)
     cap = rank_of(*isa, "isa");
   if (const char* env = std::getenv("GREENROOM_ISA"); env && *env)
     cap = std::min(cap, rank_of(env, "GREENROOM_ISA"));
+  return cap;
+}
+
+bool has_all(const std::vector<std::string>& usable, const std::vector<const char*>& needs) {
+  return std::all_of(needs.begin(), needs.end(), [&](const char* feature) {
+    return std::find(usable.begin(), usable.end(), feature) != usable.end();
+  });
+}
+
+std::vector<Tier> runnable(const std::optional<std::string>& isa) {
+  const int cap = cap_of(isa);
   const std::vector<std::string> usable = detect_cpu().usable;
   std::vector<Tier> out;
-  for (const Tier& tier : built_tiers()) {
-    const bool can = std::all_of(tier.needs.begin(), tier.needs.end(), [&](const char* feature) {
-      return std::find(usable.begin(), usable.end(), feature) != usable.end();
-    });
-    if (can && rank_of(tier.table->name, "this build") <= cap)
+  for (const Tier& tier : built_tiers())
+    if (has_all(usable, tier.needs) && rank_of(tier.table->name, "this build") <= cap)
       out.push_back(tier);
-  }
   return out;
 }
 
@@ -87,6 +95,21 @@ const KernelTable& kernels_for(Kind kind, const std::optional<std::string>& isa)
       return *tier.table;
   }
   return kPortableKernels;
+}
+
+const AttentionKernels& attention_kernels(const std::optional<std::string>& isa) {
+  const int cap = cap_of(isa);
+#ifdef GREENROOM_X86
+  const std::vector<std::string> usable = detect_cpu().usable;
+  const std::vector<const char*> avx2 = {"avx2", "fma", "f16c"};
+  const std::vector<const char*> avx512 = {"avx512f", "avx512bw", "avx512vl", "avx512dq"};
+  if (cap >= rank_of("avx512", "this build") && has_all(usable, avx2) && has_all(usable, avx512))
+    return kAvx512Attention;
+  if (cap >= rank_of("avx2", "this build") && has_all(usable, avx2))
+    return kAvx2Attention;
+#endif
+  (void)cap;
+  return kPortableAttention;
 }
 
 const char* code_name(Kind kind) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "attention_kernels.h"
 #include "kernels.h"
 
 namespace greenroom {
@@ -16,6 +17,9 @@ std::vector<std::string> tiers();
 
 // The best table that has its own kernel for this kind, at most `isa` (and GREENROOM_ISA).
 const KernelTable& kernels_for(Kind kind, const std::optional<std::string>& isa);
+
+// The best attention here, at most `isa` (and GREENROOM_ISA).
+const AttentionKernels& attention_kernels(const std::optional<std::string>& isa);
 
 // "int4", "int8" (five and six bits too), "bf16", "f16" or "f32".
 const char* code_name(Kind kind);

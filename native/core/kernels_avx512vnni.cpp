@@ -1,4 +1,5 @@
 // AVX-512 F, BW, VL, DQ and VNNI. Only plain C headers: nothing compiled here may be shared with baseline files.
+#include "exponential_avx512.h"
 #include "integer_codes_512.h"
 
 namespace greenroom {
@@ -267,27 +268,6 @@ void round_bf16(const float* x, size_t n, uint16_t* out) {
 }
 
 } // namespace avx512
-
-namespace {
-
-// e^x to about one unit in the last place: x = n ln 2 + r, a polynomial in r, scaled by 2^n (which also saturates).
-static inline __m512 exponential(__m512 x) {
-  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504088896341f)),
-                                        _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693145751953125f), x);
-  r = _mm512_fnmadd_ps(n, _mm512_set1_ps(1.42860682030941723e-6f), r);
-  __m512 p = _mm512_set1_ps(1.0f / 5040);
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 720));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 120));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 24));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 6));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-  return _mm512_scalef_ps(p, n);
-}
-
-} // namespace
 
 void avx512::swiglu(const float* gate, const float* up, size_t n, float* h) {
   // Beyond 88 the sigmoid is 0 or 1 in f32; the bound keeps infinities out of r. NaN passes: it is the second operand.

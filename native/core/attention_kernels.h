@@ -1,0 +1,54 @@
+// The contract between attention's ISA-specific files and everything else; plain declarations only, as in kernels.h.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace greenroom {
+
+enum : size_t {
+  // Keys scored together. Blocks start at multiples of it from the sequence's first key, whatever is asked for.
+  kKeyBlock = 64,
+  // Keys whose sum is kept by itself before it joins the others: the smallest share of a long context for one thread.
+  kSplitKeys = 512,
+  // Values are padded to a multiple of this.
+  kValueLanes = 16
+};
+
+// How keys and values are stored.
+enum KvType : uint8_t { kKvF32, kKvBf16, kKvF16, kKvTypes };
+
+// One head's keys lie in blocks of 64, turned: [blocks, head_dim, 64]. Scores of 64 keys are then plain vector sums for
+// one query and for many, in the same order. Its values lie in rows: [blocks * 64, width], zero beyond head_dim.
+//
+// A row is a query at one head; the rows of a task share the keys. The first `group` rows see the first `visible` keys
+// of the head, and every further `group` rows see one more.
+struct AttentionTask {
+  const float* const* q; // one pointer per row, [head_dim], scaled
+  size_t rows, group, visible;
+  size_t first_key, last_key; // a split: first_key is a multiple of kSplitKeys, last_key at most what the last row sees
+  size_t head_dim, width;
+  const uint8_t* keys;
+  const uint8_t* values;
+  float* states; // one per row, state_floats(width) apart; rows that see nothing of the split are left alone
+};
+
+// The sum over one split: [width] values weighted by e^(score - largest), then the largest score and the weights' sum.
+enum : size_t { kStateLargest = 0, kStateSum = 1, kStateExtra = 16 };
+
+struct AttentionKernels {
+  const char* name;
+  void (*attend[kKvTypes])(const AttentionTask* task);
+  // The state of two splits together, in place of the first.
+  void (*merge)(float* state, const float* next, size_t width);
+  // x [n] as stored, n any: nearest even.
+  void (*narrow[kKvTypes])(const float* x, size_t n, void* out);
+};
+
+extern const AttentionKernels kPortableAttention;
+#ifdef GREENROOM_X86
+extern const AttentionKernels kAvx2Attention;
+extern const AttentionKernels kAvx512Attention; // F, BW, VL, DQ
+#endif
+
+} // namespace greenroom

@@ -1,0 +1,222 @@
+"""Attention over the KV cache: against float64, and the same bits however it is asked for."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+from attention_reference import Inputs, Layer, Shape, reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine import _native
+
+TIERS = ["avx512", "avx2", "portable"]
+KV_TYPES = ["f32", "bf16", "f16"]
+
+
+def kernel(**changes: object) -> _native.Attention:
+    values: dict[str, object] = {
+        "heads": 4,
+        "kv_heads": 2,
+        "head_dim": 16,
+        "rotated": 16,
+        "context": 100,
+        "scale": 0.25,
+        "kv_type": "f32",
+    }
+    return _native.Attention(**{**values, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture(params=TIERS)
+def isa(request: pytest.FixtureRequest) -> str:
+    tier: str = request.param
+    if kernel(isa=tier).tier != tier:
+        pytest.skip(f"this CPU has no {tier}")
+    return tier
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    kv_heads=st.integers(1, 3),
+    group=st.integers(1, 9),
+    head_dim=st.sampled_from([1, 16, 24, 48, 64, 80, 128]),
+    rotated=st.sampled_from([0.0, 0.5, 1.0]),
+    kv_type=st.sampled_from(KV_TYPES),
+    normed=st.booleans(),
+    biased=st.booleans(),
+    start=st.integers(0, 300),
+    tokens=st.integers(1, 70),
+    seed=st.integers(0, 99),
+)
+def test_any_shape_against_float64(
+    pool: _native.ThreadPool,
+    kv_heads: int,
+    group: int,
+    head_dim: int,
+    rotated: float,
+    kv_type: str,
+    normed: bool,
+    biased: bool,
+    start: int,
+    tokens: int,
+    seed: int,
+) -> None:
+    eps = 1e-5 if normed else None
+    shape = Shape(kv_heads * group, kv_heads, head_dim, int(head_dim * rotated) // 2 * 2, head_dim**-0.5, eps, biased)
+    inputs = Inputs.random(shape, start + tokens, seed)
+    expected, limits = reference(inputs, kv_type, start)
+    for tier in TIERS:
+        layer = Layer(inputs, start + tokens + 3, kv_type, tier)
+        if start:
+            layer.forward(pool, 0, start)
+        error = np.abs(layer.forward(pool, start, start + tokens) - expected)
+        assert (error <= limits).all(), (tier, (error / limits).max())
+
+
+@pytest.mark.parametrize("kv_type", KV_TYPES)
+def test_long_contexts_against_float64(pool: _native.ThreadPool, isa: str, kv_type: str) -> None:
+    """Several splits, joined by one thread (many tokens) and by many (one token)."""
+    inputs = Inputs.random(Shape(4, 2, 32, 32), 1300, 1)
+    layer = Layer(inputs, 1300, kv_type, isa)
+    got = layer.forward(pool, 0, 1300)
+    expected, limits = reference(inputs, kv_type, 1290)
+    assert (np.abs(got[1290:] - expected) <= limits).all()
+    assert (np.abs(layer.forward(pool, 1299, 1300) - expected[-1:]) <= limits[-1:]).all()
+
+
+@pytest.mark.parametrize("kv_type", KV_TYPES)
+@pytest.mark.parametrize("group", [1, 3, 8])
+def test_bits_depend_on_nothing_but_the_sequence(isa: str, kv_type: str, group: int) -> None:
+    """One piece, pieces of any length, token by token; one thread or several."""
+    tokens = 1100
+    inputs = Inputs.random(Shape(2 * group, 2, 32, 32, eps=1e-6, biased=True), tokens, group)
+    single, several = _native.ThreadPool(1), _native.ThreadPool(3)
+    expected = Layer(inputs, tokens, kv_type, isa).forward(single, 0, tokens)
+    for pool, cuts in (
+        (several, [0, tokens]),
+        (single, [0, 1, 8, 63, 64, 65, 500, 513, 1024, 1025, 1099, tokens]),
+        (several, [0, 512, 515, 640, 1023, tokens]),
+        (several, [0, 1000, *range(1020, tokens + 1)]),
+    ):
+        layer = Layer(inputs, tokens + 64, kv_type, isa)
+        for first, last in zip(cuts, cuts[1:], strict=False):
+            np.testing.assert_array_equal(layer.forward(pool, first, last), expected[first:last])
+    single.close()
+    several.close()
+
+
+@pytest.mark.parametrize("spoilt", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("part", [0, 2, 3])
+def test_earlier_tokens_never_see_a_bad_number(pool: _native.ThreadPool, isa: str, part: int, spoilt: float) -> None:
+    """In q, k or v of token 70 of 100: the tokens before keep their bits."""
+    shape = Shape(2, 1, 16, 16)
+    inputs = Inputs.random(shape, 100, 3)
+    expected = Layer(inputs, 100, "f16", isa).forward(pool, 0, 100)
+    inputs.qkv[70, part * 16 + 5] = spoilt
+    got = Layer(inputs, 100, "f16", isa).forward(pool, 0, 100)
+    np.testing.assert_array_equal(got[:70], expected[:70])
+    assert not np.isfinite(got[70]).all()
+    if part == 0:
+        np.testing.assert_array_equal(got[71:], expected[71:])
+
+
+def test_huge_scores_are_no_trouble(pool: _native.ThreadPool, isa: str) -> None:
+    """Scores beyond the range of e^x: the largest takes all."""
+    shape = Shape(1, 1, 16, 0, scale=1.0)
+    inputs = Inputs.random(shape, 80, 5)
+    inputs.qkv[:, :32] = 0
+    inputs.qkv[:, 0] = 100.0
+    inputs.qkv[:, 16] = np.arange(80) * 50.0
+    got = Layer(inputs, 80, isa=isa).forward(pool, 0, 80)
+    np.testing.assert_array_equal(got, inputs.qkv[:, 32:])
+
+
+@pytest.mark.parametrize("kv_type", ["bf16", "f16"])
+def test_narrow_types_round_to_nearest_even(pool: _native.ThreadPool, isa: str, kv_type: str) -> None:
+    """A single token gives back its value as stored."""
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 1 << 32, 512, dtype=np.uint64).astype(np.uint32)
+    ties = (bits & 0xFFFF0000) | rng.choice([0x1000, 0x3000, 0x8000, 0x7FFF, 0], 512).astype(np.uint32)
+    values = np.where(rng.random(512) < 0.5, bits, ties).astype(np.uint32).view(np.float32)
+    inputs = Inputs.random(Shape(1, 1, 512), 1, 0)
+    inputs.qkv[0, 1024:] = np.where(np.isfinite(values), values, 1.5)
+    inputs.qkv[0, 1024:1040] = [0.0, -0.0, 65504, 65519, 65520, 1e30, 6e-8, 2.9e-8, 3e-8, 6.1e-5, 1, 2, 3, 4, 5, 6]
+    got = Layer(inputs, 1, kv_type, isa).forward(pool, 0, 1)[0]
+    stored = torch.from_numpy(inputs.qkv[0, 1024:]).to({"bf16": torch.bfloat16, "f16": torch.float16}[kv_type])
+    expected = stored.float().numpy()
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_cancel_interrupts(pool: _native.ThreadPool) -> None:
+    inputs = Inputs.random(Shape(32, 8, 128), 3000, 0)
+    layer = Layer(inputs, 3000)
+    stop = threading.Event()
+
+    def cancel() -> None:
+        while not stop.is_set():
+            pool.cancel()
+            time.sleep(0)
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    try:
+        with pytest.raises(_native.Interrupted):
+            layer.forward(pool, 0, 3000)
+    finally:
+        stop.set()
+        canceller.join()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"heads": 3}, "multiple"),
+        ({"kv_heads": 0}, "kv_heads"),
+        ({"head_dim": 0}, "head_dim"),
+        ({"head_dim": 520}, "head_dim"),
+        ({"rotated": 18}, "rotated"),
+        ({"rotated": 3}, "rotated"),
+        ({"context": 0}, "context"),
+        ({"kv_type": "q8"}, "q8"),
+        ({"bias": np.zeros(7, np.float32)}, "bias"),
+        ({"q_norm": np.zeros(7, np.float32)}, "norm of q"),
+        ({"k_norm": np.zeros(7, np.float32)}, "norm of k"),
+        ({"isa": "sse9"}, "sse9"),
+    ],
+)
+def test_impossible_layers_are_errors(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        kernel(**changes)
+
+
+def test_tokens_beyond_the_context_are_errors(pool: _native.ThreadPool) -> None:
+    layer = Layer(Inputs.random(Shape(1, 1, 16), 12, 0), 10)
+    layer.forward(pool, 0, 10)
+    layer.forward(pool, 10, 10)
+    for first, last in ((10, 11), (0, 11), (12, 12)):
+        with pytest.raises(ValueError, match="context of 10"):
+            layer.forward(pool, first, last)
+
+
+def test_null_addresses_are_errors(pool: _native.ThreadPool) -> None:
+    with pytest.raises(ValueError, match="null"):
+        kernel().forward(pool, 0, 1, 0, 0, 0, 0)
+
+
+def test_the_environment_caps_the_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GREENROOM_ISA", "portable")
+    assert kernel().tier == "portable"
+    monkeypatch.setenv("GREENROOM_ISA", "avxvnni")
+    assert kernel().tier in ("avx2", "portable")
+
+
+def test_the_cache_is_as_large_as_its_numbers() -> None:
+    # 128 positions of 2 heads, keys and values; a context is rounded up to blocks of 64.
+    assert kernel().cache_nbytes == 128 * 2 * 2 * 16 * 4
+    assert kernel(kv_type="f16").cache_nbytes == 128 * 2 * 2 * 16 * 2
+    # Values are padded to vectors of 16.
+    assert kernel(head_dim=24, rotated=24).cache_nbytes == 128 * 2 * (24 + 32) * 4
