@@ -137,6 +137,62 @@ class Experts:
 
     def dequantise(self, expert: int, part: str) -> npt.NDArray[np.float32]: ...
 
+class Attention:
+    """One layer's attention: bias, norm and rotation of q and k, the KV cache, and softmax(scale q k) v.
+
+    Grouped query (head h reads the keys of head h * kv_heads // heads), causal. head_dim 1 to 512; the first `rotated`
+    dimensions of each head are turned in pairs of neighbours. float32 arithmetic; keys and values are stored as
+    kv_type: "f32", "bf16" or "f16", rounded to nearest. A token's result has the same bits whether the sequence came
+    in one piece, in chunks or token by token.
+
+    context: tokens the cache holds
+    bias: float32 [(heads + 2 kv_heads) * head_dim], added to qkv
+    q_norm, k_norm: float32 [head_dim], weights of each head's RMS norm, which uses norm_eps
+    Raises ValueError for impossible sizes and unknown names.
+    """
+
+    def __init__(
+        self,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+        rotated: int,
+        context: int,
+        scale: float,
+        kv_type: str,
+        bias: npt.NDArray[np.float32] | None = None,
+        q_norm: npt.NDArray[np.float32] | None = None,
+        k_norm: npt.NDArray[np.float32] | None = None,
+        norm_eps: float = 0.0,
+        isa: str | None = None,
+    ) -> None: ...
+    @property
+    def tier(self) -> str:
+        """ "avx512", "avx2" or "portable"."""
+
+    def forward(self, pool: ThreadPool, qkv: int, tokens: int, turns: int, start: int, cache: int, y: int) -> None:
+        """Tokens at positions start .. start + tokens - 1 join the cache and attend to everything up to themselves.
+
+        Addresses of: qkv float32 [tokens, heads + 2 kv_heads, head_dim], which is overwritten; turns float32 [tokens,
+        rotated / 2, 2], cosine and sine of each pair's angle; cache [kv_cache_nbytes], with the positions below start;
+        y float32 [tokens, heads * head_dim]. Raises ValueError when the cache has no room.
+        """
+
+def kv_cache_nbytes(kv_heads: int, head_dim: int, context: int, kv_type: str) -> int:
+    """Bytes of one layer's KV cache: the caller's memory, of any contents, in a layout of the kernel's own.
+
+    The context is rounded up to 64 tokens, values to 16 per head.
+    """
+
+def rms_norm(
+    pool: ThreadPool, x: int, added: int, tokens: int, hidden: int, weight: int, eps: float, y: int
+) -> None:
+    """y = x / sqrt(mean(x^2) + eps) * weight per token, after x += added; added 0 adds nothing.
+
+    Addresses of: x, added and y float32 [tokens, hidden], y may be x; weight float32 [hidden]. Keeps the GIL for a
+    single token.
+    """
+
 def packed_nbytes(rows: int, columns: int, format: str, recode: str | None = None, isa: str | None = None) -> int:
     """What a Matrix of this shape will take in RAM, without making it. (Plans use it.)"""
 

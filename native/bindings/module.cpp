@@ -15,6 +15,7 @@
 #include "dispatch.h"
 #include "experts.h"
 #include "matrix.h"
+#include "norm.h"
 #include "thread_pool.h"
 
 namespace py = pybind11;
@@ -193,7 +194,6 @@ void bind_attention(py::module_& m) {
            py::arg("heads"), py::arg("kv_heads"), py::arg("head_dim"), py::arg("rotated"), py::arg("context"),
            py::arg("scale"), py::arg("kv_type"), py::arg("bias") = py::none(), py::arg("q_norm") = py::none(),
            py::arg("k_norm") = py::none(), py::arg("norm_eps") = 0.0f, py::arg("isa") = py::none())
-      .def_property_readonly("cache_nbytes", &Attention::cache_nbytes)
       .def_property_readonly("tier", &Attention::tier)
       .def(
           "forward",
@@ -205,6 +205,25 @@ void bind_attention(py::module_& m) {
           },
           py::arg("pool"), py::arg("qkv"), py::arg("tokens"), py::arg("turns"), py::arg("start"), py::arg("cache"),
           py::arg("y"), Unlocked());
+  m.def("kv_cache_nbytes", &kv_cache_nbytes, py::arg("kv_heads"), py::arg("head_dim"), py::arg("context"),
+        py::arg("kv_type"));
+  m.def(
+      "rms_norm",
+      [](ThreadPool& pool, uintptr_t x, uintptr_t added, long long tokens, long long hidden, uintptr_t weight,
+         float eps, uintptr_t y) {
+        const size_t n = count(tokens, "tokens"), width = count(hidden, "hidden");
+        float* rows = address<float>(x, n, "x");
+        const float* more = address<const float>(added, 0, "added");
+        const float* weights = address<const float>(weight, n, "weight");
+        float* out = address<float>(y, n, "y");
+        // One token takes less than handing the GIL over may.
+        std::optional<py::gil_scoped_release> unlocked;
+        if (n > 1)
+          unlocked.emplace();
+        rms_norm(pool, rows, more, n, width, weights, eps, out);
+      },
+      py::arg("pool"), py::arg("x"), py::arg("added"), py::arg("tokens"), py::arg("hidden"), py::arg("weight"),
+      py::arg("eps"), py::arg("y"));
 }
 
 } // namespace

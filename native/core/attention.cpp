@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "dispatch.h"
+#include "norm.h"
 
 namespace greenroom {
 namespace {
@@ -29,24 +30,34 @@ KvType kv_type_named(const std::string& name) {
   throw std::invalid_argument("unknown type \"" + name + "\" for keys and values; known are f32, bf16, f16");
 }
 
+size_t element_nbytes(KvType type) {
+  return type == kKvF32 ? 4 : 2;
+}
+
+size_t round_up(size_t n, size_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
 void check(bool condition, const std::string& what) {
   if (!condition)
     throw std::invalid_argument(what);
 }
 
-// In the same order for every head of this size.
-float square_sum(const float* x, size_t n) {
-  float sums[8] = {};
-  size_t i = 0;
-  for (; i + 8 <= n; i += 8)
-    for (size_t k = 0; k < 8; ++k)
-      sums[k] += x[i + k] * x[i + k];
-  for (; i < n; ++i)
-    sums[i % 8] += x[i] * x[i];
-  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+void check_cache(long long kv_heads, long long head_dim, long long context) {
+  check(kv_heads >= 1 && kv_heads <= 4096, "kv_heads must be 1 to 4096");
+  check(head_dim >= 1 && head_dim <= static_cast<long long>(kMostHeadDim), "head_dim must be 1 to 512");
+  check(context >= 1 && context <= (1LL << 32), "context must be 1 to 2^32");
 }
 
 } // namespace
+
+size_t kv_cache_nbytes(long long kv_heads, long long head_dim, long long context, const std::string& kv_type) {
+  const KvType type = kv_type_named(kv_type);
+  check_cache(kv_heads, head_dim, context);
+  const size_t keys = static_cast<size_t>(head_dim), values = round_up(keys, kValueLanes);
+  return static_cast<size_t>(kv_heads) * round_up(static_cast<size_t>(context), kKeyBlock) * (keys + values) *
+         element_nbytes(type);
+}
 
 // Everything the tiles of one forward share. A tile is one KV head and a few neighbouring tokens.
 struct Attention::Pass {
@@ -64,22 +75,20 @@ Attention::Attention(const AttentionShape& shape, const std::string& kv_type, st
                      std::vector<float> q_norm, std::vector<float> k_norm, const std::optional<std::string>& isa)
     : scale_(shape.scale), norm_eps_(shape.norm_eps), type_(kv_type_named(kv_type)), bias_(std::move(bias)),
       q_norm_(std::move(q_norm)), k_norm_(std::move(k_norm)), kernels_(&attention_kernels(isa)) {
-  check(shape.kv_heads >= 1 && shape.kv_heads <= 4096, "kv_heads must be 1 to 4096");
+  check_cache(shape.kv_heads, shape.head_dim, shape.context);
   check(shape.heads >= shape.kv_heads && shape.heads <= 65536 && shape.heads % shape.kv_heads == 0,
         "heads must be a multiple of kv_heads, at most 65536");
-  check(shape.head_dim >= 1 && shape.head_dim <= static_cast<long long>(kMostHeadDim), "head_dim must be 1 to 512");
   check(shape.rotated >= 0 && shape.rotated <= shape.head_dim && shape.rotated % 2 == 0,
         "rotated must be even and at most head_dim");
-  check(shape.context >= 1 && shape.context <= (1LL << 32), "context must be 1 to 2^32");
   heads_ = static_cast<size_t>(shape.heads);
   kv_heads_ = static_cast<size_t>(shape.kv_heads);
   group_ = heads_ / kv_heads_;
   head_dim_ = static_cast<size_t>(shape.head_dim);
-  width_ = (head_dim_ + kValueLanes - 1) / kValueLanes * kValueLanes;
+  width_ = round_up(head_dim_, kValueLanes);
   rotated_ = static_cast<size_t>(shape.rotated);
   context_ = static_cast<size_t>(shape.context);
-  blocks_ = (context_ + kKeyBlock - 1) / kKeyBlock;
-  element_ = type_ == kKvF32 ? 4 : 2;
+  blocks_ = round_up(context_, kKeyBlock) / kKeyBlock;
+  element_ = element_nbytes(type_);
   check(bias_.empty() || bias_.size() == row_floats(), "the bias must have one value per row of q, k and v");
   check(q_norm_.empty() || q_norm_.size() == head_dim_, "the norm of q must have one weight per dimension of a head");
   check(k_norm_.empty() || k_norm_.size() == head_dim_, "the norm of k must have one weight per dimension of a head");

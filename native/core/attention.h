@@ -20,6 +20,9 @@ struct AttentionShape {
   float norm_eps;
 };
 
+// What one layer's cache takes: keys of all heads, then values (see attention_kernels.h).
+size_t kv_cache_nbytes(long long kv_heads, long long head_dim, long long context, const std::string& kv_type);
+
 class Attention {
 public:
   // bias: added to qkv, one per row of it, or empty. q_norm, k_norm: [head_dim] weights of each head's RMS norm, or
@@ -27,8 +30,6 @@ public:
   Attention(const AttentionShape& shape, const std::string& kv_type, std::vector<float> bias, std::vector<float> q_norm,
             std::vector<float> k_norm, const std::optional<std::string>& isa);
 
-  // What `cache` must hold: keys of all heads, then values (see attention_kernels.h).
-  size_t cache_nbytes() const { return kv_heads_ * (head_keys_nbytes() + head_values_nbytes()); }
   const char* tier() const { return kernels_->name; }
 
   // Tokens at positions start .. start + tokens - 1 join the cache and attend to everything up to themselves.

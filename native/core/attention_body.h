@@ -4,8 +4,8 @@
 //
 // What is computed for a row depends on nothing but its query and its keys: the rows beside it only share loads.
 
-// Vectors of keys, or of values, that kRows rows take at once; kMostRows at most share the loads of a block.
-// constexpr int kMostRows, vectors_at_once(int rows) and prefetch(p) come from the file, too.
+// The file says as well how many rows share the loads of a block: kMostRows when there are no more, else kManyRows; and
+// how many vectors of keys or values these take at once, vectors_at_once(rows): a divisor of 4.
 
 constexpr size_t element_nbytes(KvType type) {
   return type == kKvF32 ? 4 : 2;
@@ -31,16 +31,12 @@ void score(const float* const* q, size_t head_dim, const uint8_t* keys, size_t a
       GREENROOM_UNROLL
       for (size_t line = 0; line < (kPart + 63) / 64; ++line)
         prefetch(p + ahead + 64 * line);
-      Lanes k[kVectors];
       GREENROOM_UNROLL
-      for (int v = 0; v < kVectors; ++v)
-        k[v] = load<kType>(p + 16 * element_nbytes(kType) * static_cast<size_t>(v));
-      GREENROOM_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        const Lanes x = broadcast(q[r][d]);
+      for (int v = 0; v < kVectors; ++v) {
+        const Lanes k = load<kType>(p + 16 * element_nbytes(kType) * static_cast<size_t>(v));
         GREENROOM_UNROLL
-        for (int v = 0; v < kVectors; ++v)
-          acc[r][v] = multiply_add(x, k[v], acc[r][v]);
+        for (int r = 0; r < kRows; ++r)
+          acc[r][v] = multiply_add(broadcast(q[r][d]), k, acc[r][v]);
       }
     }
     GREENROOM_UNROLL
@@ -102,16 +98,12 @@ void add_values(const float* weights, const float* change, size_t first, size_t 
     GREENROOM_UNROLL
     for (size_t line = 0; line < (16 * kVectors * element_nbytes(kType) + 63) / 64; ++line)
       prefetch(p + ahead + 64 * line);
-    Lanes x[kVectors];
     GREENROOM_UNROLL
-    for (int v = 0; v < kVectors; ++v)
-      x[v] = load<kType>(p + 16 * element_nbytes(kType) * static_cast<size_t>(v));
-    GREENROOM_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      const Lanes w = broadcast(weights[kKeyBlock * static_cast<size_t>(r) + key]);
+    for (int v = 0; v < kVectors; ++v) {
+      const Lanes x = load<kType>(p + 16 * element_nbytes(kType) * static_cast<size_t>(v));
       GREENROOM_UNROLL
-      for (int v = 0; v < kVectors; ++v)
-        acc[r][v] = multiply_add(w, x[v], acc[r][v]);
+      for (int r = 0; r < kRows; ++r)
+        acc[r][v] = multiply_add(broadcast(weights[kKeyBlock * static_cast<size_t>(r) + key]), x, acc[r][v]);
     }
   }
   GREENROOM_UNROLL
@@ -188,8 +180,8 @@ template <KvType kType> void attend(const AttentionTask* task) {
   for (size_t block = task->first_key; block < task->last_key; block += kKeyBlock) {
     const size_t begin = first_row_seeing(task, block);
     for (size_t row = begin; row < task->rows;) {
-      // Even shares: eight rows are better cut into four and four than into six and two.
-      const size_t left = task->rows - row, shares = (left + kMostRows - 1) / kMostRows;
+      // Even shares: seven rows are better cut into four and three than into six and one.
+      const size_t left = task->rows - row, shares = left <= kMostRows ? 1 : (left + kManyRows - 1) / kManyRows;
       const size_t rows = (left + shares - 1) / shares;
       some_rows_over_block<kType, kMostRows>(task, rows, row, block,
                                              row == begin && block + kKeyBlock < task->last_key);

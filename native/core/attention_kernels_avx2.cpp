@@ -13,10 +13,10 @@ struct Lanes {
   __m256 low, high;
 };
 
-// Twelve sums beside two vectors and one broadcast value.
-constexpr int kMostRows = 6;
+// Twelve sums beside the two halves of a vector and one broadcast value; for three rows, too, one vector is faster.
+constexpr int kMostRows = 6, kManyRows = 6;
 constexpr int vectors_at_once(int rows) {
-  return rows == 1 ? 4 : rows <= 3 ? 2 : 1;
+  return rows == 1 ? 4 : rows == 2 ? 2 : 1;
 }
 
 static inline void prefetch(const uint8_t* p) {

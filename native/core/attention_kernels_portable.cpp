@@ -13,7 +13,7 @@ struct Lanes {
   float v[16];
 };
 
-constexpr int kMostRows = 3;
+constexpr int kMostRows = 3, kManyRows = 3;
 constexpr int vectors_at_once(int) {
   return 1;
 }

@@ -71,7 +71,7 @@ class Layer:
             isa=isa,
         )
         # NaN everywhere: what was never written must never show.
-        self._cache = np.full(self._kernel.cache_nbytes, 0xFF, dtype=np.uint8)
+        self._cache = np.full(_native.kv_cache_nbytes(shape.kv_heads, shape.head_dim, context, kv_type), 0xFF, np.uint8)
 
     def forward(self, pool: _native.ThreadPool, first: int, last: int) -> np.ndarray:
         """Tokens first .. last - 1 -> [last - first, heads * head_dim]."""

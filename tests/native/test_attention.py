@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 
@@ -103,7 +104,7 @@ def test_bits_depend_on_nothing_but_the_sequence(isa: str, kv_type: str, group: 
         (several, [0, 1000, *range(1020, tokens + 1)]),
     ):
         layer = Layer(inputs, tokens + 64, kv_type, isa)
-        for first, last in zip(cuts, cuts[1:], strict=False):
+        for first, last in itertools.pairwise(cuts):
             np.testing.assert_array_equal(layer.forward(pool, first, last), expected[first:last])
     single.close()
     several.close()
@@ -216,7 +217,10 @@ def test_the_environment_caps_the_tier(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_cache_is_as_large_as_its_numbers() -> None:
     # 128 positions of 2 heads, keys and values; a context is rounded up to blocks of 64.
-    assert kernel().cache_nbytes == 128 * 2 * 2 * 16 * 4
-    assert kernel(kv_type="f16").cache_nbytes == 128 * 2 * 2 * 16 * 2
+    assert _native.kv_cache_nbytes(2, 16, 100, "f32") == 128 * 2 * 2 * 16 * 4
+    assert _native.kv_cache_nbytes(2, 16, 100, "f16") == 128 * 2 * 2 * 16 * 2
     # Values are padded to vectors of 16.
-    assert kernel(head_dim=24, rotated=24).cache_nbytes == 128 * 2 * (24 + 32) * 4
+    assert _native.kv_cache_nbytes(2, 24, 100, "bf16") == 128 * 2 * (24 + 32) * 2
+    for wrong in ((0, 16, 100, "f32"), (2, 0, 100, "f32"), (2, 16, 0, "f32"), (2, 16, 100, "q8")):
+        with pytest.raises(ValueError):  # noqa: PT011, the messages are those of Attention
+            _native.kv_cache_nbytes(*wrong)
