@@ -184,9 +184,7 @@ def kv_cache_nbytes(kv_heads: int, head_dim: int, context: int, kv_type: str) ->
     The context is rounded up to 64 tokens, values to 16 per head.
     """
 
-def rms_norm(
-    pool: ThreadPool, x: int, added: int, tokens: int, hidden: int, weight: int, eps: float, y: int
-) -> None:
+def rms_norm(pool: ThreadPool, x: int, added: int, tokens: int, hidden: int, weight: int, eps: float, y: int) -> None:
     """y = x / sqrt(mean(x^2) + eps) * weight per token, after x += added; added 0 adds nothing.
 
     Addresses of: x, added and y float32 [tokens, hidden], y may be x; weight float32 [hidden]. Keeps the GIL for a

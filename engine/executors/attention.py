@@ -2,21 +2,79 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 from torch.nn.functional import rms_norm, scaled_dot_product_attention
 
-from engine.executors.kv_cache import KvCache
+from engine import _native
+from engine.executors.kv_cache import KvCache, TorchKvCache
 from engine.executors.linear import Linear
 from engine.executors.rope import rotate
 from engine.models.spec import AttentionSpec
 
 
-class Attention:
-    """One layer's attention.
+class Attention(Protocol):
+    """One layer's attention, projections included."""
 
+    def __call__(self, x: torch.Tensor, turns: torch.Tensor, cache: KvCache, mask: torch.Tensor | None) -> torch.Tensor:
+        """x float32 [T, hidden] -> float32 [T, hidden].
+
+        turns: positions of the T tokens as `Rope.turns` gives them
+        mask:  as `causal_mask` gives it where the cache is torch's, else None
+        """
+
+
+class NativeAttention:
+    """On the CPU: one call of our kernel for everything between the projections.
+
+    kernel:   made for this layer's sizes, bias, norms and the cache's type
+    columns:  of o, heads * head_dim
     qkv:      q above k above v, [heads + 2 kv_heads] * head_dim rows; rotated pairs are neighbours
-    qkv_bias: [rows of qkv] or None; o_bias [hidden] or None
-    qk_norm:  float32 [heads + kv_heads, head_dim], weights of each head's RMS norm, or None
+    o_bias:   [hidden] or None
+    """
+
+    def __init__(
+        self,
+        layer: int,
+        pool: _native.ThreadPool,
+        kernel: _native.Attention,
+        columns: int,
+        qkv: Linear,
+        o: Linear,
+        o_bias: torch.Tensor | None,
+    ) -> None:
+        self._layer = layer
+        self._pool = pool
+        self._kernel = kernel
+        self._columns = columns
+        self._qkv, self._o = qkv, o
+        self._o_bias = o_bias
+
+    def __call__(self, x: torch.Tensor, turns: torch.Tensor, cache: KvCache, mask: torch.Tensor | None) -> torch.Tensor:
+        tokens, qkv = x.shape[0], self._qkv(x)
+        y = torch.empty((tokens, self._columns))
+        self._kernel.forward(
+            self._pool,
+            qkv.data_ptr(),
+            tokens,
+            turns.data_ptr(),
+            cache.length,
+            cache.buffers[self._layer].data_ptr(),
+            y.data_ptr(),
+        )
+        out = self._o(y)
+        if self._o_bias is not None:
+            out += self._o_bias
+        return out
+
+
+class TorchAttention:
+    """On a torch device.
+
+    qkv, o_bias: as in NativeAttention
+    qkv_bias:    [rows of qkv] or None
+    qk_norm:     float32 [heads + kv_heads, head_dim], weights of each head's RMS norm, or None
     """
 
     def __init__(
@@ -39,11 +97,7 @@ class Attention:
         self._scale = spec.head_dim**-0.5 if spec.scale is None else spec.scale
 
     def __call__(self, x: torch.Tensor, turns: torch.Tensor, cache: KvCache, mask: torch.Tensor | None) -> torch.Tensor:
-        """x float32 [T, hidden] -> float32 [T, hidden].
-
-        turns: positions of the T tokens as `Rope.turns` gives them
-        mask:  as `causal_mask` gives it
-        """
+        assert isinstance(cache, TorchKvCache)
         spec, tokens = self._spec, x.shape[0]
         qkv = self._qkv(x)
         if self._qkv_bias is not None:

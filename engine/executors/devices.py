@@ -29,6 +29,11 @@ class DenseDevice:
     native: bool
     handoff: bool
 
+    @property
+    def own_attention(self) -> bool:
+        """Whether norms and attention run in our kernels: on the CPU, unless it plays an accelerator."""
+        return self.device.type == "cpu" and not self.handoff
+
     @classmethod
     def of_plan(cls, plan: OffloadPlan) -> DenseDevice:
         """Raises GreenroomError when the planned device is not there."""

@@ -1,24 +1,45 @@
-"""Root mean square norms."""
+"""Root mean square norms: x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019)."""
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
-from torch.nn.functional import rms_norm
+
+from engine import _native
 
 
-class RmsNorm:
-    """x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019). weight float32 [hidden]."""
+class RmsNorm(Protocol):
+    def __call__(self, x: torch.Tensor, added: torch.Tensor | None = None) -> torch.Tensor:
+        """x float32 [T, hidden] -> the same, contiguous; `added` is added to x itself before."""
+
+
+class TorchRmsNorm:
+    """On a torch device. weight float32 [hidden]."""
 
     def __init__(self, weight: torch.Tensor, eps: float) -> None:
         self._weight = weight
         self._eps = eps
-        self._zero = torch.zeros((1, weight.shape[0]), device=weight.device)
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """float32 [T, hidden] -> the same, contiguous."""
-        hidden = self._weight.shape[0]
-        if x.shape[0] > 1 or x.device.type != "cpu":
-            return rms_norm(x, (hidden,), self._weight, self._eps)
-        # torch's own takes six passes; on one token their start-up is all the time there is: 7 against 3 microseconds.
-        length = torch.linalg.vector_norm(x).item()
-        return torch.addcmul(self._zero, x, self._weight, value=(length * length / hidden + self._eps) ** -0.5)
+    def __call__(self, x: torch.Tensor, added: torch.Tensor | None = None) -> torch.Tensor:
+        if added is not None:
+            x += added
+        return torch.nn.functional.rms_norm(x, self._weight.shape, self._weight, self._eps)
+
+
+class NativeRmsNorm:
+    """On the CPU, in our kernel: the same bits for a token whatever tokens are beside it."""
+
+    def __init__(self, pool: _native.ThreadPool, weight: torch.Tensor, eps: float) -> None:
+        self._pool = pool
+        self._weight = weight
+        self._eps = eps
+
+    def __call__(self, x: torch.Tensor, added: torch.Tensor | None = None) -> torch.Tensor:
+        tokens, hidden = x.shape
+        y = torch.empty_like(x)
+        more = 0 if added is None else added.data_ptr()
+        _native.rms_norm(
+            self._pool, x.data_ptr(), more, tokens, hidden, self._weight.data_ptr(), self._eps, y.data_ptr()
+        )
+        return y

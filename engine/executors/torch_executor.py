@@ -21,7 +21,7 @@ from engine.executors.device_experts import DeviceExperts
 from engine.executors.devices import KV_TYPES, DenseDevice
 from engine.executors.embedding import Embedding
 from engine.executors.expert_store import ExpertStore
-from engine.executors.kv_cache import KvCache
+from engine.executors.kv_cache import NativeKvCache, TorchKvCache
 from engine.executors.loading import Loader
 from engine.executors.mlp import Mlp, NativeMlp
 from engine.executors.moe import Moe
@@ -30,10 +30,6 @@ from engine.executors.rope import Rope
 from engine.models.spec import ModelSpec, RopeSpec
 from engine.placement.plan import OffloadPlan
 from engine.progress import ProgressCallback, ignore_progress
-
-#: Keys and values of one layer that take one core about 0.4 ms. A parallel region costs some 0.02 ms on an idle
-#: machine, but far more beside other busy programs, because all its threads must get a core at once.
-_PARALLEL_ATTENTION_BYTES = 4 << 20
 
 
 def load(
@@ -72,9 +68,9 @@ class _Layer:
 class TorchExecutor:
     """Implements `engine.executors.executor.Executor`.
 
-    Reproducible: with dense_dtype "quantised" the logits do not depend on the number of threads. Splitting a prompt
-    differently, or decoding it token by token, may change the last bits of float32 sums: the kernels for one and for
-    many tokens add in another order.
+    Reproducible: with dense_dtype "quantised" the logits have the same bits for any number of threads, and whether the
+    tokens came in one piece, in chunks or one by one. torch's own products (dense_dtype "float32" and "bfloat16") add
+    in an order that depends on both.
     """
 
     def __init__(self, checkpoint: Checkpoint, spec: ModelSpec, plan: OffloadPlan, progress: ProgressCallback) -> None:
@@ -108,7 +104,9 @@ class TorchExecutor:
             raise ValueError(f"a token id outside 0..{self._spec.vocab - 1}")
         if logits not in ("last", "all"):
             raise ValueError(f"logits {logits!r}")
-        self._set_torch_threads(tokens)
+        # Every call, because OpenMP keeps the number per calling thread. Where our kernels do all the work, its threads
+        # would only be in their way: a region ends with the last of them, which may be waiting for a core.
+        torch.set_num_threads(1 if self._device.native else self._threads)
         self._cancelled.clear()
         try:
             with torch.inference_mode(), _memory_errors("The answer"):
@@ -139,10 +137,14 @@ class TorchExecutor:
 
     def _load(self, loader: Loader, plan: OffloadPlan) -> None:
         spec, device = self._spec, self._device
-        build = Builder(loader, device, self._pool, plan.isa)
+        build = Builder(loader, device, self._pool, plan)
         loader.report("Reading embeddings", always=True)
         self._embedding = Embedding(loader)
-        self._cache = KvCache(spec.layers, plan.context, KV_TYPES[plan.kv_type], device.device)
+        self._cache: NativeKvCache | TorchKvCache = (
+            NativeKvCache(spec.layers, plan.context, plan.kv_type)
+            if device.own_attention
+            else TorchKvCache(spec.layers, plan.context, KV_TYPES[plan.kv_type], device.device)
+        )
         self._experts = self._load_experts(loader, plan)
         for i, layer in enumerate(spec.layers):
             loader.report(f"Reading attention of layer {i + 1} of {len(spec.layers)}")
@@ -163,15 +165,6 @@ class TorchExecutor:
         }
         self.kernel = self._kernel(plan)
         loader.report("Ready", always=True)
-
-    def _set_torch_threads(self, tokens: int) -> None:
-        """A single token's small operations lose more by waking OpenMP's threads than they gain; attention over a long
-        sequence gains. OpenMP keeps its thread count per calling thread, so it is set where the work is done.
-        """
-        cached = self._cache.nbytes // len(self._layers) * self.length // self.context
-        threads = self._threads if tokens > 1 or cached > _PARALLEL_ATTENTION_BYTES else 1
-        if torch.get_num_threads() != threads:
-            torch.set_num_threads(threads)
 
     def _load_experts(self, loader: Loader, plan: OffloadPlan) -> ExpertStore | DeviceExperts:
         if plan.mode == "all_gpu":
@@ -203,12 +196,14 @@ class TorchExecutor:
         start, tokens = cache.length, len(token_ids)
         x = self._embedding(token_ids).to(device)
         turns = {rope: table.turns(start, tokens) for rope, table in self._ropes.items()}
-        mask = causal_mask(start, tokens, cache.arithmetic, device)
+        mask = None
+        if isinstance(cache, TorchKvCache):
+            mask = causal_mask(start, tokens, cache.arithmetic, device)
         for layer, layer_spec in zip(self._layers, spec.layers, strict=True):
             if self._cancelled.is_set():
                 raise Cancelled
-            x += layer.attention(layer.attention_norm(x), turns[layer_spec.attention.rope], cache, mask)
-            layer.ffn.add(layer.ffn_norm(x), x)
+            attended = layer.attention(layer.attention_norm(x), turns[layer_spec.attention.rope], cache, mask)
+            layer.ffn.add(layer.ffn_norm(x, attended), x)
         logits = self._head(self._norm(x[-1:] if last_only else x))
         # Only now do the tokens count: an interrupted call leaves the sequence as it was.
         cache.advance(tokens)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import GreenroomError
-from engine.executors.attention import Attention, causal_mask
-from engine.executors.kv_cache import KvCache
+from engine.executors.attention import TorchAttention, causal_mask
+from engine.executors.kv_cache import NativeKvCache, TorchKvCache
 from engine.executors.rope import Rope, pair_order, rotate
 from engine.models.spec import AttentionSpec, LayerSpec, MlpSpec, RopeSpec
 
@@ -28,10 +28,10 @@ class Same:
         return x.clone()
 
 
-def attention(spec: AttentionSpec) -> Attention:
+def attention(spec: AttentionSpec) -> TorchAttention:
     """Without projections: x is q, k, v side by side."""
     width = (spec.heads + 2 * spec.kv_heads) * spec.head_dim
-    return Attention(0, spec, 1e-6, Same(width), Same(spec.heads * spec.head_dim), None, None, None)
+    return TorchAttention(0, spec, 1e-6, Same(width), Same(spec.heads * spec.head_dim), None, None, None)
 
 
 def reference(spec: AttentionSpec, x: np.ndarray) -> np.ndarray:
@@ -73,7 +73,7 @@ def test_attention_in_any_chunks(
     spec = AttentionSpec(kv_heads * group, kv_heads, 2 * half, rope, scale=scale)
     width = (spec.heads + 2 * spec.kv_heads) * spec.head_dim
     x = np.random.default_rng(seed).standard_normal((sum(chunks), width)).astype(np.float32)
-    cache = KvCache([LayerSpec(spec, MlpSpec(1))], 32, torch.float32, CPU)
+    cache = TorchKvCache([LayerSpec(spec, MlpSpec(1))], 32, torch.float32, CPU)
     table, block = Rope(rope, CPU), attention(spec)
     got = []
     for part in np.split(x, np.cumsum(chunks)[:-1]):
@@ -129,12 +129,19 @@ LAYERS = [LayerSpec(AttentionSpec(4, heads, 8, RopeSpec(1e4, 8)), MlpSpec(1)) fo
 
 @pytest.mark.parametrize(("dtype", "width"), [(torch.float32, 4), (torch.bfloat16, 2), (torch.float16, 2)])
 def test_cache_size_is_what_the_spec_promises(dtype: torch.dtype, width: int) -> None:
-    cache = KvCache(LAYERS, 10, dtype, CPU)
+    cache = TorchKvCache(LAYERS, 10, dtype, CPU)
     assert cache.nbytes == sum(2 * layer.attention.kv_heads * 8 * 10 * width for layer in LAYERS)
 
 
+@pytest.mark.parametrize(("kv_type", "width"), [("f32", 4), ("bf16", 2), ("f16", 2)])
+def test_the_kernels_cache_rounds_up_to_its_blocks(kv_type: str, width: int) -> None:
+    cache = NativeKvCache(LAYERS, 100, kv_type)
+    # 64 tokens each for keys; values of 8 dimensions take 16.
+    assert cache.nbytes == sum(layer.attention.kv_heads * (8 + 16) * 128 * width for layer in LAYERS)
+
+
 def test_cache_appends_and_truncates() -> None:
-    cache = KvCache(LAYERS, 5, torch.float32, CPU)
+    cache = TorchKvCache(LAYERS, 5, torch.float32, CPU)
     values = torch.randn(4, 4, 8)
     cache.append(0, values[:3])
     cache.advance(3)
@@ -153,4 +160,7 @@ def test_cache_appends_and_truncates() -> None:
 
 def test_a_cache_too_large_is_a_clear_error() -> None:
     with pytest.raises(GreenroomError, match="shorter context"):
-        KvCache(LAYERS, 1 << 50, torch.float32, CPU)
+        TorchKvCache(LAYERS, 1 << 50, torch.float32, CPU)
+    huge = [LayerSpec(AttentionSpec(4096, 4096, 512, RopeSpec(1e4, 8)), MlpSpec(1))]
+    with pytest.raises(GreenroomError, match="shorter context"):
+        NativeKvCache(huge, 1 << 32, "f32")

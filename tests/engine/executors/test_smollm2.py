@@ -153,6 +153,15 @@ def test_threads_change_nothing(
     other.close()
 
 
+def test_chunks_change_nothing(quantised: TorchExecutor, prompt: np.ndarray) -> None:
+    quantised.truncate(0)
+    expected = quantised.forward(prompt, "all")
+    for cuts in ([1, 9, 10], range(1, len(prompt))):
+        quantised.truncate(0)
+        parts = [quantised.forward(part, "all") for part in np.split(prompt, cuts)]
+        np.testing.assert_array_equal(np.concatenate(parts), expected)
+
+
 def test_weights_stay_as_small_as_stored(checkpoint: Checkpoint, quantised: TorchExecutor) -> None:
     """No blow-up to float: the packed codes, and the embedding once more as output head."""
     linear = sum(layer.attention._qkv.nbytes + layer.attention._o.nbytes for layer in quantised._layers)

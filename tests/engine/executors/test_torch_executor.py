@@ -136,6 +136,19 @@ def test_quantised_logits_do_not_depend_on_threads(tiny: MakeTiny, run: Run, nam
         np.testing.assert_array_equal(steps, results[0][1])
 
 
+@pytest.mark.parametrize("kv_type", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("name", tiny_models.CONFIGS)
+def test_quantised_logits_do_not_depend_on_chunks(tiny: MakeTiny, run: Run, name: str, kv_type: str) -> None:
+    """In one piece, in chunks and token by token: the same bits."""
+    executor = run(tiny(name, "gguf-Q8_0"), dense_dtype="quantised", kv_type=kv_type, threads=2)
+    expected = executor.forward(TOKENS, "all")
+    executor.truncate(0)
+    chunks = [executor.forward(part, "all") for part in np.split(TOKENS, [1, 3, 20, 37])]
+    np.testing.assert_array_equal(np.concatenate(chunks), expected)
+    executor.truncate(0)
+    np.testing.assert_array_equal(stepwise(executor, TOKENS), expected)
+
+
 def test_the_status_names_the_kernel(tiny: MakeTiny, run: Run) -> None:
     assert run(tiny("qwen3_moe", "gguf-Q4_0"), dense_dtype="quantised", threads=1).kernel.startswith("int4 ")
     assert run(tiny("llama", "gguf-Q8_0"), dense_dtype="quantised").kernel.endswith(", 1 thread")
