@@ -74,7 +74,8 @@ static inline float weigh(float* scores, size_t seen, float* tail) {
       s[v] = keep_first(s[v], seen > 16 * v ? seen - 16 * v : 0, 0.0f);
     store(scores + 16 * v, s[v]);
   }
-  const float change = weight_of(before, largest);
+  // e^0 is exactly 1, so the usual case needs no exponential.
+  const float change = largest == before ? 1.0f : weight_of(before, largest);
   tail[kStateLargest] = largest;
   tail[kStateSum] = tail[kStateSum] * change + sum_of(add(add(s[0], s[1]), add(s[2], s[3])));
   return change;

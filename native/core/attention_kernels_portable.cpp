@@ -1,4 +1,5 @@
 // Attention in plain C++, for any CPU.
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -20,6 +21,14 @@ constexpr int vectors_at_once(int) {
 
 void prefetch(const uint8_t*) {}
 
+// Without branches, so that compilers make vectors of it: the exponent is rebased by a product, which also does
+// subnormals; all ones stay all ones.
+float widened(uint16_t half) {
+  const float magnitude = std::bit_cast<float>((half & 0x7fffu) << 13) * 0x1p112f;
+  const uint32_t special = (half & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0u;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | special | (half & 0x8000u) << 16);
+}
+
 template <class Value> Lanes lanes(Value value) {
   Lanes out;
   for (size_t i = 0; i < 16; ++i)
@@ -36,7 +45,7 @@ template <KvType kType> Lanes load(const uint8_t* p) {
   uint16_t bits[16];
   std::memcpy(bits, p, sizeof bits);
   for (size_t i = 0; i < 16; ++i)
-    out.v[i] = kType == kKvF16 ? f32_from_f16(bits[i]) : f32_from_bf16(bits[i]);
+    out.v[i] = kType == kKvF16 ? widened(bits[i]) : f32_from_bf16(bits[i]);
   return out;
 }
 
