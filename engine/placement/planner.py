@@ -137,7 +137,7 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
     dense_total = sum(dense.values())
     experts_ram = 0 if all_gpu else sizes.active_expert_bytes(inventory, expert_layout(problem))
     experts_gpu = sizes.active_expert_bytes(inventory, Layout(chosen.dense_dtype)) if all_gpu else 0
-    kv = spec.kv_bytes(problem.context, sizes.KV_BYTES[chosen.kv_type] if on_gpu else sizes.KV_BYTES["f32"])
+    kv = spec.kv_bytes(problem.context, sizes.KV_BYTES[chosen.kv_type])
     # Of a prompt only the last token goes through the output head.
     dense_values = sizes.dense_values(inventory) - sizes.head_values(inventory)
     expert_values = sizes.active_expert_values(inventory)

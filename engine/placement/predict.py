@@ -33,8 +33,8 @@ class EngineProfile:
     gpu_share:   achieved share of VRAM bandwidth
     gops_per_core: 10^9 operations per second and core while a prompt is read, by (code, tier)
     core_gbs:      what one core gets through at one token where arithmetic, not the RAM, is the limit
-    kv_core_gbs:   what one core gets through of keys and values, counted as float32
-    attention_gops: 10^9 operations per second and core of attention while a prompt is read
+    kv_core_gbs:   what one core gets through of keys and values at one token, by attention's own tier
+    attention_gops: 10^9 operations per second and core of attention while a prompt is read, likewise
     gpu_prefill_share: of the GPU's 16-bit matrix rate
     gpu_expert_s: launches per expert and prompt chunk, where the GPU computes experts one after the other
     spread:      (low, high) factors on the likely decode figure that come from the engine, not the machine
@@ -49,8 +49,8 @@ class EngineProfile:
     gpu_share: float
     gops_per_core: Mapping[tuple[str, str], float]
     core_gbs: Mapping[tuple[str, str], float]
-    kv_core_gbs: float
-    attention_gops: float
+    kv_core_gbs: Mapping[str, float]
+    attention_gops: Mapping[str, float]
     gpu_prefill_share: float
     gpu_expert_s: float
     spread: tuple[float, float]
@@ -58,16 +58,16 @@ class EngineProfile:
 
 
 #: Ours. The CPU's figures were measured end to end, prefill and decode with torch's part included, by processor time of
-#: one thread on a busy Zen 5 virtual machine (read loop 41 GB/s): 84 % of the read bandwidth plus 40 to 70 us a layer;
-#: keys and values 10 to 12 GB/s as float32, whatever they are stored as, because attention over one token is bound by
-#: its arithmetic; prefill of 512 tokens int4 250 (576 wide) to 450 (2048 wide), int8 363, bf16 296 GOP/s; capped at
-#: AVX2 165 to 195, 133, 90; portable 22 and 18; attention in it 80 to 100. Most CPUs are slower and more threads share
-#: less well, so the likely figures lie below. The GPU's are estimates from the number of launches (5 to 10 us each)
-#: until they are measured.
+#: one thread on a busy Zen 5 virtual machine (read loop 41 GB/s): 84 % of the read bandwidth plus 25 to 40 us a layer;
+#: keys and values in f16 20 to 26 GB/s with 3 to 8 heads to each of them, 11 to 20 capped at AVX2, 0.9 to 2 portable;
+#: prefill of 512 tokens int4 250 (576 wide) to 450 (2048 wide), int8 363, bf16 296 GOP/s; capped at AVX2 165 to 195,
+#: 133, 90; portable 22 and 18; attention in it 155, 92 and 9. Most CPUs are slower and more threads share less well, so
+#: the likely figures lie below. The GPU's are estimates from the number of launches (5 to 10 us each) until they are
+#: measured.
 GREENROOM = EngineProfile(
     share_small=0.70,
     share_large=0.80,
-    cpu_layer_s=80e-6,
+    cpu_layer_s=45e-6,
     gpu_layer_s=250e-6,
     handoff_s=80e-6,
     gpu_share=0.6,
@@ -96,8 +96,8 @@ GREENROOM = EngineProfile(
         ("f32", "avx512vnni"): 140,
     },
     core_gbs={("int4", "portable"): 1.4, ("int8", "portable"): 2.6, ("bf16", "portable"): 14.0},
-    kv_core_gbs=11.0,
-    attention_gops=90.0,
+    kv_core_gbs={"portable": 1.0, "avx2": 10.0, "avx512": 18.0},
+    attention_gops={"portable": 8.0, "avx2": 80.0, "avx512": 130.0},
     gpu_prefill_share=0.25,
     gpu_expert_s=80e-6,
     spread=(0.7, 1.25),
@@ -115,7 +115,7 @@ class Work:
     cpu_dense_bytes:   everything else read from RAM
     gpu_bytes:         everything read from VRAM
     context:           tokens a full KV cache holds
-    kv_bytes:          traffic of attention over a full KV cache; in RAM counted as float32
+    kv_bytes:          traffic of attention over a full KV cache
     kv_on_gpu:         which memory it loads, and which device computes attention
     attention_ops:     operations of attention per token and token in the cache
     cpu_values, gpu_values: weights multiplied with while a prompt is read
@@ -137,6 +137,13 @@ class Work:
     code: str
     tier: str
     threads: int
+
+    @property
+    def attention_tier(self) -> str:
+        """Attention has no kernels of its own for the tiers that only multiply codes faster."""
+        if self.tier.startswith(("avx512", "amx")):
+            return "avx512"
+        return "avx2" if self.tier.startswith("avx") else "portable"
 
     @property
     def uses_cpu(self) -> bool:
@@ -194,7 +201,8 @@ def _decode_terms(
     gpu_bytes = work.gpu_bytes + (kv if work.kv_on_gpu else 0)
     terms = {"ram": 0.0, "vram": 0.0, "attention": 0.0, "layers": 0.0}
     if not work.kv_on_gpu:
-        terms["attention"] = kv / (min(ram_gbs, work.threads * profile.kv_core_gbs) * 1e9)
+        rate = work.threads * profile.kv_core_gbs[work.attention_tier]
+        terms["attention"] = kv / (min(ram_gbs * profile.share_small, rate) * 1e9)
     if work.uses_cpu:
         share = achieved_share(profile, cpu_bytes / max(1, work.layers))
         rate = min(ram_gbs * share, _core_limit(work, profile))
@@ -218,7 +226,7 @@ def _prefill_seconds(work: Work, speeds: Speeds, profile: EngineProfile) -> floa
         operations = 2 * work.gpu_values + (attention if work.kv_on_gpu else 0)
         seconds += operations / (speeds.teraflops * 1e12 * profile.gpu_prefill_share)
     if not work.kv_on_gpu:
-        seconds += attention / (profile.attention_gops * work.threads * 1e9)
+        seconds += attention / (profile.attention_gops[work.attention_tier] * work.threads * 1e9)
     fixed = work.layers * (profile.gpu_layer_s if work.uses_gpu else profile.cpu_layer_s)
     return seconds + (fixed + work.gpu_experts * profile.gpu_expert_s) / PREFILL_CHUNK
 

@@ -209,12 +209,12 @@ def head_values(inventory: Inventory) -> int:
     return sum(shape.values * count for shape, count in inventory.roles["lm_head"].items())
 
 
-def activation_bytes(spec: ModelSpec, context: int, *, widened: bool) -> int:
+def activation_bytes(spec: ModelSpec, context: int, *, masked: bool) -> int:
     """Float32 work space of one prefill chunk, or of one scoring chunk's logits, whichever is larger.
 
     Per token of the chunk: the residual stream and its normalised copies, q, k, v and the attention's output, and the
-    widest feed-forward (gate, up and their product for each chosen expert). Plus the mask of one chunk over the context
-    and, where `widened`, one layer's keys and values as float32.
+    widest feed-forward (gate, up and their product for each chosen expert). Plus, where attention is `masked`, the mask
+    of one chunk over the context.
     """
     widest = 0
     for layer in spec.layers:
@@ -225,9 +225,7 @@ def activation_bytes(spec: ModelSpec, context: int, *, widened: bool) -> int:
         else:
             inner = 3 * ffn.intermediate * ffn.top_k + (3 * ffn.shared.intermediate if ffn.shared else 0)
         row = 6 * spec.hidden + max(heads, inner)
-        keys_values = 2 * attention.kv_heads * attention.head_dim * context if widened else 0
-        mask = min(PREFILL_CHUNK, context) * context
-        widest = max(widest, min(PREFILL_CHUNK, context) * row + keys_values + mask)
+        widest = max(widest, min(PREFILL_CHUNK, context) * (row + (context if masked else 0)))
     logits = min(SCORING_CHUNK, context) * spec.vocab
     return 4 * max(widest, logits)
 

@@ -14,7 +14,7 @@ struct Lanes {
   float v[16];
 };
 
-constexpr int kMostRows = 3, kManyRows = 3;
+constexpr int kMostRows = 8, kManyRows = 8;
 constexpr int vectors_at_once(int) {
   return 1;
 }

@@ -40,7 +40,7 @@ def numbers(text: str) -> list[int]:
 def test_no_gpu_means_cpu(machine: MakeReport) -> None:
     made = plan(QWEN3, machine(ram=64 * GB))
     assert (made.mode, made.label, made.device) == ("cpu", "On the CPU", "cpu")
-    assert (made.dense_dtype, made.kv_type, made.experts) == ("quantised", "f32", "stored")
+    assert (made.dense_dtype, made.kv_type, made.experts) == ("quantised", "f16", "stored")
     assert (made.context, made.threads) == (8192, 8)
     assert made.bytes.vram == {}
     assert made.bytes.vram_total == 0
@@ -55,7 +55,7 @@ def test_cpu_bytes_by_hand(machine: MakeReport) -> None:
     assert ram["attention"] == 48 * (2 * 4096 + 2 * 512) * hidden * 18 // 32
     assert ram["embeddings"] == ram["lm_head"] == vocab * hidden * 18 // 32
     assert ram["router_and_norms"] == 4 * (48 * (128 * hidden + 2 * hidden + 2 * 128) + hidden)
-    assert ram["kv_cache"] == 48 * 2 * 4 * 128 * 4096 * 4
+    assert ram["kv_cache"] == 48 * 2 * 4 * 128 * 4096 * 2
     assert ram["reserve"] == 64 * GB * 8 // 100
     assert sum(ram.values()) - ram["reserve"] == plan(QWEN3, machine(ram=64 * GB), context=4096).bytes.ram_total
 
@@ -135,9 +135,9 @@ def test_gpus_that_cannot_be_used_are_named(
         plan(QWEN3, report, device="cuda")
 
 
-def test_the_cache_is_narrowed_only_to_make_it_fit(machine: MakeReport) -> None:
-    assert plan(QWEN3, machine(ram=24 * GB, free=24 * GB)).kv_type == "f32"
+def test_the_cache_is_as_wide_as_wished(machine: MakeReport) -> None:
     assert plan(QWEN3, machine(ram=24 * GB, free=21 * GB)).kv_type == "f16"
+    assert plan(QWEN3, machine(ram=64 * GB), kv_type="f32").kv_type == "f32"
     assert plan(QWEN3, machine(ram=24 * GB, free=21 * GB), kv_type="f32").mode == "tight"
 
 
