@@ -15,10 +15,12 @@
 #endif
 
 #include "activations.h"
+#include "attention.h"
 #include "bandwidth.h"
 #include "dispatch.h"
 #include "experts.h"
 #include "matrix.h"
+#include "norm.h"
 
 using namespace greenroom;
 
@@ -164,6 +166,51 @@ void activations_at_the_edge(const std::string& isa) {
 }
 #endif
 
+void attention(ThreadPool& pool, const std::string& isa) {
+  std::mt19937 rng(3);
+  constexpr size_t kHeads = 6, kKvHeads = 2, kTokens = 600;
+  for (size_t head_dim : {24u, 64u}) {
+    const AttentionShape shape{kHeads, kKvHeads, static_cast<long long>(head_dim), 8, kTokens, 0.2f, 1e-6f};
+    const size_t columns = (kHeads + 2 * kKvHeads) * head_dim, out = kHeads * head_dim;
+    const std::vector<float> qkv = normal(kTokens * columns, rng), turns(kTokens * 8, 0.7f);
+    for (const char* kv_type : {"f32", "bf16", "f16"}) {
+      const Attention layer(shape, kv_type, normal(columns, rng), normal(head_dim, rng), normal(head_dim, rng), isa);
+      // Exactly as long as it must be, and of any contents.
+      std::vector<uint8_t> cache(kv_cache_nbytes(kKvHeads, static_cast<long long>(head_dim), kTokens, kv_type),
+                                 uint8_t{0xff});
+      std::vector<float> whole(kTokens * out), parts(kTokens * out);
+      std::vector<float> work = qkv;
+      layer.forward(pool, work.data(), kTokens, turns.data(), 0, cache.data(), whole.data());
+      size_t first = 0;
+      for (size_t last : {1u, 40u, 590u, 591u, 600u}) {
+        work.assign(qkv.begin() + static_cast<std::ptrdiff_t>(first * columns),
+                    qkv.begin() + static_cast<std::ptrdiff_t>(last * columns));
+        layer.forward(pool, work.data(), last - first, turns.data() + first * 8, static_cast<long long>(first),
+                      cache.data(), parts.data() + first * out);
+        first = last;
+      }
+      require(std::memcmp(whole.data(), parts.data(), whole.size() * sizeof(float)) == 0,
+              isa + " " + kv_type + ": chunks changed a result");
+      for (float value : whole)
+        require(std::isfinite(value), isa + " " + kv_type + ": memory never written was read");
+    }
+  }
+}
+
+void norms(ThreadPool& pool) {
+  std::mt19937 rng(4);
+  for (size_t hidden : {1u, 37u, 4096u}) {
+    std::vector<float> x = normal(20 * hidden, rng);
+    const std::vector<float> added = normal(20 * hidden, rng), weight(hidden, 2.0f);
+    std::vector<float> y(20 * hidden);
+    rms_norm(pool, x.data(), added.data(), 20, hidden, weight.data(), 0.0f, y.data());
+    for (size_t t = 0; t < 20; ++t) {
+      const float mean = square_sum(y.data() + t * hidden, hidden) / static_cast<float>(hidden);
+      require(std::fabs(mean - 4.0f) < 1e-4f, "a norm is off");
+    }
+  }
+}
+
 void pool_under_stress() {
   ThreadPool pool(4);
   for (int round = 0; round < 300; ++round) {
@@ -238,7 +285,9 @@ int main() {
 #ifdef __linux__
     activations_at_the_edge(isa);
 #endif
+    attention(pool, isa);
   }
+  norms(pool);
   pool_under_stress();
   require(read_bandwidth(pool, 1 << 20, 2).size() == 2, "bandwidth");
   std::puts("core_test: all good");
