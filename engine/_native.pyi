@@ -143,7 +143,7 @@ class Attention:
     Grouped query (head h reads the keys of head h * kv_heads // heads), causal. head_dim 1 to 512; the first `rotated`
     dimensions of each head are turned in pairs of neighbours. float32 arithmetic; keys and values are stored as
     kv_type: "f32", "bf16" or "f16", rounded to nearest. A token's result has the same bits whether the sequence came
-    in one piece, in chunks or token by token.
+    in one piece, in chunks or token by token. A NaN or an infinity spoils no earlier token.
 
     context: tokens the cache holds
     bias: float32 [(heads + 2 kv_heads) * head_dim], added to qkv
