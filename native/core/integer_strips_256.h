@@ -169,7 +169,7 @@ template <bool kMin, bool kFive> struct Int4 {
     GREENROOM_UNROLL
     for (int t = 0; t < kTokens; ++t) {
       const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
-      __m256i sum = dot32 < kFive ? 31 : 15 > (w, a->q);
+      __m256i sum = dot32<(kFive ? 31 : 15)>(w, a->q);
       if (!kMin)
         sum = _mm256_add_epi32(sum, _mm256_set1_epi32(kFive ? 2 * a->sum_x8 : a->sum_x8));
       acc[t] = add_scaled(acc[t], sum, scale, a);
@@ -269,7 +269,7 @@ template <bool kFive> struct Int4K {
     GREENROOM_UNROLL
     for (int t = 0; t < kTokens; ++t) {
       const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
-      acc[t] = add_scaled(acc[t], dot32 < kFive ? 31 : 15 > (w, a->q), scale, a);
+      acc[t] = add_scaled(acc[t], dot32<(kFive ? 31 : 15)>(w, a->q), scale, a);
       acc[t] = _mm256_fmadd_ps(min, _mm256_set1_ps(a->scaled_sum), acc[t]);
     }
   }
