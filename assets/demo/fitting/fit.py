@@ -2,7 +2,8 @@
 
     python fit.py FOLDER DENSE.gguf MINUTES      (FOLDER as `texts.py` left it)
 
-A run leaves FOLDER/checkpoint.pt; another run goes on from there, on text not seen yet, with fresh learning rates.
+A run leaves FOLDER/checkpoint.pt. Another run goes on from there, on the text that follows, with fresh learning rates,
+and learns the gains alone: the many elements of routers and corrections would only pick up the sample's noise.
 
 1. Watch the dense model on a sample of the text. In every layer the neurons with the largest mean |activation| times
    down-column norm become the shared expert; the others are clustered by co-activation into experts of equal size.
@@ -29,7 +30,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from dense import HIDDEN, LAYERS, NEURONS, Dense, Weights, load_tokenizer, load_weights
 
-SHARED, EXPERTS, USED, RANK = 768, 12, 7, 56
+SHARED, EXPERTS, USED, RANK = 768, 12, 7, 32
 WIDTH = (NEURONS - SHARED) // EXPERTS
 WINDOW, BATCH = 256, 2
 TEXT_TOKENS = {  # how much of each named text, from its middle on
@@ -42,7 +43,8 @@ TEXT_TOKENS = {  # how much of each named text, from its middle on
 }
 CHAT_PASSES = 2
 WATCHED_TEXTS, WATCHED_TOKENS, WATCHED_CHAT_TOKENS = ("debian-handbook", "anarchism", "jargon", "fortunes"), 3072, 8192
-LEARNING_RATE, WARM_UP_STEPS = 1.5e-3, 20
+LEARNING_RATE, RESUMED_GAIN_RATE, WARM_UP_STEPS = 1.5e-3, 1e-3, 15
+RESUMED_SHARE = 0.75  # how much of a resumed run's change is kept: damps what noise is left in it
 SOFTNESS = 0.25  # of the router's gradient, in router logits
 
 CHECKPOINT_STEPS = 50
@@ -174,16 +176,6 @@ def first_parts(seen: list[tuple[torch.Tensor, torch.Tensor]], down: torch.Tenso
     }
 
 
-def widened(part: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """One layer of a checkpoint; if its rank is smaller than RANK, with new directions that change nothing yet."""
-    new = RANK - len(part["inn"])
-    directions = torch.randn(new, NEURONS, generator=torch.Generator().manual_seed(0)) * part["inn"].std()
-    return part | {
-        "inn": torch.cat([part["inn"], directions]),
-        "out": torch.cat([part["out"], torch.zeros(HIDDEN, new)], 1),
-    }
-
-
 def all_first_parts(folder: Path, model_file: Path, weights: Weights) -> list[dict[str, torch.Tensor]]:
     watched = Watched(weights)
     with torch.no_grad():
@@ -220,8 +212,13 @@ class Mixture(Dense):
         parts = [{name: getattr(self, name)[layer].detach() for name in names} for layer in range(LAYERS)]
         return {"parts": parts, "last_norm": self.last_norm.detach()}
 
-    def parameters(self) -> list[dict[str, object]]:
-        slow = [*self.router, *self.out, *self.inn, *self.norms, self.last_norm]
+    def parameters(self, resumed: bool) -> list[dict[str, object]]:
+        norms = [*self.norms, self.last_norm]
+        if resumed:
+            for fixed in (*self.router, *self.out, *self.inn):
+                fixed.requires_grad_(False)
+            return [{"params": [*self.gain, *norms], "lr": RESUMED_GAIN_RATE}]
+        slow = [*self.router, *self.out, *self.inn, *norms]
         return [{"params": slow, "lr": LEARNING_RATE}, {"params": self.gain, "lr": 2 * LEARNING_RATE}]
 
     def norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
@@ -265,7 +262,9 @@ def learn_step(student: Mixture, teacher: Dense, ids: torch.Tensor) -> float:
 
 def distil(student: Mixture, teacher: Dense, data: torch.Tensor, seen: int, minutes: float, checkpoint: Path) -> None:
     """Goes through `data` in order, again from its start if need be."""
-    groups = student.parameters()
+    groups = student.parameters(resumed=seen > 0)
+    learned = [p for group in groups for p in group["params"]]
+    before = [p.detach().clone() for p in learned]
     rates = [group["lr"] for group in groups]
     optimiser = torch.optim.Adam(groups, betas=(0.9, 0.98), eps=1e-9)
     begin, step, recent = time.monotonic(), 0, None
@@ -275,7 +274,7 @@ def distil(student: Mixture, teacher: Dense, data: torch.Tensor, seen: int, minu
             group["lr"] = rate * fall
         first = (seen + step * BATCH) % (len(data) - BATCH)
         divergence = learn_step(student, teacher, data[first : first + BATCH])
-        torch.nn.utils.clip_grad_norm_([p for group in optimiser.param_groups for p in group["params"]], 1.0)
+        torch.nn.utils.clip_grad_norm_(learned, 1.0)
         optimiser.step()
         optimiser.zero_grad()
         recent = divergence if recent is None else 0.95 * recent + 0.05 * divergence
@@ -284,6 +283,10 @@ def distil(student: Mixture, teacher: Dense, data: torch.Tensor, seen: int, minu
             log.info("step %d, %d tokens: divergence %.4f", step, step * BATCH * WINDOW, recent)
         if step % CHECKPOINT_STEPS == 0:
             save_checkpoint(student, seen + step * BATCH, checkpoint)
+    if seen:
+        with torch.no_grad():
+            for parameter, old in zip(learned, before, strict=True):
+                parameter.lerp_(old, 1 - RESUMED_SHARE)
     save_checkpoint(student, seen + step * BATCH, checkpoint)
 
 
@@ -329,7 +332,7 @@ def main(folder: Path, model_file: Path, minutes: float) -> None:
     checkpoint = folder / "checkpoint.pt"
     if checkpoint.exists():
         kept = torch.load(checkpoint)
-        student, seen = Mixture(weights, [widened(part) for part in kept["parts"]], kept["last_norm"]), kept["seen"]
+        student, seen = Mixture(weights, kept["parts"], kept["last_norm"]), kept["seen"]
     else:
         student, seen = Mixture(weights, all_first_parts(folder, model_file, weights), torch.zeros(HIDDEN)), 0
     distil(student, Dense(weights, torch.bfloat16), data, seen, minutes, checkpoint)
