@@ -1,0 +1,304 @@
+"""Tiny random checkpoints of every family, written by transformers under the names that published files carry.
+
+Everything that usually starts at a constant (norms, biases, sinks, corrections, scales) is random, so that code which
+forgets a part gives other logits. Sizes are multiples of 32, so that llama.cpp's block formats fit.
+
+Run as a program it fills a folder for llama.cpp's converter, tokenizer included:
+`python tests/engine/tiny_families.py FOLDER [name...]`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import tokenizers
+import torch
+import transformers
+from transformers.utils import logging as transformers_logging
+
+transformers_logging.disable_progress_bar()
+
+SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+MERGES = (("t", "h"), ("th", "e"), ("a", "n"), ("i", "n"), ("Ġ", "the"), ("e", "r"), ("o", "n"), ("Ġ", "a"))
+#: One token per byte, the merges' results, the special tokens, and spare rows.
+VOCAB = 288
+BOS, EOS = 256 + len(MERGES), 258 + len(MERGES)
+
+SIZES: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 3,
+    "max_position_embeddings": 512,
+    "rms_norm_eps": 1e-5,
+    "bos_token_id": BOS,
+    "eos_token_id": EOS,
+    "pad_token_id": None,
+}
+MOE = {"intermediate_size": 96, "moe_intermediate_size": 32, "num_experts": 8, "num_experts_per_tok": 2}
+DEEPSEEK_MOE = {
+    "intermediate_size": 96,
+    "moe_intermediate_size": 32,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 1,
+    "routed_scaling_factor": 1.5,
+    "norm_topk_prob": True,
+}
+LOCAL_MOE = {"intermediate_size": 32, "num_local_experts": 8, "num_experts_per_tok": 2}
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "original_max_position_embeddings": 64,
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+GRANITE = {
+    "embedding_multiplier": 3.0,
+    "attention_multiplier": 0.35,
+    "residual_multiplier": 0.6,
+    "logits_scaling": 2.5,
+    "tie_word_embeddings": True,
+}
+LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "short_factor": [1.0, 1.1, 1.3, 1.6, 1.9, 2.3, 2.8, 3.4],
+    "long_factor": [1.0, 1.6, 2.7, 4.1, 6.3, 9.2, 13.0, 17.0],
+    "short_mscale": 1.1,
+    "long_mscale": 1.3,
+    "original_max_position_embeddings": 512,
+}
+GEMMA4 = {
+    **SIZES,
+    "num_hidden_layers": 5,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "global_head_dim": 32,
+    "num_global_key_value_heads": 1,
+    "attention_k_eq_v": True,
+    "intermediate_size": 96,
+    "moe_intermediate_size": 32,
+    "enable_moe_block": True,
+    "num_experts": 8,
+    "top_k_experts": 2,
+    "sliding_window": 8,
+    "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+    "hidden_size_per_layer_input": 0,
+    "final_logit_softcapping": 3.0,
+    "pad_token_id": 0,
+}
+LLAMA4 = {
+    **SIZES,
+    "num_hidden_layers": 4,
+    "head_dim": 16,
+    "intermediate_size": 32,
+    "intermediate_size_mlp": 96,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 1,
+    "interleave_moe_layer_step": 2,
+    "attention_chunk_size": 8,
+    "floor_scale": 4,
+    "attn_scale": 0.3,
+}
+
+#: Variant -> (config.json's model_type, what differs from SIZES).
+CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "qwen3_moe": ("qwen3_moe", {**MOE, "head_dim": 32, "norm_topk_prob": True}),
+    "gpt_oss": (
+        "gpt_oss",
+        {
+            **LOCAL_MOE,
+            "num_hidden_layers": 4,
+            "head_dim": 16,
+            "sliding_window": 8,
+            "rope_parameters": {**YARN, "truncate": False},
+        },
+    ),
+    "glm4_moe": ("glm4_moe", {**DEEPSEEK_MOE, "head_dim": 32, "attention_bias": True}),
+    "glm4_moe-qk_norm": ("glm4_moe", {**DEEPSEEK_MOE, "head_dim": 32, "attention_bias": True, "use_qk_norm": True}),
+    "gemma4": ("gemma4", {"text_config": GEMMA4}),
+    "gemma4-dense": ("gemma4_text", {**GEMMA4, "enable_moe_block": False, "attention_k_eq_v": False}),
+    "minimax_m2": ("minimax_m2", {**LOCAL_MOE, "head_dim": 32, "rotary_dim": 16}),
+    "mixtral": ("mixtral", LOCAL_MOE),
+    "qwen3": ("qwen3", {"intermediate_size": 96, "head_dim": 32, "tie_word_embeddings": True}),
+    "olmoe": ("olmoe", {"intermediate_size": 32, "num_experts": 8, "num_experts_per_tok": 2, "clip_qkv": 1.0}),
+    "ernie4_5_moe": (
+        "ernie4_5_moe",
+        {
+            "intermediate_size": 96,
+            "moe_intermediate_size": 32,
+            "moe_num_experts": 8,
+            "moe_k": 2,
+            "moe_num_shared_experts": 2,
+            "moe_layer_start_index": 1,
+        },
+    ),
+    "hunyuan_v1_moe": (
+        "hunyuan_v1_moe",
+        {
+            "intermediate_size": 32,
+            "head_dim": 16,
+            "num_experts": 8,
+            "moe_topk": 2,
+            "rope_parameters": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 1.0, "alpha": 1000.0},
+        },
+    ),
+    "granitemoe": ("granitemoe", {**LOCAL_MOE, **GRANITE}),
+    "granitemoeshared": ("granitemoeshared", {**LOCAL_MOE, **GRANITE, "shared_intermediate_size": 64}),
+    "phimoe": (
+        "phimoe",
+        {**LOCAL_MOE, "attention_bias": True, "lm_head_bias": True, "rope_parameters": LONGROPE},
+    ),
+    "dots1": ("dots1", {**DEEPSEEK_MOE, "n_shared_experts": 2, "head_dim": 16}),
+    "llama4": ("llama4", {"text_config": LLAMA4}),
+    "lfm2_moe": (
+        "lfm2_moe",
+        {
+            "intermediate_size": 96,
+            "moe_intermediate_size": 32,
+            "num_experts": 8,
+            "num_experts_per_tok": 2,
+            "num_dense_layers": 1,
+            "num_hidden_layers": 4,
+            "layer_types": ["conv", "full_attention", "conv", "full_attention"],
+            "norm_eps": 1e-5,
+            "routed_scaling_factor": 1.5,
+        },
+    ),
+    "qwen2_moe": ("qwen2_moe", {**MOE, "shared_expert_intermediate_size": 64, "mlp_only_layers": [1]}),
+    "llama": ("llama", {"intermediate_size": 96, "tie_word_embeddings": True}),
+    "llama-biased": ("llama", {"intermediate_size": 96, "attention_bias": True, "mlp_bias": True}),
+    "llama-llama3": ("llama", {"intermediate_size": 96, "rope_parameters": LLAMA3}),
+    "llama-yarn": ("llama", {"intermediate_size": 96, "rope_parameters": YARN}),
+    "mistral": ("mistral", {"intermediate_size": 96, "head_dim": 24, "sliding_window": 8}),
+}
+
+
+def build(variant: str, **changes: Any) -> transformers.PreTrainedModel:
+    """A float32 model in evaluation mode, eager attention and experts, with random values everywhere."""
+    kind, values = CONFIGS[variant]
+    if "text_config" in values:
+        values = {"text_config": {**values["text_config"], **changes}}
+        if kind == "llama4":
+            values["vision_config"] = {"num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2}
+    else:
+        values = {**SIZES, **values, **changes}
+    config = transformers.AutoConfig.for_model(kind, **values)
+    for part in (config, config.get_text_config()):
+        part._experts_implementation = "eager"
+        part._attn_implementation = "eager"
+    model = _model_class(kind, config)(config).float().eval()
+    with torch.no_grad():
+        for name, tensor in model.state_dict().items():
+            generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+            if tensor.is_floating_point():
+                tensor.copy_(_values(name, tensor, generator))
+    return model
+
+
+def _model_class(kind: str, config: Any) -> Any:
+    if "text_config" in CONFIGS.get(kind, (None, {}))[1]:
+        return transformers.AutoModelForImageTextToText._model_mapping[type(config)]
+    return transformers.AutoModelForCausalLM._model_mapping[type(config)]
+
+
+def _values(name: str, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Random values of a size that keeps every part visible in the logits."""
+    noise = torch.randn(tensor.shape, generator=generator)
+    if "norm" in name and name.endswith("weight") or name.endswith(("layer_scalar", "router.scale", "expert_scale")):
+        return 1.0 + 0.3 * noise
+    if name.endswith(("bias", "e_score_correction_bias")):
+        return 0.3 * noise
+    if "embed" in name or name.endswith("sinks"):
+        return noise
+    if name.endswith("conv.weight"):
+        return 0.6 * noise
+    # gpt-oss and Llama 4 store experts [E, in, out], with a clamp that ordinary values would never reach.
+    if tensor.ndim == 3:
+        return noise * (3.0 if "gate_up" in name else 1.0) / max(tensor.shape[1:]) ** 0.5
+    return noise * (1.5 if "gate.weight" in name or "router" in name else 1.0) / tensor.shape[-1] ** 0.5
+
+
+def logits(model: transformers.PreTrainedModel, ids: np.ndarray) -> np.ndarray:
+    """float32 [T, vocab] of one sequence."""
+    text = model.language_model if model.config.model_type == "llama4" else model
+    with torch.no_grad():
+        return text(torch.from_numpy(ids)[None], use_cache=False).logits[0].float().numpy()
+
+
+def save(model: transformers.PreTrainedModel, folder: Path, **options: Any) -> Path:
+    """Weights, config and tokenizer; options as of save_pretrained."""
+    model.save_pretrained(folder, **options)
+    if getattr(model.config, "num_mtp_layers", 0):
+        _add_next_token_layer(folder, model.config.num_hidden_layers)
+    save_tokenizer(folder)
+    return folder
+
+
+def _add_next_token_layer(folder: Path, layers: int) -> None:
+    """The layer that published GLM files carry behind their last, to predict two tokens at once; transformers drops it.
+
+    A reader must skip it, so its values are another layer's.
+    """
+    path = folder / "model.safetensors"
+    tensors = safetensors.torch.load_file(path)
+    last, extra = f"model.layers.{layers - 1}.", f"model.layers.{layers}."
+    tensors |= {extra + key.removeprefix(last): value for key, value in tensors.items() if key.startswith(last)}
+    embed, norm = tensors["model.embed_tokens.weight"], tensors["model.norm.weight"]
+    for key, value in {
+        "eh_proj.weight": torch.cat((embed[: norm.numel()], embed[: norm.numel()]), 1),
+        "enorm.weight": norm,
+        "hnorm.weight": norm,
+        "embed_tokens.weight": embed,
+        "shared_head.head.weight": embed,
+        "shared_head.norm.weight": norm,
+    }.items():
+        tensors[extra + key] = value.clone()
+    safetensors.torch.save_file({k: v.contiguous().clone() for k, v in tensors.items()}, path, {"format": "pt"})
+
+
+def save_tokenizer(folder: Path) -> None:
+    """A byte-level BPE tokenizer with a few merges and ChatML's tokens and template."""
+    pieces = [*sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()), *("".join(pair) for pair in MERGES)]
+    backend = tokenizers.Tokenizer(tokenizers.models.BPE({p: i for i, p in enumerate(pieces)}, list(MERGES)))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = tokenizers.decoders.ByteLevel()
+    backend.add_special_tokens(list(SPECIAL))
+    backend.save(str(folder / "tokenizer.json"))
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": SPECIAL[0],
+        "eos_token": SPECIAL[2],
+        "add_bos_token": False,
+        "chat_template": "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=1))
+
+
+def main() -> None:
+    folder, *chosen = sys.argv[1:]
+    for variant in chosen or CONFIGS:
+        save(build(variant), Path(folder) / variant)
+
+
+if __name__ == "__main__":
+    main()
