@@ -223,7 +223,7 @@ def _model_class(kind: str, config: Any) -> Any:
 def _values(name: str, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Random values of a size that keeps every part visible in the logits."""
     noise = torch.randn(tensor.shape, generator=generator)
-    if "norm" in name and name.endswith("weight") or name.endswith(("layer_scalar", "router.scale", "expert_scale")):
+    if ("norm" in name and name.endswith("weight")) or name.endswith(("layer_scalar", "router.scale", "expert_scale")):
         return 1.0 + 0.3 * noise
     if name.endswith(("bias", "e_score_correction_bias")):
         return 0.3 * noise
