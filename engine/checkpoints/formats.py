@@ -1,6 +1,7 @@
 """How stored bytes become numbers: one record per weight format.
 
-Adding a format is adding a record here. Block layouts are those of the GGML and safetensors specifications.
+Adding a format is adding a record here. GGUF types have the block layouts of the GGML specification; the blocks of
+quantised safetensors are described in `engine.checkpoints.blocks`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,10 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
 
-Bytes = npt.NDArray[np.uint8]
-Floats = npt.NDArray[np.float32]
+from engine.checkpoints.blocks import LAYOUTS, BlockLayout, Bytes, Floats, bfloat16_values
 
 
 @dataclass(frozen=True)
@@ -43,11 +42,6 @@ def _float16(data: Bytes) -> Floats:
     return data.view("<f2").astype(np.float32)
 
 
-def _bfloat16(data: Bytes) -> Floats:
-    # bfloat16 is the upper half of a float32.
-    return (data.view("<u2").astype(np.uint32) << np.uint32(16)).view(np.float32)
-
-
 def _ggml(name: str) -> Format:
     kind = GGMLQuantizationType[name]
     values, size = GGML_QUANT_SIZES[kind]
@@ -58,21 +52,32 @@ def _ggml(name: str) -> Format:
     return Format(name, values, size, dequantise)
 
 
-FORMATS: Mapping[str, Format] = {
-    record.name: record
-    for record in (
-        Format("F32", 1, 4, _float32),
-        Format("F16", 1, 2, _float16),
-        Format("BF16", 1, 2, _bfloat16),
-        _ggml("Q8_0"),
-        _ggml("Q4_0"),
-        _ggml("Q4_1"),
-        _ggml("Q5_0"),
-        _ggml("Q5_1"),
-        _ggml("IQ4_NL"),
-        _ggml("MXFP4"),
-        _ggml("Q4_K"),
-        _ggml("Q5_K"),
-        _ggml("Q6_K"),
-    )
-}
+def _blocks(layout: BlockLayout) -> Format:
+    return Format(layout.name, layout.group, layout.nbytes, layout.dequantise)
+
+
+_PLAIN = (
+    Format("F32", 1, 4, _float32),
+    Format("F16", 1, 2, _float16),
+    Format("BF16", 1, 2, bfloat16_values),
+)
+_GGML = (
+    "Q8_0",
+    "Q4_0",
+    "Q4_1",
+    "Q5_0",
+    "Q5_1",
+    "IQ4_NL",
+    "MXFP4",
+    "NVFP4",
+    "Q2_K",
+    "Q3_K",
+    "Q4_K",
+    "Q5_K",
+    "Q6_K",
+    "IQ4_XS",
+)
+
+#: What tensors of a GGUF file may be stored as, by the names of the specification.
+GGUF_FORMATS: Mapping[str, Format] = {record.name: record for record in (*_PLAIN, *map(_ggml, _GGML))}
+FORMATS: Mapping[str, Format] = {**GGUF_FORMATS, **{record.name: record for record in map(_blocks, LAYOUTS)}}

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from gguf.constants import GGML_QUANT_SIZES, GGUF_DEFAULT_ALIGNMENT, GGMLQuantizationType, GGUFValueType
 
 from engine.checkpoints.checkpoint import TensorInfo
-from engine.checkpoints.formats import FORMATS
+from engine.checkpoints.formats import GGUF_FORMATS
 from engine.checkpoints.stored import (
     DOWNLOAD_AGAIN,
     check_overlap,
@@ -233,10 +233,10 @@ class _Parser:
         for name, shape, kind, offset in records:
             if name in tensors or name in foreign:
                 self._refuse(f"it holds tensor {shown(name)} twice")
-            if kind not in FORMATS:
+            if kind not in GGUF_FORMATS:
                 foreign[name] = kind
                 continue
-            form = FORMATS[kind]
+            form = GGUF_FORMATS[kind]
             if (shape and shape[-1] % form.block_values) or (not shape and form.block_values > 1):
                 self._refuse(f"tensor {shown(name)} has rows that are no whole blocks of {kind}")
             if offset % alignment:
@@ -270,7 +270,7 @@ class _Parser:
         others = sorted(set(foreign.values()) - {kind})
         also = f" (others as {', '.join(others[:5])})" if others else ""
         why = f"tensor {shown(name)} is stored as {kind}{also}, which is not supported yet"
-        remedy = f"Choose a file that uses only {', '.join(FORMATS)}."
+        remedy = f"Choose a file that uses only {', '.join(GGUF_FORMATS)}."
         raise GreenroomError(f"{self._path.name} cannot be used", why, remedy)
 
     # Primitives

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine.checkpoints.blocks import Bytes, Floats
 from engine.checkpoints.checkpoint import Checkpoint, TensorInfo
-from engine.checkpoints.formats import FORMATS, Bytes, Floats
+from engine.checkpoints.formats import FORMATS
 from engine.errors import GreenroomError
 
 if TYPE_CHECKING:

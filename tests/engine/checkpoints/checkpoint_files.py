@@ -17,14 +17,16 @@ Tensors = Mapping[str, tuple[np.ndarray, str]]
 #: Formats whose writer is in the gguf package; the others are written as random blocks.
 QUANTISABLE = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "MXFP4")
 
+#: Where a block's half-precision scales lie, where that is not at its start alone.
+_HALF_SCALES = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "NVFP4": ()}
+
 
 def random_blocks(shape: tuple[int, ...], name: str, seed: int = 0) -> np.ndarray:
     """uint8 [..., row bytes] of any format, with every half-precision scale finite."""
     values, size = GGML_QUANT_SIZES[GGMLQuantizationType[name]]
     random = np.random.default_rng(seed)
     blocks = random.integers(0, 256, (*shape[:-1], shape[-1] // values, size), dtype=np.uint8)
-    scales = {"IQ4_NL": (0,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (size - 2,)}[name]
-    for at in scales:
+    for at in _HALF_SCALES.get(name, (0,)):
         blocks[..., at : at + 2] = random.normal(0, 0.01, (*blocks.shape[:-1], 1)).astype("<f2").view(np.uint8)
     return blocks.reshape(*shape[:-1], -1)
 

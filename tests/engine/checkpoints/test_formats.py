@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from engine.checkpoints.formats import FORMATS
+from engine.checkpoints.formats import FORMATS, GGUF_FORMATS
 
 
 def test_every_record_has_the_block_size_of_the_ggml_specification() -> None:
-    for form in FORMATS.values():
+    for form in GGUF_FORMATS.values():
         assert (form.block_values, form.block_bytes) == GGML_QUANT_SIZES[GGMLQuantizationType[form.name]]
 
 
