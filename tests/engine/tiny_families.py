@@ -24,7 +24,8 @@ from transformers.utils import logging as transformers_logging
 
 transformers_logging.disable_progress_bar()
 
-SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+#: The last three are asked for by llama.cpp's converter of GLM.
+SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "[gMASK]", "<|user|>", "<|observation|>")
 MERGES = (("t", "h"), ("th", "e"), ("a", "n"), ("i", "n"), ("Ġ", "the"), ("e", "r"), ("o", "n"), ("Ġ", "a"))
 #: One token per byte, the merges' results, the special tokens, and spare rows.
 VOCAB = 288
@@ -52,6 +53,7 @@ DEEPSEEK_MOE = {
     "first_k_dense_replace": 1,
     "routed_scaling_factor": 1.5,
     "norm_topk_prob": True,
+    "scoring_func": "sigmoid",
 }
 LOCAL_MOE = {"intermediate_size": 32, "num_local_experts": 8, "num_experts_per_tok": 2}
 YARN = {
@@ -82,10 +84,13 @@ LONGROPE = {
     "rope_theta": 10000.0,
     "short_factor": [1.0, 1.1, 1.3, 1.6, 1.9, 2.3, 2.8, 3.4],
     "long_factor": [1.0, 1.6, 2.7, 4.1, 6.3, 9.2, 13.0, 17.0],
-    "short_mscale": 1.1,
-    "long_mscale": 1.3,
-    "original_max_position_embeddings": 512,
+    # What llama.cpp's converter computes from the two contexts, whatever the file says: sqrt(1 + ln 8 / ln 64).
+    "short_mscale": 1.5**0.5,
+    "long_mscale": 1.5**0.5,
+    "original_max_position_embeddings": 64,
 }
+PHIMOE = {**LOCAL_MOE, "attention_bias": True, "lm_head_bias": True, "rope_parameters": LONGROPE}
+OLMOE = {"intermediate_size": 32, "num_experts": 8, "num_experts_per_tok": 2}
 GEMMA4 = {
     **SIZES,
     "num_hidden_layers": 5,
@@ -136,14 +141,15 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "glm4_moe-qk_norm": ("glm4_moe", {**DEEPSEEK_MOE, "head_dim": 32, "attention_bias": True, "use_qk_norm": True}),
     "gemma4": ("gemma4", {"text_config": GEMMA4}),
     "gemma4-dense": ("gemma4_text", {**GEMMA4, "enable_moe_block": False, "attention_k_eq_v": False}),
-    "minimax_m2": ("minimax_m2", {**LOCAL_MOE, "head_dim": 32, "rotary_dim": 16}),
+    "minimax_m2": ("minimax_m2", {**LOCAL_MOE, "head_dim": 32, "rotary_dim": 16, "scoring_func": "sigmoid"}),
     "mixtral": ("mixtral", LOCAL_MOE),
     "qwen3": ("qwen3", {"intermediate_size": 96, "head_dim": 32, "tie_word_embeddings": True}),
-    "olmoe": ("olmoe", {"intermediate_size": 32, "num_experts": 8, "num_experts_per_tok": 2, "clip_qkv": 1.0}),
+    "olmoe": ("olmoe", OLMOE),
+    "olmoe-clipped": ("olmoe", {**OLMOE, "clip_qkv": 1.0, "norm_topk_prob": True}),
     "ernie4_5_moe": (
         "ernie4_5_moe",
         {
-            "intermediate_size": 96,
+            "intermediate_size": 128,
             "moe_intermediate_size": 32,
             "moe_num_experts": 8,
             "moe_k": 2,
@@ -155,18 +161,18 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
         "hunyuan_v1_moe",
         {
             "intermediate_size": 32,
+            "moe_intermediate_size": [32] * 3,
+            "num_shared_expert": [1] * 3,
             "head_dim": 16,
             "num_experts": 8,
-            "moe_topk": 2,
+            "moe_topk": [2] * 3,
             "rope_parameters": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 1.0, "alpha": 1000.0},
         },
     ),
     "granitemoe": ("granitemoe", {**LOCAL_MOE, **GRANITE}),
     "granitemoeshared": ("granitemoeshared", {**LOCAL_MOE, **GRANITE, "shared_intermediate_size": 64}),
-    "phimoe": (
-        "phimoe",
-        {**LOCAL_MOE, "attention_bias": True, "lm_head_bias": True, "rope_parameters": LONGROPE},
-    ),
+    "phimoe": ("phimoe", PHIMOE),
+    "phimoe-scaled": ("phimoe", {**PHIMOE, "rope_parameters": {**LONGROPE, "short_mscale": 1.1}}),
     "dots1": ("dots1", {**DEEPSEEK_MOE, "n_shared_experts": 2, "head_dim": 16}),
     "llama4": ("llama4", {"text_config": LLAMA4}),
     "lfm2_moe": (
@@ -181,6 +187,19 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
             "layer_types": ["conv", "full_attention", "conv", "full_attention"],
             "norm_eps": 1e-5,
             "routed_scaling_factor": 1.5,
+        },
+    ),
+    # transformers lacks it, but computes the same as GLM-4 with groups; `save` gives it its own names.
+    "bailing_moe2": (
+        "glm4_moe",
+        {
+            **DEEPSEEK_MOE,
+            "head_dim": 16,
+            "use_qk_norm": True,
+            "n_group": 4,
+            "topk_group": 2,
+            "routed_scaling_factor": 2.5,
+            "num_mtp_layers": 0,
         },
     ),
     "qwen2_moe": ("qwen2_moe", {**MOE, "shared_expert_intermediate_size": 64, "mlp_only_layers": [1]}),
@@ -247,8 +266,11 @@ def logits(model: transformers.PreTrainedModel, ids: np.ndarray) -> np.ndarray:
 def save(model: transformers.PreTrainedModel, folder: Path, **options: Any) -> Path:
     """Weights, config and tokenizer; options as of save_pretrained."""
     model.save_pretrained(folder, **options)
-    if getattr(model.config, "num_mtp_layers", 0):
-        _add_next_token_layer(folder, model.config.num_hidden_layers)
+    if model.config.model_type == "glm4_moe":
+        if model.config.num_mtp_layers:
+            _add_next_token_layer(folder, model.config.num_hidden_layers)
+        else:
+            _rename_to_bailing(folder)
     save_tokenizer(folder)
     return folder
 
@@ -273,6 +295,50 @@ def _add_next_token_layer(folder: Path, layers: int) -> None:
     }.items():
         tensors[extra + key] = value.clone()
     safetensors.torch.save_file({k: v.contiguous().clone() for k, v in tensors.items()}, path, {"format": "pt"})
+
+
+_BAILING_KEYS = {
+    "n_routed_experts": "num_experts",
+    "n_shared_experts": "num_shared_experts",
+    "scoring_func": "score_function",
+}
+
+
+def _rename_to_bailing(folder: Path) -> None:
+    """From GLM-4's names in config.json and weights to those of Ling 2, with one tensor for q, k and v."""
+    config = json.loads((folder / "config.json").read_text())
+    config = {_BAILING_KEYS.get(key, key): value for key, value in config.items()}
+    rope = config.pop("rope_parameters")
+    config |= {
+        "model_type": "bailing_moe_v2",
+        "architectures": ["BailingMoeV2ForCausalLM"],
+        "rope_theta": rope["rope_theta"],
+        "partial_rotary_factor": rope["partial_rotary_factor"],
+        "rope_scaling": None,
+        "use_qkv_bias": False,
+        "use_bias": False,
+        "use_qk_norm": True,
+        "moe_router_enable_expert_bias": True,
+        "moe_shared_expert_intermediate_size": config["moe_intermediate_size"],
+    }
+    (folder / "config.json").write_text(json.dumps(config, indent=1))
+    path = folder / "model.safetensors"
+    tensors = safetensors.torch.load_file(path)
+    for i in range(config["num_hidden_layers"]):
+        attention = f"model.layers.{i}.self_attn."
+        parts = [tensors.pop(f"{attention}{part}_proj.weight") for part in "qkv"]
+        tensors[f"{attention}query_key_value.weight"] = torch.cat(parts)
+    renames = {
+        ".embed_tokens.": ".word_embeddings.",
+        ".self_attn.": ".attention.",
+        ".o_proj.": ".dense.",
+        ".q_norm.": ".query_layernorm.",
+        ".k_norm.": ".key_layernorm.",
+        ".e_score_correction_bias": ".expert_bias",
+    }
+    for old, new in renames.items():
+        tensors = {key.replace(old, new): value for key, value in tensors.items()}
+    safetensors.torch.save_file(tensors, path, {"format": "pt"})
 
 
 def save_tokenizer(folder: Path) -> None:
