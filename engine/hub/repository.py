@@ -1,0 +1,282 @@
+"""What a repository of the hub holds: its models, each as one item, with sizes and hashes.
+
+Search, metadata and listing go through huggingface_hub; nothing of a model's weights is fetched here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from engine.errors import GreenroomError
+from engine.hub.network import NetworkSettings, network_error, open_client, status_error
+from engine.hub.safe_paths import is_safe
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+#: A repository with more files than this is no model (the largest have a few hundred).
+MAX_FILES = 20_000
+_REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}\Z")
+_SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
+_QUANT = re.compile(
+    r"(?:^|[-._/])((?:UD-)?(?:I?Q\d+(?:_[A-Z0-9]+)*|TQ\d_\d|MXFP4(?:_MOE)?|NVFP4|BF16|F16|FP16|F32|FP32|FP8))(?=$|[-._/])",
+    re.IGNORECASE,
+)
+#: What a folder of safetensors needs beside its weights to be opened and to chat.
+_COMPANIONS = {
+    "config.json",
+    "generation_config.json",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+    "hf_quant_config.json",
+    "quantize_config.json",
+    "quant_config.json",
+}
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """sha256 is the hub's id of a large file; small ones have git's blob id instead."""
+
+    path: str
+    nbytes: int
+    sha256: str | None
+    blob_id: str | None
+
+
+@dataclass(frozen=True)
+class RemoteModel:
+    """One thing to download: a GGUF file with all its parts, or a folder of safetensors with what belongs to it.
+
+    label: what tells it from its siblings: the quantisation ("Q4_K_M"), or "safetensors"
+    name:  its first file without ending and part number, or the folder
+    """
+
+    repo: str
+    commit: str
+    label: str
+    name: str
+    form: str
+    files: tuple[RemoteFile, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(file.nbytes for file in self.files)
+
+
+@dataclass(frozen=True)
+class Repository:
+    """gated: terms must be accepted on its page first. skipped: files whose names cannot be files on every system."""
+
+    repo: str
+    commit: str
+    licence: str
+    gated: bool
+    models: tuple[RemoteModel, ...]
+    skipped: int
+
+
+@dataclass(frozen=True)
+class SearchHit:
+    repo: str
+    downloads: int
+    likes: int
+    gated: bool
+    licence: str
+    updated: str
+
+
+class Hub:
+    """The hub or a mirror. Calls block; every failure is a GreenroomError."""
+
+    def __init__(self, settings: NetworkSettings, token: str | None = None) -> None:
+        self.settings = settings
+        self._token = token
+
+    def search(self, text: str, limit: int = 50) -> list[SearchHit]:
+        """GGUF repositories that match, most downloaded first."""
+        with self._api(f'"{text}" was not searched') as api:
+            found = api.list_models(
+                search=text,
+                filter="gguf",
+                sort="downloads",
+                limit=limit,
+                expand=["downloads", "likes", "gated", "tags", "lastModified"],
+            )
+            return [
+                SearchHit(
+                    model.id,
+                    model.downloads or 0,
+                    model.likes or 0,
+                    bool(model.gated),
+                    _licence(model.tags or []),
+                    model.last_modified.date().isoformat() if model.last_modified else "",
+                )
+                for model in itertools.islice(found, limit)
+                if is_repo(model.id)
+            ]
+
+    def repository(self, repo: str, revision: str | None = None) -> Repository:
+        """Every model in it. Raises GreenroomError for a wrong name, one that may not be read, or holds no model."""
+        if not is_repo(repo):
+            raise GreenroomError(
+                f"{ascii(repo)[:80]} is not a repository", 'its name is not "owner/model"', "Write it like owner/model."
+            )
+        what = f"{repo} cannot be listed"
+        with self._api(what, repo) as api:
+            info = api.model_info(repo, revision=revision)
+            commit = info.sha or revision or "main"
+            entries = api.list_repo_tree(repo, revision=commit, recursive=True)
+            files, skipped = _files(itertools.islice(entries, MAX_FILES + 1), what)
+        models = group(repo, commit, files)
+        if not models:
+            raise GreenroomError(
+                what, "it holds neither GGUF nor safetensors files", "Choose a repository with one of these."
+            )
+        return Repository(repo, commit, _licence(info.tags or []), bool(info.gated), models, skipped)
+
+    def url(self, repo: str, commit: str, path: str) -> str:
+        """Where a file's bytes are asked for; the answer may be a redirect."""
+        return f"{self.settings.hub}/{repo}/resolve/{quote(commit, safe='')}/{quote(path)}"
+
+    @contextlib.contextmanager
+    def _api(self, what: str, repo: str = "") -> Iterator[HfApi]:
+        # Read when the library is imported; nothing about this machine leaves it.
+        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+        os.environ.setdefault("HF_HUB_DISABLE_XET", "1")
+        import httpx2
+        from huggingface_hub import HfApi, set_client_factory
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+        def client() -> httpx2.Client:
+            opened = open_client(self.settings)
+            opened.follow_redirects = True
+            return opened
+
+        open_client(self.settings).close()  # refuses here, not in the midst of the library
+        set_client_factory(client)
+        host = self.settings.host
+        try:
+            yield HfApi(self.settings.hub, token=self._token or False)
+        except HfHubHTTPError as error:
+            status = error.response.status_code if error.response is not None else 0
+            raise status_error(status, what, host, repo, bool(self._token)) from error
+        except httpx2.HTTPError as error:
+            raise network_error(error, host) from error
+        except (HFValidationError, KeyError, TypeError, ValueError, AttributeError) as error:
+            why = f"{host} answered with something that is no listing"
+            raise GreenroomError(what, why, "Check the hub's address in Settings, Network.") from error
+
+
+def is_repo(name: str) -> bool:
+    return bool(_REPO.match(name)) and ".." not in name and "--" not in name
+
+
+def _files(entries: Iterator[Any], what: str) -> tuple[list[RemoteFile], int]:
+    from huggingface_hub.hf_api import RepoFile
+
+    files: list[RemoteFile] = []
+    skipped = count = 0
+    for entry in entries:
+        count += 1
+        if count > MAX_FILES:
+            raise GreenroomError(what, f"it holds more than {MAX_FILES:,} files", "Choose another repository.")
+        if not isinstance(entry, RepoFile):
+            continue
+        size = entry.size if entry.lfs is None else entry.lfs.size
+        sha256 = None if entry.lfs is None else entry.lfs.sha256
+        if not is_safe(entry.path) or not isinstance(size, int) or size < 0 or not _is_hash(sha256, 64):
+            skipped += 1
+            continue
+        files.append(RemoteFile(entry.path, size, sha256, entry.blob_id if _is_hash(entry.blob_id, 40) else None))
+    return files, skipped
+
+
+def _is_hash(value: str | None, digits: int) -> bool:
+    return value is None or bool(re.fullmatch(rf"[0-9a-f]{{{digits}}}", value))
+
+
+def group(repo: str, commit: str, files: list[RemoteFile]) -> tuple[RemoteModel, ...]:
+    """Files as models, smallest first: a split GGUF is one (left out if incomplete), so is a folder of safetensors."""
+    ggufs: dict[str, list[RemoteFile]] = {}
+    folders: dict[str, list[RemoteFile]] = {}
+    for file in files:
+        folder, _, name = file.path.rpartition("/")
+        lower = name.lower()
+        if lower.endswith(".gguf"):
+            # A vision projector is a part of some other model, an importance matrix of none.
+            if not lower.startswith(("mmproj", "imatrix")) and "-mmproj" not in lower:
+                ggufs.setdefault(_SPLIT.sub(".gguf", file.path), []).append(file)
+        elif lower.endswith(".safetensors") or name in _COMPANIONS:
+            folders.setdefault(folder, []).append(file)
+    models = [
+        RemoteModel(repo, commit, quant_label(stem), stem.removesuffix(".gguf"), "gguf", tuple(parts))
+        for stem, found in ggufs.items()
+        if (parts := _all_parts(found))
+    ]
+    for folder, found in folders.items():
+        names = {file.path.rpartition("/")[2] for file in found}
+        weights = [file for file in found if file.path.endswith(".safetensors")]
+        if "config.json" not in names or not weights:
+            continue
+        # Some publishers add the same weights once more, in one file and in a format of their own.
+        if "model.safetensors.index.json" in names or "model.safetensors" in names:
+            weights = [file for file in weights if not file.path.rpartition("/")[2].startswith("consolidated")]
+        others = [file for file in found if not file.path.endswith(".safetensors")]
+        label = f"{folder} safetensors" if folder else "safetensors"
+        name = folder or repo.partition("/")[2]
+        models.append(RemoteModel(repo, commit, label, name, "safetensors", tuple(others + weights)))
+    return tuple(sorted(models, key=lambda model: (model.nbytes, model.name)))
+
+
+def _all_parts(files: list[RemoteFile]) -> list[RemoteFile]:
+    """In the order of their numbers; empty when one is missing."""
+    numbered = [(match, file) for file in files if (match := _SPLIT.search(file.path))]
+    if not numbered:
+        return files[:1]
+    total = int(numbered[0][0][2])
+    have = {int(match[1]): file for match, file in numbered if int(match[2]) == total}
+    return [have[i] for i in sorted(have)] if sorted(have) == list(range(1, total + 1)) else []
+
+
+def quant_label(path: str) -> str:
+    """ "Q4_K_M" out of "Q4_K_M/model-Q4_K_M.gguf": the last quantisation its name says, else the whole stem."""
+    stem = path.removesuffix(".gguf")
+    found = _QUANT.findall(stem.rpartition("/")[2]) or _QUANT.findall(stem)
+    return found[-1].upper() if found else stem.rpartition("/")[2]
+
+
+def choose(repository: Repository, label: str) -> RemoteModel:
+    """The model that `label` names: its label or name, or the only one. Raises GreenroomError when it isn't clear."""
+    models = repository.models
+    wanted = label.casefold()
+    if not label:
+        found = list(models) if len(models) == 1 else []
+    else:
+        found = [m for m in models if wanted in (m.label.casefold(), m.name.casefold())]
+    if len(found) == 1:
+        return found[0]
+    labels = ", ".join(m.label if len([o for o in models if o.label == m.label]) == 1 else m.name for m in models[:24])
+    why = f"it holds {len(models)} models" if not label else f'"{label}" names {len(found) or "none"} of its models'
+    raise GreenroomError(
+        f"{repository.repo} was not downloaded", why, f"Choose one as {repository.repo}:LABEL. Labels: {labels}."
+    )
+
+
+def _licence(tags: list[str]) -> str:
+    return next((tag.partition(":")[2] for tag in tags if tag.startswith("license:")), "")

@@ -1,0 +1,397 @@
+"""One file from the hub to the disk: resumed from the exact byte, retried, throttled, checked."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin, urlsplit
+
+from engine.errors import Cancelled, GreenroomError
+from engine.hub.network import network_error, status_error
+from engine.hub.repository import RemoteFile
+
+if TYPE_CHECKING:
+    import httpx2
+
+_log = logging.getLogger(__name__)
+
+_MAX_REDIRECTS = 6
+_REDIRECTS = (301, 302, 303, 307, 308)
+_HASH_BLOCK = 4 << 20
+#: Longest wait a server may ask for; beyond it the download fails with a sentence instead of standing still.
+_MAX_RETRY_AFTER_S = 600.0
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """attempts: tries in a row without one new byte. Waits double from first_s to longest_s, with jitter."""
+
+    attempts: int = 8
+    first_s: float = 1.0
+    longest_s: float = 60.0
+
+    def wait_s(self, failures: int) -> float:
+        longest = min(self.longest_s, self.first_s * 2.0 ** (failures - 1))
+        return random.uniform(longest / 2, longest)
+
+
+class Control:
+    """Stops a transfer at once, from any thread, also where it waits for a byte."""
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+
+    def stop(self) -> None:
+        self._stopped.set()
+        with self._lock:
+            if self._socket is not None:
+                # The plain socket's method: a TLS socket's own would first say goodbye.
+                with suppress(OSError):
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def check(self) -> None:
+        if self._stopped.is_set():
+            raise Cancelled
+
+    def sleep(self, seconds: float) -> None:
+        """Raises Cancelled when stopped meanwhile."""
+        if self._stopped.wait(seconds):
+            raise Cancelled
+
+    def watch(self, connection: socket.socket | None) -> None:
+        """The socket that `stop` should wake; None when there is none any more."""
+        with self._lock:
+            self._socket = connection
+        if connection is not None:
+            self.check()
+
+
+class Throttle:
+    """Bytes per second that all transfers share; 0 is no limit."""
+
+    def __init__(self, bytes_per_s: int = 0) -> None:
+        self._lock = threading.Lock()
+        self.set_limit(bytes_per_s)
+
+    def set_limit(self, bytes_per_s: int) -> None:
+        with self._lock:
+            self.limit = bytes_per_s
+            self._free_at = time.monotonic()
+
+    def take(self, nbytes: int, control: Control) -> None:
+        """Waits until nbytes more may pass."""
+        if not self.limit:
+            return
+        with self._lock:
+            now = time.monotonic()
+            # What was not used for a while is lost, but for a tenth of a second's worth.
+            start = max(self._free_at, now - 0.1)
+            self._free_at = start + nbytes / self.limit if self.limit else now
+            wait = self._free_at - now
+        if wait > 0:
+            control.sleep(wait)
+
+
+class _AgainError(Exception):
+    """This attempt failed, another may succeed. `error` is what to say if none does; retry_after in seconds."""
+
+    def __init__(self, error: GreenroomError, retry_after: float = 0.0, at_once: bool = False) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.retry_after = retry_after
+        self.at_once = at_once
+
+
+class FileTransfer:
+    """Brings `file` to `part`, continuing whatever is there.
+
+    on_bytes: called with the number of bytes just written (negative when some were thrown away)
+    notice:   called with a sentence the user should see although the download goes on
+    etag:     the version of the file that `part` began with; "" when unknown
+    """
+
+    def __init__(
+        self,
+        client: httpx2.Client,
+        url: str,
+        token: str | None,
+        file: RemoteFile,
+        part: Path,
+        control: Control,
+        throttle: Throttle,
+        policy: RetryPolicy,
+        on_bytes: Callable[[int], None],
+        notice: Callable[[str], None],
+        etag: str = "",
+        on_etag: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._client, self._url, self._token = client, url, token
+        self._file, self._part = file, part
+        self._control, self._throttle, self._policy = control, throttle, policy
+        self._on_bytes, self._notice = on_bytes, notice
+        self._etag, self._on_etag = etag, on_etag
+        self._host = urlsplit(url).netloc
+        self._descriptor = -1
+        self._have = 0
+
+    def run(self) -> None:
+        """Raises GreenroomError when it cannot be had, Cancelled when stopped. What came stays on disk either way."""
+        flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+        with disk_errors(self._part):
+            self._descriptor = os.open(self._part, flags, 0o644)
+        try:
+            self._have = os.fstat(self._descriptor).st_size
+            if self._have > self._file.nbytes:
+                self._restart()
+            self._fetch()
+        finally:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+    def sync(self) -> int:
+        """Force what has been written to the disk, from another thread; bytes that are safe there, -1 when not open."""
+        try:
+            copy = os.dup(self._descriptor)
+        except OSError:
+            return -1
+        try:
+            have = self._have
+            os.fsync(copy)
+            return have
+        except OSError:
+            return -1
+        finally:
+            os.close(copy)
+
+    def _fetch(self) -> None:
+        failures = 0
+        while self._have < self._file.nbytes:
+            before = self._have
+            try:
+                self._control.check()
+                self._attempt()
+                continue
+            except _AgainError as again:
+                if again.at_once:
+                    continue
+                failures = 1 if self._have > before else failures + 1
+                wait = max(again.retry_after, self._policy.wait_s(failures))
+                if failures >= self._policy.attempts or wait > _MAX_RETRY_AFTER_S:
+                    raise again.error from again
+                _log.info("%s: %s; next try in %.1f s", self._file.path, again.error, wait)
+            self._control.sleep(wait)
+
+    def _attempt(self) -> None:
+        import httpx2
+
+        try:
+            response = self._open()
+            try:
+                stream = response.extensions.get("network_stream")
+                self._control.watch(stream.get_extra_info("socket") if stream is not None else None)
+                self._receive(response)
+            finally:
+                self._control.watch(None)
+                response.close()
+        except httpx2.HTTPError as error:
+            self._control.check()  # a stop breaks the connection too
+            known = network_error(error, self._host)
+            raise _AgainError(known) from error
+
+    def _open(self) -> httpx2.Response:
+        """The answer that carries the bytes, behind the hub's redirects."""
+        url, origin = self._url, _origin(self._url)
+        etag = ""
+        for hop in range(_MAX_REDIRECTS):
+            headers = {"Range": f"bytes={self._have}-"} if self._have else {}
+            if self._token and _origin(url) == origin:
+                headers["Authorization"] = f"Bearer {self._token}"
+            response = self._client.send(self._client.build_request("GET", url, headers=headers), stream=True)
+            if hop == 0 or not etag:
+                etag = response.headers.get("X-Linked-Etag") or response.headers.get("ETag") or ""
+            if response.status_code not in _REDIRECTS:
+                try:
+                    self._accept(response, _origin(url) == origin)
+                    self._compare_etag(etag.removeprefix("W/").strip('"'))
+                except BaseException:
+                    response.close()
+                    raise
+                return response
+            target = urljoin(url, response.headers.get("Location", ""))
+            response.close()
+            if not target.startswith("https://") and (url.startswith("https://") or not target.startswith("http://")):
+                raise self._failed("it was redirected to an address that is not safe", "Try another mirror.")
+            url = target
+        raise self._failed("it was redirected again and again", "Try again later, or use another mirror.")
+
+    def _accept(self, response: httpx2.Response, from_hub: bool) -> None:
+        """Leaves only answers 200 and 206 that fit what we have."""
+        status, what = response.status_code, f"{self._file.path} was not downloaded"
+        if status in (200, 206):
+            if response.headers.get("Content-Encoding", "identity").lower() not in ("", "identity"):
+                raise self._failed("the server sent it compressed", "Use another mirror.")
+            total = _total_bytes(response)
+            if total is not None and total != self._file.nbytes:
+                why = f"it has {total:,} bytes now where {self._file.nbytes:,} were listed"
+                raise self._failed(why, "Remove this download and start it anew.")
+            if status == 206 and _first_byte(response) != self._have:
+                raise _AgainError(self._failed("the server sent another part than asked for", "Use another mirror."))
+            return
+        error = status_error(status, what, self._host, token_given=bool(self._token))
+        if status == 416:
+            # What lies here is longer than what the server has now.
+            self._restart()
+            raise _AgainError(error)
+        if status in (401, 403) and not from_hub:
+            # The signed address behind a redirect has run out; asking the hub gives a new one.
+            raise _AgainError(error)
+        if status in (408, 425, 429) or status >= 500:
+            raise _AgainError(error, _retry_after(response))
+        raise error
+
+    def _compare_etag(self, etag: str) -> None:
+        known, self._etag = self._etag, etag
+        if etag and etag != known:
+            self._on_etag(etag)
+            if known and self._have:
+                self._restart()
+                self._notice(f"{self._file.path} was changed on {self._host} in the meantime and is loaded anew.")
+                raise _AgainError(self._failed("it keeps changing", "Try again later."), at_once=True)
+
+    def _receive(self, response: httpx2.Response) -> None:
+        # A server that knows no ranges sends everything again; what we have stays and its bytes are passed over.
+        skip = self._have if response.status_code == 200 else 0
+        start = self._have
+        for chunk in response.iter_raw():
+            self._control.check()
+            self._throttle.take(len(chunk), self._control)
+            if skip:
+                passed = min(skip, len(chunk))
+                skip -= passed
+                chunk = chunk[passed:]
+            if self._have + len(chunk) > self._file.nbytes:
+                self._restart()
+                raise self._failed("the server sent more bytes than the file has", "Try again, or use another mirror.")
+            if chunk:
+                self._write(chunk)
+        if self._have < self._file.nbytes:
+            why = f"the server stopped after {self._have:,} of {self._file.nbytes:,} bytes"
+            _log.info("%s: %s (this answer: %d)", self._file.path, why, self._have - start)
+            raise _AgainError(self._failed(why, "Try again later, or use another mirror."))
+
+    def _write(self, chunk: bytes) -> None:
+        view = memoryview(chunk)
+        with disk_errors(self._part):
+            if self._have == 0 or os.lseek(self._descriptor, 0, os.SEEK_CUR) != self._have:
+                os.lseek(self._descriptor, self._have, os.SEEK_SET)
+            while view:
+                count = os.write(self._descriptor, view)
+                self._have += count
+                self._on_bytes(count)
+                view = view[count:]
+
+    def _restart(self) -> None:
+        with disk_errors(self._part):
+            os.ftruncate(self._descriptor, 0)
+        self._on_bytes(-self._have)
+        self._have = 0
+
+    def _failed(self, why: str, remedy: str) -> GreenroomError:
+        return GreenroomError(f"{self._file.path} was not downloaded", why, remedy)
+
+
+def verify(path: Path, file: RemoteFile, control: Control, on_bytes: Callable[[int], None]) -> bool:
+    """Whether the bytes on disk are the hub's, by SHA-256 or git's blob id. A file without either needs its size only.
+
+    Raises Cancelled when stopped, GreenroomError when it cannot be read.
+    """
+    with disk_errors(path, reading=True), path.open("rb", buffering=0) as stream:
+        nbytes = os.fstat(stream.fileno()).st_size
+        if nbytes != file.nbytes:
+            return False
+        if file.sha256:
+            digest, expected = hashlib.sha256(), file.sha256
+        elif file.blob_id:
+            digest, expected = hashlib.sha1(b"blob %d\0" % nbytes, usedforsecurity=False), file.blob_id
+        else:
+            on_bytes(nbytes)
+            return True
+        buffer = bytearray(_HASH_BLOCK)
+        view = memoryview(buffer)
+        while count := stream.readinto(buffer):
+            control.check()
+            digest.update(view[:count])
+            on_bytes(count)
+    return digest.hexdigest() == expected
+
+
+class disk_errors:  # noqa: N801  (reads as a statement)
+    """Turns the system's errors about one path into sentences."""
+
+    def __init__(self, path: Path, reading: bool = False) -> None:
+        self._path, self._reading = path, reading
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, OSError):
+            return
+        what = f"{self._path.name} cannot be {'read' if self._reading else 'written'}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            why, remedy = "the disk is full", "Free some space, then resume; what has come is kept."
+        elif error.errno == errno.EFBIG:
+            why, remedy = "the file is larger than this disk's file system takes", "Choose another models folder."
+        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            why, remedy = f"{self._path.parent} does not allow it", "Change its permissions, or choose another folder."
+        elif error.errno == errno.ELOOP:
+            why, remedy = "a link lies at its place", "Remove the link."
+        else:
+            why = (error.strerror or str(error)).lower()
+            remedy = "Check the disk, then resume; what has come is kept."
+        raise GreenroomError(what, why, remedy) from error
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, (parts.hostname or "").lower(), parts.port
+
+
+def _total_bytes(response: httpx2.Response) -> int | None:
+    """Size of the whole file as this answer tells it."""
+    if response.status_code == 206:
+        total = response.headers.get("Content-Range", "").rpartition("/")[2]
+    else:
+        total = response.headers.get("Content-Length", "")
+    return int(total) if total.isascii() and total.isdigit() and len(total) < 19 else None
+
+
+def _first_byte(response: httpx2.Response) -> int:
+    first = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("-")[0]
+    return int(first) if first.isascii() and first.isdigit() and len(first) < 19 else -1
+
+
+def _retry_after(response: httpx2.Response) -> float:
+    """Seconds; 0 when the server does not say."""
+    value = response.headers.get("Retry-After", "").strip()
+    if value.isascii() and value.isdigit():
+        return float(value[:9])
+    try:
+        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return 0.0
