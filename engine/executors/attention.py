@@ -7,7 +7,6 @@ from typing import Protocol
 import torch
 from torch.nn.functional import rms_norm, scaled_dot_product_attention
 
-from engine import _native
 from engine.executors.kv_cache import KvCache, TorchKvCache
 from engine.executors.linear import Linear
 from engine.executors.rope import rotate
@@ -23,50 +22,6 @@ class Attention(Protocol):
         turns: positions of the T tokens as `Rope.turns` gives them
         mask:  as `causal_mask` gives it where the cache is torch's, else None
         """
-
-
-class NativeAttention:
-    """On the CPU: one call of our kernel for everything between the projections.
-
-    kernel:   made for this layer's sizes, bias, norms and the cache's type
-    columns:  of o, heads * head_dim
-    qkv:      q above k above v, [heads + 2 kv_heads] * head_dim rows; rotated pairs are neighbours
-    o_bias:   [hidden] or None
-    """
-
-    def __init__(
-        self,
-        layer: int,
-        pool: _native.ThreadPool,
-        kernel: _native.Attention,
-        columns: int,
-        qkv: Linear,
-        o: Linear,
-        o_bias: torch.Tensor | None,
-    ) -> None:
-        self._layer = layer
-        self._pool = pool
-        self._kernel = kernel
-        self._columns = columns
-        self._qkv, self._o = qkv, o
-        self._o_bias = o_bias
-
-    def __call__(self, x: torch.Tensor, turns: torch.Tensor, cache: KvCache, mask: torch.Tensor | None) -> torch.Tensor:
-        tokens, qkv = x.shape[0], self._qkv(x)
-        y = torch.empty((tokens, self._columns))
-        self._kernel.forward(
-            self._pool,
-            qkv.data_ptr(),
-            tokens,
-            turns.data_ptr(),
-            cache.length,
-            cache.buffers[self._layer].data_ptr(),
-            y.data_ptr(),
-        )
-        out = self._o(y)
-        if self._o_bias is not None:
-            out += self._o_bias
-        return out
 
 
 class TorchAttention:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from engine import _native
-from engine.executors.attention import Attention, NativeAttention, TorchAttention
+from engine.errors import GreenroomError
+from engine.executors.attention import Attention, TorchAttention
 from engine.executors.devices import DenseDevice
 from engine.executors.linear import Linear, NativeLinear, RowOrder, TorchLinear
 from engine.executors.loading import Loader
 from engine.executors.mlp import Mlp, NativeMlp, TorchMlp
 from engine.executors.moe import Moe, RoutedExperts
+from engine.executors.native_attention import NativeAttention, can_attend
 from engine.executors.norms import NativeRmsNorm, RmsNorm, TorchRmsNorm
 from engine.executors.rope import pair_order
 from engine.models.spec import AttentionSpec, LayerSpec, MoeSpec
@@ -50,7 +53,11 @@ class Builder:
         return TorchLinear(self._device.device, self._device.dtype, self._loader, roles, orders)
 
     def attention(self, i: int) -> Attention:
-        loader, spec = self._loader, self._loader.spec.layers[i].attention
+        loader, spec = self._loader, self._loader.spec.layers[i].mixer
+        if not isinstance(spec, AttentionSpec) or not can_attend(replace(spec, window=None, chunk=None)):
+            raise self._not_yet()
+        if spec.reach is not None and self._plan.context > spec.reach:
+            raise self._not_yet()
         prefix = f"layers.{i}.attention"
         orders = [pair_order(spec, spec.heads), pair_order(spec, spec.kv_heads), None]
         bias = q_norm = k_norm = None
@@ -112,6 +119,13 @@ class Builder:
         if self._device.native:
             return NativeLinear(self._pool, self._loader, roles, recode="float32", isa=self._isa)
         return TorchLinear(self._device.device, torch.float32, self._loader, roles)
+
+    def _not_yet(self) -> GreenroomError:
+        return GreenroomError(
+            f"{self._loader.checkpoint.name} cannot be loaded",
+            "it has layers of a kind that Greenroom does not compute yet",
+            "Choose another model.",
+        )
 
     def _to_device(self, values: Floats) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self._device.device)

@@ -48,7 +48,7 @@ class NativeKvCache(KvCache):
                 context,
                 [
                     torch.empty(_native.kv_cache_nbytes(a.kv_heads, a.head_dim, context, kv_type), dtype=torch.uint8)
-                    for a in (layer.attention for layer in layers)
+                    for a in (layer.mixer for layer in layers)
                 ],
             )
 
@@ -65,7 +65,7 @@ class TorchKvCache(KvCache):
                 context,
                 [
                     torch.empty((2 * a.kv_heads, context, a.head_dim), dtype=dtype, device=device)
-                    for a in (layer.attention for layer in layers)
+                    for a in (layer.mixer for layer in layers)
                 ],
             )
 

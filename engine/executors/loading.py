@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from engine.checkpoints.formats import FORMATS
 from engine.errors import GreenroomError
 from engine.hardware.memory import read_memory
 from engine.hardware.sources import Sources
-from engine.models.spec import ModelSpec
+from engine.models.spec import ModelSpec, TensorRef
 from engine.progress import Progress, ProgressCallback
 
 #: Seconds between two reports: often enough for a smooth bar, rare enough to cost nothing.
@@ -55,12 +56,7 @@ class Loader:
     def shape(self, role: str) -> tuple[int, ...]:
         """Shape of the role, after its index and rows are cut out of the tensor."""
         ref = self.spec.weights[role]
-        shape = self.checkpoint.tensors[ref.name].shape
-        if ref.index is not None:
-            shape = shape[1:]
-        if ref.rows is not None:
-            shape = (*shape[:-2], ref.rows[1] - ref.rows[0], shape[-1])
-        return shape
+        return ref.shape(self.checkpoint.tensors[ref.name].shape)
 
     def nbytes(self, role: str) -> int:
         """Stored bytes of the role."""
@@ -75,14 +71,25 @@ class Loader:
     def stored(self, role: str) -> npt.NDArray[np.uint8]:
         """Stored bytes, uint8 [nbytes]."""
         ref = self.spec.weights[role]
-        data = self.checkpoint.read(ref.name, ref.index, ref.rows)
+        if _whole_rows(ref, self.shape(role)):
+            data = self.checkpoint.read(ref.name, ref.index, ref.rows)
+        else:
+            form, shape = FORMATS[self.format(role)], self.checkpoint.tensors[ref.name].shape
+            if form.block_values > 1 and ref.transposed:
+                raise self.refuse(role, ValueError("its blocks run along the wrong axis"))
+            data = self.checkpoint.read(ref.name, ref.index)
+            blocks = (*shape[1 if ref.index is not None else 0 : -1], shape[-1] // form.block_values, form.block_bytes)
+            data = np.ascontiguousarray(_part(ref, data.reshape(blocks), 1)).reshape(-1)
         self._add(data.nbytes)
         return data
 
     def float32(self, role: str) -> npt.NDArray[np.float32]:
         """Dequantised, in the role's shape."""
         ref = self.spec.weights[role]
-        data = self.checkpoint.read_float32(ref.name, ref.index, ref.rows)
+        if _whole_rows(ref, self.shape(role)):
+            data = self.checkpoint.read_float32(ref.name, ref.index, ref.rows)
+        else:
+            data = np.ascontiguousarray(_part(ref, self.checkpoint.read_float32(ref.name, ref.index), 0))
         self._add(self.nbytes(role))
         return data
 
@@ -112,6 +119,22 @@ class Loader:
     def _add(self, nbytes: int) -> None:
         with self._lock:
             self._done += nbytes
+
+
+def _whole_rows(ref: TensorRef, shape: tuple[int, ...]) -> bool:
+    """Whether the checkpoint can cut the part out by itself."""
+    return not ref.transposed and ref.step == 1 and (ref.rows is None or len(shape) > 1)
+
+
+def _part(ref: TensorRef, values: npt.NDArray[Any], inner: int) -> npt.NDArray[Any]:
+    """The ref's transposition and rows, of an array whose last `inner` axes belong to one value."""
+    axes = values.ndim - inner
+    if ref.transposed:
+        values = values.swapaxes(axes - 1, axes - 2)
+    if ref.rows is None:
+        return values
+    start, stop = ref.rows
+    return values[(slice(None),) * max(0, axes - 2) + (slice(start, stop, ref.step),)]
 
 
 def check_ram(needed: int, name: str, part: str) -> None:

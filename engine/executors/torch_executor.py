@@ -161,7 +161,7 @@ class TorchExecutor:
         self._norm = build.norm("norm")
         self._head = build.linear(["lm_head" if loader.has("lm_head") else "embed"])
         self._ropes: dict[RopeSpec, Rope] = {
-            rope: Rope(rope, device.device) for rope in {layer.attention.rope for layer in spec.layers}
+            rope: Rope(rope, device.device) for rope in {attention.rope for attention in spec.attentions}
         }
         self.kernel = self._kernel(plan)
         loader.report("Ready", always=True)
@@ -202,7 +202,7 @@ class TorchExecutor:
         for layer, layer_spec in zip(self._layers, spec.layers, strict=True):
             if self._cancelled.is_set():
                 raise Cancelled
-            attended = layer.attention(layer.attention_norm(x), turns[layer_spec.attention.rope], cache, mask)
+            attended = layer.attention(layer.attention_norm(x), turns[layer_spec.mixer.rope], cache, mask)
             layer.ffn.add(layer.ffn_norm(x, attended), x)
         logits = self._head(self._norm(x[-1:] if last_only else x))
         # Only now do the tokens count: an interrupted call leaves the sequence as it was.

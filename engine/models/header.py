@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.checkpoints.checkpoint import Checkpoint
@@ -23,10 +23,16 @@ SHARED_KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "norm_eps": ("rms_norm_eps",),
         "activation": ("hidden_act",),
         "sliding_window": ("sliding_window",),
-        "experts": ("num_experts", "num_local_experts"),
+        "layer_types": ("layer_types",),
+        "experts": ("num_experts", "num_local_experts", "n_routed_experts"),
         "top_k": ("num_experts_per_tok",),
         "expert_intermediate": ("moe_intermediate_size",),
         "renormalise": ("norm_topk_prob",),
+        "scale": ("routed_scaling_factor",),
+        "groups": ("n_group",),
+        "top_groups": ("topk_group",),
+        "dense_first": ("first_k_dense_replace",),
+        "shared_experts": ("n_shared_experts", "num_shared_experts"),
     },
     "gguf": {
         "hidden": ("{arch}.embedding_length",),
@@ -43,6 +49,11 @@ SHARED_KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "top_k": ("{arch}.expert_used_count",),
         "expert_intermediate": ("{arch}.expert_feed_forward_length",),
         "renormalise": ("{arch}.expert_weights_norm",),
+        "scale": ("{arch}.expert_weights_scale",),
+        "groups": ("{arch}.expert_group_count",),
+        "top_groups": ("{arch}.expert_group_used_count",),
+        "dense_first": ("{arch}.leading_dense_block_count",),
+        "shared_experts": ("{arch}.expert_shared_count",),
     },
 }
 
@@ -61,6 +72,10 @@ LIMITS: Mapping[str, int] = {
     "experts": 1 << 14,
     "top_k": 1 << 10,
     "expert_intermediate": 1 << 20,
+    "groups": 1 << 10,
+    "top_groups": 1 << 10,
+    "dense_first": 1024,
+    "shared_experts": 1 << 10,
 }
 
 _REQUIRED: Any = object()
@@ -92,21 +107,44 @@ class Header:
         """The raw value, None when the file does not give it."""
         return self.checkpoint.config.get(self.key(name)) if name in self._keys else None
 
-    def integer(self, name: str, default: int | None = _REQUIRED, limit: int | None = None) -> int:
-        """A whole number in 1..limit (LIMITS when not given). Without a default it must be present."""
+    def integer(self, name: str, default: int | None = _REQUIRED, limit: int | None = None, low: int = 1) -> int:
+        """A whole number in low..limit (LIMITS when not given). Without a default it must be present."""
         value = self.get(name)
         if value is None:
             if default is _REQUIRED or default is None:
                 raise self.fail(f'its header lacks "{self.key(name)}"')
             value = default
+        return self._whole(name, value, low, LIMITS[name] if limit is None else limit)
+
+    def integers(self, name: str, count: int, default: int | None = _REQUIRED, low: int = 0) -> tuple[int, ...]:
+        """One whole number in low.. for each of `count` layers, where the file may give one for all."""
+        value = self.get(name)
+        if not isinstance(value, list):
+            return (self.integer(name, default, low=low),) * count
+        if len(value) < count:
+            raise self.fail(f'its header lists only {len(value)} values of "{self.key(name)}" for {count} layers')
+        return tuple(self._whole(name, one, low, LIMITS[name]) for one in value[:count])
+
+    def _whole(self, name: str, value: Any, low: int, limit: int) -> int:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        limit = LIMITS[name] if limit is None else limit
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= limit:
             raise self.fail(
-                f'its header says "{self.key(name)}" is {_shown(value)}, not a whole number from 1 to {limit}'
+                f'its header says "{self.key(name)}" is {_shown(value)}, not a whole number from {low} to {limit}'
             )
         return value
+
+    def layer_types(self, allowed: Sequence[str], count: int) -> tuple[str, ...] | None:
+        """What config.json calls each layer ("sliding_attention", "full_attention"...); None when it does not say."""
+        value = self.get("layer_types")
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) < count or not all(one in allowed for one in value[:count]):
+            raise self.fail(
+                f'its header\'s "{self.key("layer_types")}" does not say for {count} layers which of '
+                f"{', '.join(allowed)} each is"
+            )
+        return tuple(value[:count])
 
     def number(self, name: str, low: float, high: float, default: float = _REQUIRED) -> float:
         """A finite number in low..high."""

@@ -7,6 +7,7 @@ rotate halves.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.models.header import Header
@@ -27,12 +28,11 @@ NAMES = merge_names(ATTENTION_NAMES, MLP_NAMES)
 def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     header = Header(checkpoint, KEYS)
     weights = WeightMap(header, NAMES)
-    if header.get("experts") or header.flag("mlp_bias", False):
-        part = "routed experts" if header.get("experts") else "biases in its MLP"
+    if header.get("experts"):
         raise header.fail(
-            f"it is a Llama variant with {part}, which Greenroom does not compute yet", "Choose another model."
+            "it is a Llama variant with routed experts, which Greenroom does not compute yet", "Choose another model."
         )
-    trunk = read_trunk(header, weights, windowed=True)
+    trunk = read_trunk(header, weights)
     attention = attention_spec(
         header,
         trunk,
@@ -40,5 +40,6 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
         qkv_bias=header.flag("attention_bias", weights.has("attention.q_bias")),
         output_bias=header.flag("attention_bias", weights.has("attention.o_bias")),
     )
-    layer = LayerSpec(attention, MlpSpec(header.integer("intermediate")))
+    mlp = MlpSpec(header.integer("intermediate"), bias=header.flag("mlp_bias", weights.has("ffn.gate_bias")))
+    layer = LayerSpec(replace(attention, window=trunk.window), mlp)
     return build_spec(FAMILY, header, weights, trunk, lambda _: layer)

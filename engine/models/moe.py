@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.models.header import Header
 from engine.models.spec import MlpSpec, MoeSpec
 from engine.models.weights import WeightMap
@@ -14,7 +16,7 @@ DENSE_LAYER_KEYS: dict[str, tuple[str, ...]] = {
 
 
 def dense_layers(header: Header, weights: WeightMap, layers: int) -> frozenset[int]:
-    """Layers with a plain MLP. GGUF has no key for them: there the tensors tell."""
+    """Layers with a plain MLP, by step and list. GGUF has no key for them: there the tensors tell."""
     if header.checkpoint.form == "gguf":
         return frozenset(i for i in range(layers) if not weights.is_moe(i) and weights.has("ffn.gate", i))
     step = header.integer("sparse_step", 1, limit=1 << 20)
@@ -33,7 +35,10 @@ def moe_spec(
     shared: MlpSpec | None = None,
     shared_gated: bool = False,
 ) -> MoeSpec:
-    """Softmax over all experts, then top-k. renormalise holds when the header does not say."""
+    """Softmax over all experts, then top-k; families `replace` what differs.
+
+    renormalise: holds when the header does not say
+    """
     experts = header.integer("experts")
     top_k = header.integer("top_k")
     if top_k > experts:
@@ -45,4 +50,27 @@ def moe_spec(
         renormalise=header.flag("renormalise", renormalise),
         shared=shared,
         shared_gated=shared_gated,
+    )
+
+
+def grouped_sigmoid(header: Header, moe: MoeSpec, *, groups: int = 1, scale: float = 1.0) -> MoeSpec:
+    """DeepSeek-V3's router: sigmoid scores, chosen with a bias from the best groups of experts.
+
+    groups, scale: hold when the header does not say
+    """
+    groups = header.integer("groups", groups)
+    top_groups = header.integer("top_groups", groups)
+    if moe.experts % groups or top_groups > groups or moe.top_k > top_groups * (moe.experts // groups):
+        raise header.fail(
+            f"its header chooses {moe.top_k} of {moe.experts} experts from {top_groups} of {groups} groups, "
+            "which is impossible"
+        )
+    return replace(
+        moe,
+        score="sigmoid",
+        choice_bias=True,
+        groups=groups,
+        top_groups=top_groups,
+        renormalise_eps=1e-20,
+        scale=header.number("scale", 1e-6, 1e6, scale),
     )

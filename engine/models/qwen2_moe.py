@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.models.header import Header
 from engine.models.moe import DENSE_LAYER_KEYS, dense_layers, moe_spec
 from engine.models.spec import LayerSpec, MlpSpec, ModelSpec
-from engine.models.trunk import attention_spec, build_spec, read_trunk
+from engine.models.trunk import attention_spec, build_spec, read_trunk, windowed_layers
 from engine.models.weights import ATTENTION_NAMES, MLP_NAMES, MOE_NAMES, WeightMap, merge_names
 
 FAMILY = "qwen2_moe"
@@ -19,6 +20,7 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         **DENSE_LAYER_KEYS,
         "qkv_bias": ("qkv_bias",),
         "windowed": ("use_sliding_window",),
+        "windowed_layers": ("max_window_layers",),
         "shared_intermediate": ("shared_expert_intermediate_size",),
     },
     "gguf": {"shared_intermediate": ("{arch}.expert_shared_feed_forward_length",)},
@@ -48,7 +50,7 @@ NAMES = merge_names(
 def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     header = Header(checkpoint, KEYS)
     weights = WeightMap(header, NAMES)
-    trunk = read_trunk(header, weights, windowed=header.flag("windowed", False))
+    trunk = read_trunk(header, weights)
     attention = attention_spec(
         header,
         trunk,
@@ -56,13 +58,18 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
         qkv_bias=header.flag("qkv_bias", checkpoint.form == "safetensors" or weights.has("attention.q_bias")),
         output_bias=False,
     )
+    # Every other one of the first layers, where the header turns windows on at all.
+    first = header.integer("windowed_layers", trunk.layers, limit=1 << 20, low=0)
+    on = trunk.window is not None and header.flag("windowed", False)
+    windowed = windowed_layers(header, trunk.layers, lambda i: on and i % 2 == 0 and i < first)
     dense = dense_layers(header, weights, trunk.layers)
 
     def layer(i: int) -> LayerSpec:
+        mixer = replace(attention, window=trunk.window if windowed[i] else None)
         if i in dense:
-            return LayerSpec(attention, MlpSpec(header.integer("intermediate")))
+            return LayerSpec(mixer, MlpSpec(header.integer("intermediate")))
         shared = header.integer("shared_intermediate", weights.shape("moe.shared.gate", i)[0], limit=1 << 20)
         moe = moe_spec(header, weights, i, renormalise=False, shared=MlpSpec(shared), shared_gated=True)
-        return LayerSpec(attention, moe)
+        return LayerSpec(mixer, moe)
 
     return build_spec(FAMILY, header, weights, trunk, layer)

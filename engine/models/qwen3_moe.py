@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.models.header import Header
@@ -22,27 +23,14 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     }
 }
 
-NAMES = merge_names(
-    ATTENTION_NAMES,
-    MLP_NAMES,
-    MOE_NAMES,
-    {
-        "safetensors": {
-            "attention.q_norm": "model.layers.{i}.self_attn.q_norm.weight",
-            "attention.k_norm": "model.layers.{i}.self_attn.k_norm.weight",
-        },
-        "gguf": {
-            "attention.q_norm": "blk.{i}.attn_q_norm.weight",
-            "attention.k_norm": "blk.{i}.attn_k_norm.weight",
-        },
-    },
-)
+NAMES = merge_names(ATTENTION_NAMES, MLP_NAMES, MOE_NAMES)
 
 
 def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     header = Header(checkpoint, KEYS)
     weights = WeightMap(header, NAMES)
-    trunk = read_trunk(header, weights, windowed=header.flag("windowed", False))
+    trunk = read_trunk(header, weights)
+    windowed = header.flag("windowed", False)
     attention = attention_spec(
         header,
         trunk,
@@ -51,6 +39,7 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
         output_bias=header.flag("attention_bias", weights.has("attention.o_bias")),
         qk_norm="head",
     )
+    attention = replace(attention, window=trunk.window if windowed else None)
     dense = dense_layers(header, weights, trunk.layers)
 
     def layer(i: int) -> LayerSpec:

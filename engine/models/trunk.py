@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engine.models.header import LIMITS, Header
@@ -15,8 +15,8 @@ from engine.models.weights import WeightMap, layer_refs
 class Trunk:
     """The sizes of a decoder, checked.
 
-    context: tokens the model was made for; a sliding window shorter than that limits it, because inside the window
-             windowed and full attention are the same.
+    context: tokens the model was made for
+    window:  tokens a layer with a sliding window sees, None when the header names none
     """
 
     hidden: int
@@ -27,27 +27,35 @@ class Trunk:
     head_dim: int
     context: int
     norm_eps: float
+    window: int | None
 
 
-def read_trunk(header: Header, weights: WeightMap, windowed: bool) -> Trunk:
-    """windowed: the header's sliding window, if it has one, is in use."""
+def read_trunk(
+    header: Header,
+    weights: WeightMap,
+    *,
+    activations: Sequence[str] = ("silu", "swish"),
+    kv_heads: int | None = None,
+    head_dim: int | None = None,
+) -> Trunk:
+    """activations: names in config.json of what the family computes
+    kv_heads, head_dim: for families whose header gives them another way (or not for every layer)
+    """
     hidden = header.integer("hidden")
     heads = header.integer("heads")
-    kv_heads = header.integer("kv_heads", heads)
+    kv_heads = header.integer("kv_heads", heads) if kv_heads is None else kv_heads
     if heads % kv_heads:
         raise header.fail(f"its {heads} attention heads cannot share {kv_heads} key-value heads evenly")
-    if header.get("head_dim") is None and hidden % heads:
-        raise header.fail(f"its width {hidden} cannot be split into {heads} heads")
-    head_dim = header.integer("head_dim", max(1, hidden // heads))
+    if head_dim is None:
+        if header.get("head_dim") is None and hidden % heads:
+            raise header.fail(f"its width {hidden} cannot be split into {heads} heads")
+        head_dim = header.integer("head_dim", max(1, hidden // heads))
     activation = header.get("activation")
-    if activation not in (None, "silu", "swish"):
+    if activation is not None and activation not in activations:
         raise header.fail(
             f'it uses the activation "{activation}", which Greenroom does not compute for this family',
             "Choose another model.",
         )
-    context = header.integer("context")
-    if windowed and header.get("sliding_window") is not None:
-        context = min(context, header.integer("sliding_window"))
     return Trunk(
         hidden=hidden,
         vocab=_vocab(header, weights),
@@ -55,15 +63,16 @@ def read_trunk(header: Header, weights: WeightMap, windowed: bool) -> Trunk:
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
-        context=context,
+        context=header.integer("context"),
         norm_eps=header.number("norm_eps", 1e-12, 1e-1),
+        window=header.integer("sliding_window") if header.get("sliding_window") else None,
     )
 
 
 def attention_spec(
     header: Header, trunk: Trunk, *, interleaved: bool, qkv_bias: bool, output_bias: bool, qk_norm: str | None = None
 ) -> AttentionSpec:
-    """Grouped-query attention as this header describes it."""
+    """Grouped-query attention over everything, as this header describes it; families `replace` what differs."""
     return AttentionSpec(
         heads=trunk.heads,
         kv_heads=trunk.kv_heads,
@@ -75,15 +84,37 @@ def attention_spec(
     )
 
 
+def windowed_layers(header: Header, layers: int, usual: Callable[[int], bool]) -> tuple[bool, ...]:
+    """Which layers see only the sliding window.
+
+    usual: what holds where the header does not say (config.json's layer_types may)
+    """
+    types = header.layer_types(("sliding_attention", "full_attention"), layers)
+    if types is None:
+        return tuple(usual(i) for i in range(layers))
+    return tuple(kind == "sliding_attention" for kind in types)
+
+
 def build_spec(
-    family: str, header: Header, weights: WeightMap, trunk: Trunk, layer: Callable[[int], LayerSpec]
+    family: str,
+    header: Header,
+    weights: WeightMap,
+    trunk: Trunk,
+    layer: Callable[[int], LayerSpec],
+    *,
+    head_bias: bool = False,
 ) -> ModelSpec:
-    """Put the parts together; layer(i) describes layer i. Raises GreenroomError for a missing or misshapen tensor."""
+    """Put the parts together; layer(i) describes layer i. Families `replace` the multipliers and other model switches.
+
+    Raises GreenroomError for a missing or misshapen tensor.
+    """
     layers = tuple(layer(i) for i in range(trunk.layers))
     weights.add("embed", (trunk.vocab, trunk.hidden))
-    weights.add("norm", (trunk.hidden,))
+    weights.add_norm("norm", trunk.hidden)
     if not _tied(header, weights):
         weights.add("lm_head", (trunk.vocab, trunk.hidden))
+    if head_bias:
+        weights.add("lm_head_bias", (trunk.vocab,))
     layer_refs(weights, trunk.hidden, layers)
     return ModelSpec(
         family=family,
@@ -93,6 +124,7 @@ def build_spec(
         norm_eps=trunk.norm_eps,
         layers=layers,
         weights=weights.refs,
+        norm=weights.norm,
     )
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from engine.models.header import Header
-from engine.models.spec import AttentionSpec, LayerSpec, MlpSpec, MoeSpec, TensorRef
+from engine.models.spec import AttentionSpec, LayerSpec, MlpSpec, MoeSpec, ShortConvSpec, TensorRef
 
-#: Names that most families share, per file form. "{i}" is the layer, "{e}" the expert.
-#: A family file lists what differs.
+#: Names that most families share, per file form. "{i}" is the layer, "{e}" the expert. A family file lists what
+#: differs. q, k and v may lie above each other in one tensor: "attention.qkv" (and "attention.qkv_bias").
 ATTENTION_NAMES: Mapping[str, Mapping[str, str]] = {
     "safetensors": {
         "embed": "model.embed_tokens.weight",
         "norm": "model.norm.weight",
+        "norm_bias": "model.norm.bias",
         "lm_head": "lm_head.weight",
+        "lm_head_bias": "lm_head.bias",
         "attention.norm": "model.layers.{i}.input_layernorm.weight",
+        "attention.norm_bias": "model.layers.{i}.input_layernorm.bias",
         "attention.q": "model.layers.{i}.self_attn.q_proj.weight",
         "attention.k": "model.layers.{i}.self_attn.k_proj.weight",
         "attention.v": "model.layers.{i}.self_attn.v_proj.weight",
@@ -23,13 +27,19 @@ ATTENTION_NAMES: Mapping[str, Mapping[str, str]] = {
         "attention.k_bias": "model.layers.{i}.self_attn.k_proj.bias",
         "attention.v_bias": "model.layers.{i}.self_attn.v_proj.bias",
         "attention.o_bias": "model.layers.{i}.self_attn.o_proj.bias",
+        "attention.q_norm": "model.layers.{i}.self_attn.q_norm.weight",
+        "attention.k_norm": "model.layers.{i}.self_attn.k_norm.weight",
         "ffn.norm": "model.layers.{i}.post_attention_layernorm.weight",
+        "ffn.norm_bias": "model.layers.{i}.post_attention_layernorm.bias",
     },
     "gguf": {
         "embed": "token_embd.weight",
         "norm": "output_norm.weight",
+        "norm_bias": "output_norm.bias",
         "lm_head": "output.weight",
+        "lm_head_bias": "output.bias",
         "attention.norm": "blk.{i}.attn_norm.weight",
+        "attention.norm_bias": "blk.{i}.attn_norm.bias",
         "attention.q": "blk.{i}.attn_q.weight",
         "attention.k": "blk.{i}.attn_k.weight",
         "attention.v": "blk.{i}.attn_v.weight",
@@ -38,28 +48,40 @@ ATTENTION_NAMES: Mapping[str, Mapping[str, str]] = {
         "attention.k_bias": "blk.{i}.attn_k.bias",
         "attention.v_bias": "blk.{i}.attn_v.bias",
         "attention.o_bias": "blk.{i}.attn_output.bias",
+        "attention.q_norm": "blk.{i}.attn_q_norm.weight",
+        "attention.k_norm": "blk.{i}.attn_k_norm.weight",
         "ffn.norm": "blk.{i}.ffn_norm.weight",
+        "ffn.norm_bias": "blk.{i}.ffn_norm.bias",
     },
 }
 
+#: Gate may lie above up in one tensor: "ffn.gate_up" [2I, H], and likewise "moe.shared.gate_up", "moe.dense.gate_up".
 MLP_NAMES: Mapping[str, Mapping[str, str]] = {
     "safetensors": {
         "ffn.gate": "model.layers.{i}.mlp.gate_proj.weight",
         "ffn.up": "model.layers.{i}.mlp.up_proj.weight",
         "ffn.down": "model.layers.{i}.mlp.down_proj.weight",
+        "ffn.gate_bias": "model.layers.{i}.mlp.gate_proj.bias",
+        "ffn.up_bias": "model.layers.{i}.mlp.up_proj.bias",
+        "ffn.down_bias": "model.layers.{i}.mlp.down_proj.bias",
     },
     "gguf": {
         "ffn.gate": "blk.{i}.ffn_gate.weight",
         "ffn.up": "blk.{i}.ffn_up.weight",
         "ffn.down": "blk.{i}.ffn_down.weight",
+        "ffn.gate_bias": "blk.{i}.ffn_gate.bias",
+        "ffn.up_bias": "blk.{i}.ffn_up.bias",
+        "ffn.down_bias": "blk.{i}.ffn_down.bias",
     },
 }
 
 #: Routed experts come one tensor each ("moe.expert.*", [I, H]), stacked ("moe.stack.*", [E, I, H]),
-#: or stacked with gate above up in one tensor ("moe.stack.gate_up", [E, 2I, H]).
+#: or stacked with gate above up in one tensor ("moe.stack.gate_up", [E, 2I, H]). Their biases, where a model has them,
+#: are named likewise: "moe.expert.gate_bias", "moe.stack.gate_bias" [E, I], "moe.stack.gate_up_bias" [E, 2I].
 MOE_NAMES: Mapping[str, Mapping[str, str]] = {
     "safetensors": {
         "moe.router": "model.layers.{i}.mlp.gate.weight",
+        "moe.choice_bias": "model.layers.{i}.mlp.gate.e_score_correction_bias",
         "moe.expert.gate": "model.layers.{i}.mlp.experts.{e}.gate_proj.weight",
         "moe.expert.up": "model.layers.{i}.mlp.experts.{e}.up_proj.weight",
         "moe.expert.down": "model.layers.{i}.mlp.experts.{e}.down_proj.weight",
@@ -68,6 +90,14 @@ MOE_NAMES: Mapping[str, Mapping[str, str]] = {
     },
     "gguf": {
         "moe.router": "blk.{i}.ffn_gate_inp.weight",
+        "moe.router_bias": "blk.{i}.ffn_gate_inp.bias",
+        "moe.choice_bias": "blk.{i}.exp_probs_b.bias",
+        "moe.stack.gate_bias": "blk.{i}.ffn_gate_exps.bias",
+        "moe.stack.up_bias": "blk.{i}.ffn_up_exps.bias",
+        "moe.stack.down_bias": "blk.{i}.ffn_down_exps.bias",
+        "moe.shared.gate": "blk.{i}.ffn_gate_shexp.weight",
+        "moe.shared.up": "blk.{i}.ffn_up_shexp.weight",
+        "moe.shared.down": "blk.{i}.ffn_down_shexp.weight",
         "moe.stack.gate": "blk.{i}.ffn_gate_exps.weight",
         "moe.stack.up": "blk.{i}.ffn_up_exps.weight",
         "moe.stack.down": "blk.{i}.ffn_down_exps.weight",
@@ -84,13 +114,27 @@ def merge_names(*parts: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, 
 class WeightMap:
     """Collects a model's roles; each `add` looks the tensor up and compares its shape.
 
-    names: as in the tables above, for both file forms.
+    names:       as in the tables above, for both file forms
+    norm:        the model's kind of norm: "layer" has biases
+    transposed:  stacked experts have input features as rows: [E, H, I], [E, H, 2I] and [E, I, H]
+    interleaved: gate and up rows take turns in "moe.stack.gate_up", starting with gate
     """
 
-    def __init__(self, header: Header, names: Mapping[str, Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        header: Header,
+        names: Mapping[str, Mapping[str, str]],
+        *,
+        norm: str = "rms",
+        transposed: bool = False,
+        interleaved: bool = False,
+    ) -> None:
+        self.norm = norm
         self._header = header
         self._names = names[header.checkpoint.form]
         self._tensors = header.checkpoint.tensors
+        self._transposed = transposed
+        self._interleaved = interleaved
         self.refs: dict[str, TensorRef] = {}
 
     def name(self, role: str, layer: int = 0, expert: int = 0) -> str | None:
@@ -128,34 +172,81 @@ class WeightMap:
     def add_layer(self, layer: int, role: str, *shapes: tuple[int, ...]) -> None:
         self.refs[f"layers.{layer}.{role}"] = TensorRef(self.check(role, layer, 0, shapes))
 
+    def add_norm(self, role: str, width: int, layer: int | None = None) -> None:
+        """A norm over the model's width, with a bias where the model's norms have one."""
+        for name in (role, f"{role}_bias") if self.norm == "layer" else (role,):
+            if layer is None:
+                self.add(name, (width,))
+            else:
+                self.add_layer(layer, name, (width,))
+
+    def add_mixer(self, i: int, hidden: int, layer: LayerSpec) -> None:
+        """The norm before a layer's mixer, and the mixer."""
+        self.add_norm("attention.norm", hidden, i)
+        if isinstance(layer.mixer, AttentionSpec):
+            self.add_attention(i, hidden, layer.mixer)
+        else:
+            self.add_short_conv(i, hidden, layer.mixer)
+        if layer.post_norms:
+            self.add_norm("attention.post_norm", hidden, i)
+
     def add_attention(self, i: int, hidden: int, spec: AttentionSpec) -> None:
-        """Norm, projections, and whatever the switches ask for."""
+        """Projections, and whatever the switches ask for."""
         q, kv = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
-        self.add_layer(i, "attention.norm", (hidden,))
-        for part, width in (("q", q), ("k", kv), ("v", kv)):
-            self.add_layer(i, f"attention.{part}", (width, hidden))
-            if spec.qkv_bias:
-                self.add_layer(i, f"attention.{part}_bias", (width,))
+        parts = {"q": q, "k": kv} if spec.keys_as_values else {"q": q, "k": kv, "v": kv}
+        self._add_stacked_rows(i, "attention", "qkv", parts, "", (hidden,))
+        if spec.qkv_bias:
+            self._add_stacked_rows(i, "attention", "qkv", parts, "_bias", ())
         self.add_layer(i, "attention.o", (hidden, q))
         if spec.output_bias:
             self.add_layer(i, "attention.o_bias", (hidden,))
-        if spec.qk_norm == "head":
-            self.add_layer(i, "attention.q_norm", (spec.head_dim,))
-            self.add_layer(i, "attention.k_norm", (spec.head_dim,))
+        if spec.qk_norm in ("head", "full"):
+            whole = spec.qk_norm == "full"
+            self.add_layer(i, "attention.q_norm", (q if whole else spec.head_dim,))
+            self.add_layer(i, "attention.k_norm", (kv if whole else spec.head_dim,))
+        if spec.sinks:
+            self.add_layer(i, "attention.sinks", (spec.heads,))
+
+    def add_short_conv(self, i: int, hidden: int, spec: ShortConvSpec) -> None:
+        self.add_layer(i, "conv.in", (3 * hidden, hidden))
+        # A convolution of one channel each: config.json models keep that axis.
+        self.add_layer(i, "conv.kernel", (hidden, spec.width), (hidden, 1, spec.width))
+        self.add_layer(i, "conv.out", (hidden, hidden))
+        if spec.bias:
+            self.add_layer(i, "conv.in_bias", (3 * hidden,))
+            self.add_layer(i, "conv.kernel_bias", (hidden,))
+            self.add_layer(i, "conv.out_bias", (hidden,))
 
     def add_mlp(self, i: int, hidden: int, spec: MlpSpec, role: str = "ffn") -> None:
-        self.add_layer(i, f"{role}.gate", (spec.intermediate, hidden))
-        self.add_layer(i, f"{role}.up", (spec.intermediate, hidden))
+        parts = dict.fromkeys(("gate", "up"), spec.intermediate)
+        self._add_stacked_rows(i, role, "gate_up", parts, "", (hidden,))
         self.add_layer(i, f"{role}.down", (hidden, spec.intermediate))
+        if spec.bias:
+            self._add_stacked_rows(i, role, "gate_up", parts, "_bias", ())
+            self.add_layer(i, f"{role}.down_bias", (hidden,))
 
     def add_moe(self, i: int, hidden: int, spec: MoeSpec) -> None:
-        """Router, routed experts in whichever form the file has them, shared expert."""
+        """Router, routed experts in whichever form the file has them, and what stands beside them."""
         self.add_layer(i, "moe.router", (spec.experts, hidden))
-        self._add_experts(i, hidden, spec)
+        if spec.router_bias:
+            self.add_layer(i, "moe.router_bias", (spec.experts,))
+        if spec.choice_bias:
+            self.add_layer(i, "moe.choice_bias", (spec.experts,), (1, spec.experts))
+        if spec.expert_scale:
+            self.add_layer(i, "moe.expert_scale", (spec.experts,))
+        if spec.router_norm:
+            self.add_layer(i, "moe.router_scale", (hidden,))
+        self._add_experts(i, hidden, spec, "")
+        if spec.bias:
+            self._add_experts(i, hidden, spec, "_bias")
         if spec.shared is not None:
             self.add_mlp(i, hidden, spec.shared, "moe.shared")
             if spec.shared_gated:
                 self.add_layer(i, "moe.shared.router", (1, hidden), (hidden,))
+        if spec.dense is not None:
+            self.add_mlp(i, hidden, spec.dense, "moe.dense")
+            for role in ("moe.norm", "moe.post_norm", "moe.dense.post_norm"):
+                self.add_norm(role, hidden, i)
 
     def is_moe(self, i: int) -> bool:
         """Whether the file has routed experts in layer i."""
@@ -163,41 +254,63 @@ class WeightMap:
 
     def expert_intermediate(self, i: int) -> int:
         """Neurons of one expert, as layer i's down projection [.., hidden, intermediate] shows."""
-        return self.shape("moe.stack.down" if self.has("moe.stack.down", i) else "moe.expert.down", i)[-1]
+        stacked = self.has("moe.stack.down", i)
+        shape = self.shape("moe.stack.down" if stacked else "moe.expert.down", i)
+        return shape[-2 if stacked and self._transposed else -1]
 
-    def _add_experts(self, i: int, hidden: int, spec: MoeSpec) -> None:
+    def _add_stacked_rows(
+        self, i: int, prefix: str, stack: str, parts: Mapping[str, int], ending: str, columns: tuple[int, ...]
+    ) -> None:
+        """Roles `prefix.part` + ending of so many rows each: a tensor each, or above each other in `prefix.stack`."""
+        stacked = f"{prefix}.{stack}{ending}"
+        if not self.has(stacked, i):
+            for part, rows in parts.items():
+                self.add_layer(i, f"{prefix}.{part}{ending}", (rows, *columns))
+            return
+        name = self.check(stacked, i, 0, [(sum(parts.values()), *columns)])
+        first = 0
+        for part, rows in parts.items():
+            self.refs[f"layers.{i}.{prefix}.{part}{ending}"] = TensorRef(name, rows=(first, first + rows))
+            first += rows
+
+    def _add_experts(self, i: int, hidden: int, spec: MoeSpec, ending: str) -> None:
+        """The experts' weights (ending ""), or their biases ("_bias")."""
         experts, inner = spec.experts, spec.intermediate
-        wide, narrow = (inner, hidden), (hidden, inner)
+        shapes: dict[str, tuple[int, ...]] = {"gate": (inner, hidden), "up": (inner, hidden), "down": (hidden, inner)}
+        if ending:
+            shapes = {part: shape[:1] for part, shape in shapes.items()}
         prefix = f"layers.{i}.moe.experts"
         if not self.has("moe.stack.down", i):
             for e in range(experts):
-                for part, shape in (("gate", wide), ("up", wide), ("down", narrow)):
-                    name = self.check(f"moe.expert.{part}", i, e, [shape])
-                    self.refs[f"{prefix}.{e}.{part}"] = TensorRef(name)
+                for part, shape in shapes.items():
+                    name = self.check(f"moe.expert.{part}{ending}", i, e, [shape])
+                    self.refs[f"{prefix}.{e}.{part}{ending}"] = TensorRef(name)
             return
-        down = self.check("moe.stack.down", i, 0, [(experts, *narrow)])
+        transposed = self._transposed and not ending
+        stacks = {part: TensorRef(f"moe.stack.{part}{ending}") for part in shapes}
         if self.has("moe.stack.gate_up", i):
-            both = self.check("moe.stack.gate_up", i, 0, [(experts, 2 * inner, hidden)])
-            gate, up, gate_rows, up_rows = both, both, (0, inner), (inner, 2 * inner)
+            both = f"moe.stack.gate_up{ending}"
+            rows = ((0, 2 * inner), (1, 2 * inner)) if self._interleaved else ((0, inner), (inner, 2 * inner))
+            step = 2 if self._interleaved else 1
+            stacks |= {part: TensorRef(both, rows=r, step=step) for part, r in zip(("gate", "up"), rows, strict=True)}
+        for part, ref in stacks.items():
+            count = shapes[part][0] if ref.rows is None else 2 * inner
+            shape = (count, *shapes[part][1:])
+            name = self.check(ref.name, i, 0, [(experts, *(reversed(shape) if transposed else shape))])
             for e in range(experts):
-                self.refs[f"{prefix}.{e}.gate"] = TensorRef(gate, e, gate_rows)
-                self.refs[f"{prefix}.{e}.up"] = TensorRef(up, e, up_rows)
-                self.refs[f"{prefix}.{e}.down"] = TensorRef(down, e)
-            return
-        gate = self.check("moe.stack.gate", i, 0, [(experts, *wide)])
-        up = self.check("moe.stack.up", i, 0, [(experts, *wide)])
-        for e in range(experts):
-            self.refs[f"{prefix}.{e}.gate"] = TensorRef(gate, e)
-            self.refs[f"{prefix}.{e}.up"] = TensorRef(up, e)
-            self.refs[f"{prefix}.{e}.down"] = TensorRef(down, e)
+                self.refs[f"{prefix}.{e}.{part}{ending}"] = replace(ref, name=name, index=e, transposed=transposed)
 
 
 def layer_refs(weights: WeightMap, hidden: int, layers: Iterable[LayerSpec]) -> None:
     """Add every layer's roles."""
     for i, layer in enumerate(layers):
-        weights.add_attention(i, hidden, layer.attention)
-        weights.add_layer(i, "ffn.norm", (hidden,))
+        weights.add_mixer(i, hidden, layer)
+        weights.add_norm("ffn.norm", hidden, i)
         if isinstance(layer.ffn, MoeSpec):
             weights.add_moe(i, hidden, layer.ffn)
         else:
             weights.add_mlp(i, hidden, layer.ffn)
+        if layer.post_norms:
+            weights.add_norm("ffn.post_norm", hidden, i)
+        if layer.output_scale:
+            weights.add_layer(i, "output_scale", (1,), ())

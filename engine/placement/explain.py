@@ -82,8 +82,18 @@ def _context(problem: Problem, chosen: Candidate) -> str:
         f"The KV cache is the memory of the conversation: {problem.context} tokens{most} "
         f"at {spec.kv_bytes(1, width)} bytes each"
     )
-    kinds = {(layer.attention.kv_heads, layer.attention.head_dim) for layer in spec.layers}
-    if len(kinds) == 1:
+    windows = sorted(
+        {a.reach for a in spec.attentions if a.reach is not None and a.kept(problem.context) < problem.context}
+    )
+    if windows:
+        count = sum(a.reach in windows for a in spec.attentions)
+        line = (
+            f"The KV cache is the memory of the conversation: {spec.kv_bytes(problem.context, width)} bytes for "
+            f"{problem.context} tokens{most}; {count} of {len(spec.layers)} layers keep only the last "
+            f"{windows[-1] + ROLLBACK} of them"
+        )
+    kinds = {(a.kv_heads, a.head_dim) for a in spec.attentions}
+    if not windows and len(kinds) == 1 and len(spec.attentions) == len(spec.layers):
         heads, dim = kinds.pop()
         line += (
             f": {len(spec.layers)} layers x 2 (keys, values) x {heads} heads x {dim} numbers x {width} bytes "

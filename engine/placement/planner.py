@@ -151,7 +151,7 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
         kv_bytes=kv,
         kv_on_gpu=on_gpu,
         # Scores, then the weighted sum: a multiplication and an addition each per value.
-        attention_ops=sum(4 * layer.attention.heads * layer.attention.head_dim for layer in spec.layers),
+        attention_ops=sum(4 * attention.heads * attention.head_dim for attention in spec.attentions),
         cpu_values=(0 if all_gpu else expert_values) + (0 if on_gpu else dense_values),
         gpu_values=(expert_values if all_gpu else 0) + (dense_values if on_gpu else 0),
         gpu_experts=sum(moe.experts for moe, _ in inventory.experts) if all_gpu else 0,

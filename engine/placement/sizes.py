@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.checkpoints.formats import FORMATS
-from engine.models.spec import MlpSpec, ModelSpec, MoeSpec, TensorRef
+from engine.models.spec import AttentionSpec, MlpSpec, ModelSpec, MoeSpec, TensorRef
 from engine.placement.packing import packed_nbytes
 
 GB = 1_000_000_000
@@ -28,6 +28,10 @@ CUDA_PROGRAM_BYTES = 1_200_000_000
 #: Tokens per forward call while a prompt is read, and while every position is scored.
 PREFILL_CHUNK = 512
 SCORING_CHUNK = 128
+
+
+#: Weights of a router, by the last part of their role.
+ROUTER_PARTS = ("router", "router_bias", "router_scale", "choice_bias", "expert_scale")
 
 
 class Shape(NamedTuple):
@@ -111,11 +115,10 @@ def take_inventory(spec: ModelSpec, checkpoint: Checkpoint) -> Inventory:
 
 def weight_shape(checkpoint: Checkpoint, ref: TensorRef) -> Shape:
     info = checkpoint.tensors[ref.name]
-    axes = info.shape if ref.index is None else info.shape[1:]
+    axes = ref.shape(info.shape)
     if len(axes) < 2:
         return Shape(0, axes[0] if axes else 1, info.format)
-    rows = axes[-2] if ref.rows is None else ref.rows[1] - ref.rows[0]
-    return Shape(rows, axes[-1], info.format)
+    return Shape(axes[-2], axes[-1], info.format)
 
 
 def role_of(weight: str) -> str:
@@ -124,11 +127,11 @@ def role_of(weight: str) -> str:
     if parts[0] != "layers":
         return {"embed": "embeddings", "lm_head": "lm_head"}.get(parts[0], "router_and_norms")
     block, rest = parts[2], parts[3:]
-    if rest[-1] == "router" or rest[-1].endswith("norm"):
+    if block == "output_scale" or rest[-1] in ROUTER_PARTS or rest[-1].endswith(("norm", "norm_bias")):
         return "router_and_norms"
     if block == "moe":
-        return "shared_experts" if rest[0] == "shared" else "experts"
-    return "attention" if block == "attention" else "dense_mlp"
+        return {"shared": "shared_experts", "dense": "dense_mlp"}.get(rest[0], "experts")
+    return "attention" if block in ("attention", "conv") else "dense_mlp"
 
 
 @dataclass(frozen=True)
@@ -218,13 +221,17 @@ def activation_bytes(spec: ModelSpec, context: int, *, masked: bool) -> int:
     """
     widest = 0
     for layer in spec.layers:
-        attention, ffn = layer.attention, layer.ffn
-        heads = (2 * attention.heads + 2 * attention.kv_heads) * attention.head_dim
+        mixer, ffn = layer.mixer, layer.ffn
+        if isinstance(mixer, AttentionSpec):
+            mixed = (2 * mixer.heads + 2 * mixer.kv_heads) * mixer.head_dim
+        else:
+            mixed = 5 * mixer.channels
         if isinstance(ffn, MlpSpec):
             inner = 3 * ffn.intermediate
         else:
-            inner = 3 * ffn.intermediate * ffn.top_k + (3 * ffn.shared.intermediate if ffn.shared else 0)
-        row = 6 * spec.hidden + max(heads, inner)
+            beside = [mlp.intermediate for mlp in (ffn.shared, ffn.dense) if mlp is not None]
+            inner = 3 * (ffn.intermediate * ffn.top_k + sum(beside))
+        row = 6 * spec.hidden + max(mixed, inner)
         widest = max(widest, min(PREFILL_CHUNK, context) * (row + (context if masked else 0)))
     logits = min(SCORING_CHUNK, context) * spec.vocab
     return 4 * max(widest, logits)

@@ -130,14 +130,14 @@ LAYERS = [LayerSpec(AttentionSpec(4, heads, 8, RopeSpec(1e4, 8)), MlpSpec(1)) fo
 @pytest.mark.parametrize(("dtype", "width"), [(torch.float32, 4), (torch.bfloat16, 2), (torch.float16, 2)])
 def test_cache_size_is_what_the_spec_promises(dtype: torch.dtype, width: int) -> None:
     cache = TorchKvCache(LAYERS, 10, dtype, CPU)
-    assert cache.nbytes == sum(2 * layer.attention.kv_heads * 8 * 10 * width for layer in LAYERS)
+    assert cache.nbytes == sum(2 * layer.mixer.kv_heads * 8 * 10 * width for layer in LAYERS)
 
 
 @pytest.mark.parametrize(("kv_type", "width"), [("f32", 4), ("bf16", 2), ("f16", 2)])
 def test_the_kernels_cache_rounds_up_to_its_blocks(kv_type: str, width: int) -> None:
     cache = NativeKvCache(LAYERS, 100, kv_type)
     # 64 tokens each for keys; values of 8 dimensions take 16.
-    assert cache.nbytes == sum(layer.attention.kv_heads * (8 + 16) * 128 * width for layer in LAYERS)
+    assert cache.nbytes == sum(layer.mixer.kv_heads * (8 + 16) * 128 * width for layer in LAYERS)
 
 
 def test_cache_appends_and_truncates() -> None:

@@ -70,7 +70,7 @@ def greedy(executor: TorchExecutor, ids: np.ndarray, count: int) -> list[int]:
 
 def transformers_model(checkpoint: Checkpoint, spec: ModelSpec) -> LlamaForCausalLM:
     """The same weights, dequantised, in transformers' own order of rows."""
-    attention = spec.layers[0].attention
+    attention = spec.layers[0].mixer
     config = LlamaConfig(
         vocab_size=spec.vocab,
         hidden_size=spec.hidden,

@@ -47,7 +47,7 @@ def test_every_family_reads_both_file_forms(family: str, make: Any) -> None:
     assert (spec.family, spec.hidden, spec.vocab, spec.context_length, len(spec.layers)) == (family, H, V, 512, 2)
     assert spec.norm_eps == 1e-6
     assert spec.is_moe == (family != "llama")
-    assert spec.layers[0].attention.head_dim == 16
+    assert spec.layers[0].mixer.head_dim == 16
     # Every tensor of the file has a role, and every role is a tensor of the file.
     assert {ref.name for ref in spec.weights.values()} == set(checkpoint.tensors)
 
@@ -64,7 +64,7 @@ def test_every_family_reads_both_file_forms(family: str, make: Any) -> None:
     ],
 )
 def test_attention_switches(family: str, make: Any, expected: dict[str, Any]) -> None:
-    attention = model_spec(make(family)).layers[0].attention
+    attention = model_spec(make(family)).layers[0].mixer
     assert expected == {
         "qkv_bias": attention.qkv_bias,
         "qk_norm": attention.qk_norm,
@@ -144,12 +144,22 @@ def test_tied_embeddings() -> None:
         model_spec(from_config("llama", shapes=without))
 
 
-def test_a_sliding_window_limits_the_context() -> None:
+def test_a_sliding_window_is_in_use_where_the_header_says_so() -> None:
+    def windows(checkpoint: HeaderOnly) -> list[int | None]:
+        return [attention.window for attention in model_spec(checkpoint).attentions]
+
     mistral = HeaderOnly("safetensors", "mistral", {**hf_config(sliding_window=128)}, hf_shapes(moe=False))
     mistral.config.pop("num_experts")
-    assert model_spec(mistral).context_length == 128
-    assert model_spec(from_config("qwen3_moe", sliding_window=128)).context_length == 512
-    assert model_spec(from_config("qwen3_moe", sliding_window=128, use_sliding_window=True)).context_length == 128
+    assert windows(mistral) == [128, 128]
+    assert windows(from_config("qwen3_moe", sliding_window=128)) == [None, None]
+    assert windows(from_config("qwen3_moe", sliding_window=128, use_sliding_window=True)) == [128, 128]
+    assert windows(from_config("qwen2_moe", sliding_window=128)) == [None, None]
+    assert windows(from_config("qwen2_moe", sliding_window=128, use_sliding_window=True)) == [128, None]
+    types = ["full_attention", "sliding_attention"]
+    both = {"sliding_window": 128, "use_sliding_window": True, "layer_types": types}
+    assert windows(from_config("qwen2_moe", **both)) == [None, 128]
+    with pytest.raises(GreenroomError, match="layer_types"):
+        windows(from_config("qwen2_moe", **{**both, "layer_types": ["full_attention"]}))
 
 
 def test_unknown_architecture_is_named_with_the_known_ones() -> None:
@@ -179,7 +189,7 @@ def test_unknown_architecture_is_named_with_the_known_ones() -> None:
         ({"norm_topk_prob": "yes"}, "norm_topk_prob"),
         ({"mlp_only_layers": "0"}, "mlp_only_layers"),
         ({"rope_theta": -1.0}, "rope_theta"),
-        ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}, "yarn"),
+        ({"rope_parameters": {"rope_type": "spiral", "rope_theta": 1e4}}, "spiral"),
         ({"rope_parameters": [1, 2]}, "rope_parameters"),
         ({"vocab_size": 161}, "model.embed_tokens.weight"),
         ({"moe_intermediate_size": 64}, "experts.0"),
@@ -196,14 +206,17 @@ def test_a_bad_config_is_one_clear_sentence(changes: dict[str, Any], named: str)
 def test_a_bad_gguf_header_is_named_by_its_own_key() -> None:
     with pytest.raises(GreenroomError, match=r"qwen3moe\.attention\.head_count"):
         model_spec(from_gguf("qwen3_moe", attention__head_count=None))
-    with pytest.raises(GreenroomError, match="yarn"):
-        model_spec(from_gguf("llama", rope__scaling__type="yarn"))
+    with pytest.raises(GreenroomError, match="spiral"):
+        model_spec(from_gguf("llama", rope__scaling__type="spiral"))
 
 
-def test_llama_with_experts_or_mlp_biases_is_refused() -> None:
+def test_llama_with_experts_is_refused() -> None:
     with pytest.raises(GreenroomError, match="routed experts"):
         model_spec(from_gguf("llama", expert_count=8))
-    with pytest.raises(GreenroomError, match="biases"):
+
+
+def test_llama_with_mlp_biases_needs_them() -> None:
+    with pytest.raises(GreenroomError, match=r"gate_proj\.bias"):
         model_spec(from_config("llama", mlp_bias=True))
 
 

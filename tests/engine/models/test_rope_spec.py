@@ -25,7 +25,7 @@ LLAMA3 = {
 def config_rope(**changes: Any) -> RopeSpec:
     config = hf_config(num_experts=None, **changes)
     spec = model_spec(HeaderOnly("safetensors", "llama", config, hf_shapes(moe=False)))
-    return spec.layers[0].attention.rope
+    return spec.layers[0].mixer.rope
 
 
 def gguf_rope(factors: Any = None, **changes: Any) -> RopeSpec:
@@ -34,7 +34,7 @@ def gguf_rope(factors: Any = None, **changes: Any) -> RopeSpec:
         shapes["rope_freqs.weight"] = np.shape(factors)
     values = {"rope_freqs.weight": factors}
     spec = model_spec(HeaderOnly("gguf", "llama", gguf_config("llama", **changes), shapes, values))
-    return spec.layers[0].attention.rope
+    return spec.layers[0].mixer.rope
 
 
 def test_plain_rope_in_old_and_new_configs() -> None:
