@@ -1,0 +1,135 @@
+"""Deleting a model so that it can be taken back until the program closes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.checkpoints.gguf import plain_stem, shard_number
+from engine.errors import GreenroomError
+
+_log = logging.getLogger(__name__)
+
+_FOLDER = ".trash"
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """moved: each file or folder, where it was and where it is now."""
+
+    name: str
+    moved: tuple[tuple[Path, Path], ...]
+    nbytes: int
+
+
+class Trash:
+    """A hidden folder inside the models folder, so that moving is instant; emptied at `close` and at the next start.
+
+    Only what lies in the models folder can be deleted: other programs' files are theirs.
+    """
+
+    def __init__(self, models: Path) -> None:
+        self._models = models
+        self._folder = models / _FOLDER / f"{os.getpid()}-{time.time_ns()}"
+        self._count = 0
+
+    def delete(self, name: str, path: Path) -> Deleted:
+        """path: what `open_checkpoint` accepts; all parts of a split go. Raises GreenroomError when it cannot be."""
+        root = self._models.resolve()
+        if not path.parent.resolve().is_relative_to(root) or path.resolve() == root:
+            raise GreenroomError(
+                f"{name} is not deleted", "it lies outside Greenroom's models folder", "Delete it where it was made."
+            )
+        moved: list[tuple[Path, Path]] = []
+        nbytes = 0
+        try:
+            for source in _parts(path):
+                self._count += 1
+                target = self._folder / f"{self._count}-{source.name}"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                nbytes += _size(source)
+                source.rename(target)
+                moved.append((source, target))
+        except OSError as error:
+            for source, target in moved:
+                with suppress(OSError):
+                    target.rename(source)
+            raise GreenroomError(
+                f"{name} is not deleted",
+                (error.strerror or str(error)).lower(),
+                "Close whatever uses it and try again.",
+            ) from error
+        return Deleted(name, tuple(moved), nbytes)
+
+    def restore(self, deleted: Deleted) -> None:
+        """Raises GreenroomError when something else has taken its place."""
+        for source, target in deleted.moved:
+            try:
+                if source.exists():
+                    raise FileExistsError(17, "something of that name is there again")
+                source.parent.mkdir(parents=True, exist_ok=True)
+                target.rename(source)
+            except OSError as error:
+                why = (error.strerror or str(error)).lower()
+                raise GreenroomError(f"{deleted.name} is not back", why, f"It is still in {target.parent}.") from error
+
+    def close(self) -> None:
+        """What was deleted is gone for good, also what a program that crashed left in the trash."""
+        trash = self._models / _FOLDER
+        if trash.is_symlink() or not trash.is_dir():
+            return
+        for folder in trash.iterdir():
+            if folder == self._folder or not _is_running(folder.name.partition("-")[0]):
+                shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            trash.rmdir()
+
+
+def move_models(source: Path, target: Path) -> None:
+    """Move everything of the models folder, on the same disk: instantly, or not at all.
+
+    Raises GreenroomError when the target is on another disk (copying hundreds of gigabytes is the user's decision),
+    lies inside the source, or is not empty.
+    """
+    what = "The models were not moved"
+    if target.resolve().is_relative_to(source.resolve()):
+        raise GreenroomError(what, "the new folder lies inside the old one", "Choose another place.")
+    try:
+        if target.exists() and any(target.iterdir()):
+            raise GreenroomError(what, f"{target} is not empty", "Choose an empty or a new folder.")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.parent.stat().st_dev != source.stat().st_dev:
+            raise GreenroomError(
+                what, "the new folder is on another disk", "Copy them there yourself, then choose it as models folder."
+            )
+        if target.exists():
+            target.rmdir()
+        source.rename(target)
+    except OSError as error:
+        raise GreenroomError(
+            what, (error.strerror or str(error)).lower(), "Check permissions and free space."
+        ) from error
+
+
+def _parts(path: Path) -> list[Path]:
+    if path.is_dir() or shard_number(path.name) is None:
+        return [path]
+    whole = plain_stem(path.name)
+    return sorted(part for part in path.parent.glob("*.gguf") if plain_stem(part.name) == whole)
+
+
+def _size(path: Path) -> int:
+    if path.is_dir():
+        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return path.stat().st_size
+
+
+def _is_running(pid: str) -> bool:
+    import psutil
+
+    return pid.isdigit() and psutil.pid_exists(int(pid))
