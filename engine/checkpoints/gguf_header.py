@@ -109,12 +109,15 @@ class GgufHeader:
         return read_bytes(self.path, array.offset, array.nbytes).tobytes()
 
 
-def read_header(path: Path) -> GgufHeader:
-    """Raises GreenroomError when the file is missing, no GGUF, damaged, or holds a format that is not read."""
+def read_header(path: Path, source: BinaryIO | None = None) -> GgufHeader:
+    """Raises GreenroomError when the file is missing, no GGUF, damaged, or holds a format that is not read.
+
+    source: where its bytes are read from instead, for a file that is not wholly there yet
+    """
     size = file_size(path)
     try:
         with path.open("rb", buffering=0) as file:
-            return _Parser(path, file, size).parse()
+            return _Parser(path, file if source is None else source, size).parse()
     except OSError as error:
         raise unreadable(path, error) from error
 

@@ -215,29 +215,15 @@ class FileTransfer:
 
     def _open(self) -> httpx2.Response:
         """The answer that carries the bytes, behind the hub's redirects."""
-        url, origin = self._url, _origin(self._url)
-        etag = ""
-        for hop in range(_MAX_REDIRECTS):
-            headers = {"Range": f"bytes={self._have}-"} if self._have else {}
-            if self._token and _origin(url) == origin:
-                headers["Authorization"] = f"Bearer {self._token}"
-            response = self._client.send(self._client.build_request("GET", url, headers=headers), stream=True)
-            if hop == 0 or not etag:
-                etag = response.headers.get("X-Linked-Etag") or response.headers.get("ETag") or ""
-            if response.status_code not in _REDIRECTS:
-                try:
-                    self._accept(response, _origin(url) == origin)
-                    self._compare_etag(etag.removeprefix("W/").strip('"'))
-                except BaseException:
-                    response.close()
-                    raise
-                return response
-            target = urljoin(url, response.headers.get("Location", ""))
+        first = self._have or None
+        response, etag = ask(self._client, self._url, self._token, self._failed, first)
+        try:
+            self._accept(response, _origin(str(response.url)) == _origin(self._url))
+            self._compare_etag(etag)
+        except BaseException:
             response.close()
-            if not target.startswith("https://") and (url.startswith("https://") or not target.startswith("http://")):
-                raise self._failed("it was redirected to an address that is not safe", "Try another mirror.")
-            url = target
-        raise self._failed("it was redirected again and again", "Try again later, or use another mirror.")
+            raise
+        return response
 
     def _accept(self, response: httpx2.Response, from_hub: bool) -> None:
         """Leaves only answers 200 and 206 that fit what we have."""
@@ -313,6 +299,35 @@ class FileTransfer:
 
     def _failed(self, why: str, remedy: str) -> GreenroomError:
         return GreenroomError(f"{self._file.path} was not downloaded", why, remedy)
+
+
+def ask(
+    client: httpx2.Client,
+    url: str,
+    token: str | None,
+    failed: Callable[[str, str], GreenroomError],
+    first: int | None = None,
+    last: int | None = None,
+) -> tuple[httpx2.Response, str]:
+    """GET a file of the hub, or bytes first to last of it: the open answer behind the redirects, and the file's ETag.
+
+    The token goes to the hub only. failed: makes an error of why and remedy.
+    """
+    here, etag = url, ""
+    headers = {} if first is None else {"Range": f"bytes={first}-{'' if last is None else last}"}
+    for _ in range(_MAX_REDIRECTS):
+        with_token = {"Authorization": f"Bearer {token}"} if token and _origin(here) == _origin(url) else {}
+        response = client.send(client.build_request("GET", here, headers=headers | with_token), stream=True)
+        # The first answer speaks of the file, those behind it of one copy.
+        etag = etag or response.headers.get("X-Linked-Etag") or response.headers.get("ETag") or ""
+        if response.status_code not in _REDIRECTS:
+            return response, etag.removeprefix("W/").strip('"')
+        target = urljoin(here, response.headers.get("Location", ""))
+        response.close()
+        if not target.startswith("https://") and (here.startswith("https://") or not target.startswith("http://")):
+            raise failed("it was redirected to an address that is not safe", "Try another mirror.")
+        here = target
+    raise failed("it was redirected again and again", "Try again later, or use another mirror.")
 
 
 def verify(path: Path, file: RemoteFile, control: Control, on_bytes: Callable[[int], None]) -> bool:

@@ -1,0 +1,211 @@
+"""A remote model's headers without its weights, so that plan and prediction are exact before the download.
+
+The headers are laid into files of the right length that are otherwise empty (sparse: they take next to no room), which
+`open_checkpoint` opens like any model. A GGUF file's header is a few MB, most of it vocabulary.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+import platformdirs
+
+from engine.checkpoints.gguf_header import read_header
+from engine.errors import GreenroomError
+from engine.hub.network import NetworkSettings, network_error, open_client, status_error
+from engine.hub.repository import Hub, RemoteFile, RemoteModel
+from engine.hub.safe_paths import inside
+from engine.hub.transfer import ask, disk_errors
+from engine.progress import Progress, ProgressCallback, ignore_progress
+
+if TYPE_CHECKING:
+    import httpx2
+
+#: The first request's bytes; each one after it asks for twice as many, up to the last.
+_FIRST_BLOCK, _LARGEST_BLOCK = 1 << 19, 4 << 20
+#: Of a safetensors file: enough for nearly every header in one request.
+_TENSORS_BLOCK = 1 << 18
+_MAX_SAFETENSORS_HEADER = 100_000_000
+#: Files that are wanted whole, if they are no larger than this.
+_WHOLE_BYTES = 64 << 20
+_AT_ONCE = 8
+_DONE = ".complete"
+
+
+def headers_folder() -> Path:
+    """Where fetched headers are kept; the system may empty it at any time."""
+    data = os.environ.get("GREENROOM_DATA")
+    cache = Path(data) / "cache" if data else Path(platformdirs.user_cache_dir("greenroom", appauthor=False))
+    return cache / "headers"
+
+
+def fetch_headers(
+    model: RemoteModel,
+    settings: NetworkSettings,
+    token: str | None = None,
+    folder: Path | None = None,
+    progress: ProgressCallback = ignore_progress,
+) -> Path:
+    """What `open_checkpoint` takes; tensors read from it are zeros.
+
+    Fetched once for a commit of the repository. Raises GreenroomError when that cannot be done.
+    """
+    root = folder or headers_folder()
+    place = root.joinpath(*model.repo.split("/"), model.commit, model.label.replace("/", "_").replace(" ", "_"))
+    main = inside(place, model.files[0].path)
+    opened = main if model.form == "gguf" else _weights_folder(model, place)
+    if (place / _DONE).exists():
+        return opened
+    with disk_errors(place):
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+    hub, done = Hub(settings), 0
+    total = len(model.files)
+    with open_client(settings) as client, ThreadPoolExecutor(_AT_ONCE) as pool:
+
+        def one(file: RemoteFile) -> None:
+            target = inside(place, file.path)
+            with disk_errors(target):
+                target.parent.mkdir(parents=True, exist_ok=True)
+            source = _Source(client, hub.url(model.repo, model.commit, file.path), token, file, settings.host)
+            _fetch_file(source, file, target)
+
+        for _ in pool.map(one, model.files):
+            done += 1
+            progress(Progress(done, total, f"Reading what {model.name} is"))
+    with disk_errors(place):
+        (place / _DONE).touch()
+    return opened
+
+
+def _weights_folder(model: RemoteModel, place: Path) -> Path:
+    return inside(place, next(file.path for file in model.files if file.path.endswith(".safetensors"))).parent
+
+
+def _fetch_file(source: _Source, file: RemoteFile, target: Path) -> None:
+    lower = file.path.lower()
+    if lower.endswith((".gguf", ".safetensors")):
+        with disk_errors(target), target.open("w+b", buffering=0) as sparse:
+            _make_sparse(sparse)
+            sparse.truncate(file.nbytes)
+            reader = _Reader(source, sparse)
+            if lower.endswith(".gguf"):
+                read_header(target, cast(BinaryIO, reader))
+                return
+            length = int.from_bytes(reader.take(0, 8, _TENSORS_BLOCK), "little")
+            if 0 < length <= min(_MAX_SAFETENSORS_HEADER, file.nbytes - 8):
+                reader.take(8, length, _TENSORS_BLOCK)
+        return
+    if file.nbytes > _WHOLE_BYTES:
+        raise GreenroomError(
+            f"{file.path} is not fetched", "it is far too large for what its name says", "Choose another repository."
+        )
+    with disk_errors(target):
+        target.write_bytes(source.bytes(0, file.nbytes))
+
+
+class _Source:
+    """Ranges of one remote file."""
+
+    def __init__(self, client: httpx2.Client, url: str, token: str | None, file: RemoteFile, host: str) -> None:
+        self._client, self._url, self._token, self._host = client, url, token, host
+        self._file = file
+
+    @property
+    def nbytes(self) -> int:
+        return self._file.nbytes
+
+    def bytes(self, first: int, nbytes: int) -> bytes:
+        """Raises GreenroomError, also when the server answers with something else than these bytes."""
+        import httpx2
+
+        if not nbytes:
+            return b""
+        last = first + nbytes - 1
+        try:
+            response, _ = ask(self._client, self._url, self._token, self._failed, first, last)
+            with contextlib.closing(response):
+                whole = first == 0 and nbytes == self._file.nbytes
+                if response.status_code != 206 and not (whole and response.status_code == 200):
+                    if response.status_code == 200:
+                        raise self._failed("the server cannot send parts of a file", "Use another mirror.")
+                    what = f"{self._file.path} cannot be read"
+                    raise status_error(response.status_code, what, self._host, token_given=bool(self._token))
+                content = bytearray()
+                for chunk in response.iter_raw():
+                    content += chunk
+                    if len(content) > nbytes:
+                        break
+        except httpx2.HTTPError as error:
+            raise network_error(error, self._host) from error
+        if len(content) != nbytes:
+            raise self._failed("the server sent another part than asked for", "Try again, or use another mirror.")
+        return bytes(content)
+
+    def _failed(self, why: str, remedy: str) -> GreenroomError:
+        return GreenroomError(f"{self._file.path} cannot be read", why, remedy)
+
+
+class _Reader(io.RawIOBase):
+    """Reads through to the network where the local file is still empty, and fills it."""
+
+    def __init__(self, source: _Source, local: io.FileIO) -> None:
+        self._source, self._local = source, local
+        self._filled = 0
+        self._block = _FIRST_BLOCK
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._source.nbytes}[whence]
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, buffer: Callable[..., object] | object) -> int:
+        view = memoryview(cast("bytearray", buffer)).cast("B")
+        content = self.take(self._at, min(len(view), self._source.nbytes - self._at), self._block)
+        view[: len(content)] = content
+        self._at += len(content)
+        return len(content)
+
+    def take(self, first: int, nbytes: int, block: int) -> bytes:
+        """Bytes first to first + nbytes; everything up to there is then in the local file."""
+        while self._filled < first + nbytes:
+            wanted = min(max(block, first + nbytes - self._filled), self._source.nbytes - self._filled)
+            wanted = min(wanted, max(_LARGEST_BLOCK, block))
+            content = self._source.bytes(self._filled, wanted)
+            self._local.seek(self._filled)
+            self._local.write(content)
+            self._filled += wanted
+            self._block = min(2 * self._block, _LARGEST_BLOCK)
+        self._local.seek(first)
+        return self._local.read(nbytes) or b""
+
+
+def _make_sparse(file: io.FileIO) -> None:
+    """Windows must be told that the empty part takes no room; elsewhere it takes none anyway."""
+    if sys.platform != "win32":
+        return
+    import msvcrt
+
+    set_sparse, returned = 0x000900C4, ctypes.c_ulong()
+    ctypes.windll.kernel32.DeviceIoControl(
+        msvcrt.get_osfhandle(file.fileno()), set_sparse, None, 0, None, 0, ctypes.byref(returned), None
+    )
