@@ -39,12 +39,21 @@ class ThreadPool:
     """Own workers; the calling thread works too, so threads=1 starts none. Idle workers spin about 1 ms, then sleep.
 
     cpus: cores to pin to, one per thread; None leaves them free. The first is for the caller, which is never moved.
+    nodes: the memory node of each thread, counted from 0; None is one node for all. See `Experts`.
     One call runs at a time; others wait. Raises ValueError for impossible counts or cores, RuntimeError once closed.
     """
 
-    def __init__(self, threads: int, cpus: Sequence[int] | None = None) -> None: ...
+    def __init__(
+        self, threads: int, cpus: Sequence[int] | None = None, nodes: Sequence[int] | None = None
+    ) -> None: ...
     @property
     def threads(self) -> int: ...
+    def tallies(self) -> list[tuple[int, int]]:
+        """Per thread, the tiles it has run of layers spread over several nodes: (of its own node, of others).
+
+        Counts from when the pool was made or resized.
+        """
+
     def resize(self, threads: int) -> None: ...
     def cancel(self) -> None:
         """Makes the call running now return early: its result is then undefined and it raises `Interrupted`.
@@ -82,12 +91,17 @@ class Matrix:
         """x, y: addresses of float32 [tokens, columns] and [tokens, rows]."""
 
     def dequantise(self) -> npt.NDArray[np.float32]: ...
+    def dequantise_rows(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """float32 [len(rows), columns]. Raises ValueError for a row that is not there."""
 
 class Experts:
     """The routed experts of one MoE layer, packed: down(silu(gate x) * up x), weighted and summed in slot order.
 
     gate_format, up_format, down_format: as in Matrix; they may differ. gate and up [intermediate, hidden], down
         [hidden, intermediate].
+    nodes: the system's numbers of memory nodes. Node i of the list holds its share of the rows of every expert's three
+        matrices; threads of a pool whose `nodes` say i read only that, until they have nothing left to do. Results
+        are the same bits as without.
     """
 
     def __init__(
@@ -100,9 +114,17 @@ class Experts:
         down_format: str,
         recode: str | None = None,
         isa: str | None = None,
+        nodes: Sequence[int] = (),
     ) -> None: ...
     @property
     def nbytes(self) -> int: ...
+    @property
+    def bound(self) -> bool:
+        """True when the system keeps every slice on its node; False without nodes."""
+
+    def touch(self, node: int) -> None:
+        """Before loading, on systems that refuse to bind: place slice `node` where the calling thread runs."""
+
     @property
     def codes(self) -> tuple[str, str, str]: ...
     @property

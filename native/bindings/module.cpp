@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "attention.h"
@@ -73,11 +74,21 @@ void bind_cpu(py::module_& m) {
 void bind_pool(py::module_& m) {
   py::register_exception<Interrupted>(m, "Interrupted", PyExc_RuntimeError);
   py::class_<ThreadPool>(m, "ThreadPool")
-      .def(py::init([](int threads, const std::optional<std::vector<int>>& cpus) {
-             return std::make_unique<ThreadPool>(threads, cpus.value_or(std::vector<int>{}));
+      .def(py::init([](int threads, const std::optional<std::vector<int>>& cpus,
+                       const std::optional<std::vector<int>>& nodes) {
+             return std::make_unique<ThreadPool>(threads, cpus.value_or(std::vector<int>{}),
+                                                 nodes.value_or(std::vector<int>{}));
            }),
-           py::arg("threads"), py::arg("cpus") = py::none())
+           py::arg("threads"), py::arg("cpus") = py::none(), py::arg("nodes") = py::none())
       .def_property_readonly("threads", &ThreadPool::threads)
+      .def("tallies",
+           [](ThreadPool& pool) {
+             std::vector<std::pair<uint64_t, uint64_t>> all;
+             py::gil_scoped_release unlocked;
+             for (const Tally& tally : pool.tallies())
+               all.emplace_back(tally.own, tally.others);
+             return all;
+           })
       .def("resize", &ThreadPool::resize, py::arg("threads"), Unlocked())
       .def("cancel", &ThreadPool::cancel)
       .def("close", &ThreadPool::close, Unlocked());
@@ -105,13 +116,26 @@ void bind_matrix(py::module_& m) {
             w.forward(pool, address<const float>(x, n, "x"), n, address<float>(y, n, "y"));
           },
           py::arg("pool"), py::arg("x"), py::arg("tokens"), py::arg("y"), Unlocked())
-      .def("dequantise", [](const Matrix& w) {
-        auto out = matrix_array(w.layout());
-        float* data = out.mutable_data();
-        py::gil_scoped_release unlocked;
-        w.dequantise(data);
-        return out;
-      });
+      .def("dequantise",
+           [](const Matrix& w) {
+             auto out = matrix_array(w.layout());
+             float* data = out.mutable_data();
+             py::gil_scoped_release unlocked;
+             w.dequantise(data);
+             return out;
+           })
+      .def(
+          "dequantise_rows",
+          [](const Matrix& w, const py::array_t<int64_t, py::array::c_style>& rows) {
+            py::array_t<float> out({rows.size(), static_cast<py::ssize_t>(w.layout().columns)});
+            const int64_t* wanted = rows.data();
+            const size_t n = static_cast<size_t>(rows.size());
+            float* data = out.mutable_data();
+            py::gil_scoped_release unlocked;
+            w.dequantise(wanted, n, data);
+            return out;
+          },
+          py::arg("rows").noconvert());
   m.def(
       "packed_nbytes",
       [](long long rows, long long columns, const std::string& format, const Name& recode, const Name& isa) {
@@ -126,9 +150,12 @@ void bind_matrix(py::module_& m) {
 void bind_experts(py::module_& m) {
   py::class_<Experts>(m, "Experts")
       .def(py::init<long long, long long, long long, const std::string&, const std::string&, const std::string&,
-                    const Name&, const Name&>(),
+                    const Name&, const Name&, const std::vector<int>&>(),
            py::arg("experts"), py::arg("hidden"), py::arg("intermediate"), py::arg("gate_format"), py::arg("up_format"),
-           py::arg("down_format"), py::arg("recode") = py::none(), py::arg("isa") = py::none())
+           py::arg("down_format"), py::arg("recode") = py::none(), py::arg("isa") = py::none(),
+           py::arg("nodes") = std::vector<int>{})
+      .def_property_readonly("bound", &Experts::bound)
+      .def("touch", &Experts::touch, py::arg("node"), Unlocked())
       .def_property_readonly("nbytes", &Experts::nbytes)
       .def_property_readonly("codes",
                              [](const Experts& e) {

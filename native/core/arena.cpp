@@ -12,12 +12,18 @@
 #elif defined(__unix__) || defined(__APPLE__)
 #include <sys/mman.h>
 #endif
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace greenroom {
 namespace {
 
 #if defined(__linux__)
-constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kHugePage = size_t{2} << 20, kPage = 4096;
+constexpr int kMaxNodes = 1024;
+constexpr int kPreferred = 1; // MPOL_PREFERRED of <linux/mempolicy.h>: a full node spills over instead of failing
 #endif
 
 } // namespace
@@ -34,7 +40,7 @@ Arena::Arena(size_t nbytes) : nbytes_(nbytes) {
 #elif defined(__linux__)
   // Huge pages need an aligned start; what is cut off around it goes back at once.
   const size_t slack = nbytes >= kHugePage ? kHugePage : 0;
-  const size_t length = (nbytes + 4095) / 4096 * 4096;
+  const size_t length = (nbytes + kPage - 1) / kPage * kPage;
   void* raw = mmap(nullptr, length + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED)
     throw std::bad_alloc();
@@ -66,7 +72,7 @@ void Arena::release() {
 #ifdef _WIN32
   VirtualFree(data_, 0, MEM_RELEASE);
 #elif defined(__linux__)
-  munmap(data_, (nbytes_ + 4095) / 4096 * 4096);
+  munmap(data_, (nbytes_ + kPage - 1) / kPage * kPage);
 #elif defined(__unix__) || defined(__APPLE__)
   munmap(data_, nbytes_);
 #else
@@ -102,6 +108,24 @@ bool Arena::lock() {
   locked_ = mlock(data_, nbytes_) == 0;
 #endif
   return locked_;
+}
+
+bool Arena::bind(size_t offset, size_t nbytes, int node) {
+#if defined(__linux__) && defined(SYS_mbind)
+  if (!data_ || node < 0 || node >= kMaxNodes || offset > nbytes_ || nbytes > nbytes_ - offset)
+    return false;
+  const size_t first = (offset + kPage - 1) / kPage * kPage, last = (offset + nbytes) / kPage * kPage;
+  if (first >= last)
+    return true;
+  constexpr int kBits = 8 * sizeof(unsigned long);
+  unsigned long mask[kMaxNodes / kBits] = {};
+  mask[node / kBits] = 1ul << (node % kBits);
+  // The system counts one bit less than it is told.
+  return syscall(SYS_mbind, data_ + first, last - first, kPreferred, mask, kMaxNodes + 1ul, 0) == 0;
+#else
+  (void)offset, (void)nbytes, (void)node;
+  return false;
+#endif
 }
 
 } // namespace greenroom

@@ -19,6 +19,9 @@ public:
   bool locked() const { return locked_; }
   // Keeps the pages in RAM; false when the system's limit forbids it.
   bool lock();
+  // Asks for the pages of a range, which nobody may have touched yet, on one of the system's memory nodes. Pages that
+  // only partly belong to the range stay out of it. False where the system has no such call or refuses it.
+  bool bind(size_t offset, size_t nbytes, int node);
 
 private:
   void release();

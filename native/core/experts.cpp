@@ -14,9 +14,17 @@ namespace {
 constexpr size_t kMostPairs = 16384;
 // A gate+up tile makes one activation group of the intermediate, so requantising it stays inside the tile.
 constexpr size_t kTileStrips = kGroup / kStripRows;
+constexpr size_t kMostNodes = 64, kHugePage = size_t{2} << 20, kPage = 4096;
 
 size_t round_up(size_t n, size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
+}
+
+size_t node_of(const std::vector<size_t>& node_first, size_t tile) {
+  size_t node = node_first.size() - 1;
+  while (node_first[node] > tile)
+    --node;
+  return node;
 }
 
 } // namespace
@@ -40,7 +48,7 @@ struct Experts::Pass {
 
 Experts::Experts(long long experts, long long hidden, long long intermediate, const std::string& gate_format,
                  const std::string& up_format, const std::string& down_format, const std::optional<std::string>& recode,
-                 const std::optional<std::string>& isa) {
+                 const std::optional<std::string>& isa, const std::vector<int>& nodes) {
   if (experts < 1 || experts > (1 << 20))
     throw std::invalid_argument("a layer of " + std::to_string(experts) + " experts cannot be packed: 1 to 2^20 can");
   auto make = [&](long long rows, long long columns, const std::string& format) {
@@ -57,17 +65,44 @@ Experts::Experts(long long experts, long long hidden, long long intermediate, co
   hidden_ = static_cast<size_t>(hidden);
   intermediate_ = static_cast<size_t>(intermediate);
 
-  // In reading order: gate strip, up strip, gate strip, ..., then down.
-  const size_t pair_nbytes = gate_.layout.strip_nbytes + up_.layout.strip_nbytes;
-  gate_.offset = 0;
-  up_.offset = gate_.layout.strip_nbytes;
-  gate_.strip_stride = up_.strip_stride = pair_nbytes;
-  down_.offset = gate_.layout.strips * pair_nbytes;
+  gate_.strip_stride = up_.strip_stride = gate_.layout.strip_nbytes + up_.layout.strip_nbytes;
   down_.strip_stride = down_.layout.strip_nbytes;
-  expert_nbytes_ = down_.offset + down_.layout.nbytes();
-  if (expert_nbytes_ > (size_t{1} << 46) / experts_)
-    throw std::bad_alloc();
-  arena_ = Arena(nbytes());
+  slice(std::max<size_t>(1, nodes.size()));
+  arena_ = Arena(nbytes_);
+  bound_ = !nodes.empty();
+  for (size_t n = 0; n < nodes.size(); ++n)
+    bound_ &= arena_.bind(slices_[n].offset, experts_ * slices_[n].expert_nbytes, nodes[n]);
+}
+
+void Experts::slice(size_t nodes) {
+  if (nodes > kMostNodes)
+    throw std::invalid_argument("a layer can be spread over " + std::to_string(kMostNodes) + " memory nodes, not " +
+                                std::to_string(nodes));
+  // Whole tiles, so that none reads from two nodes.
+  auto cut = [nodes](size_t strips, size_t n) {
+    const size_t tiles = (strips + kTileStrips - 1) / kTileStrips;
+    return std::min(strips, tiles * n / nodes * kTileStrips);
+  };
+  for (size_t n = 0; n < nodes; ++n) {
+    Slice slice;
+    slice.first_strip = cut(gate_.layout.strips, n);
+    slice.strips = cut(gate_.layout.strips, n + 1) - slice.first_strip;
+    slice.first_down = cut(down_.layout.strips, n);
+    slice.downs = cut(down_.layout.strips, n + 1) - slice.first_down;
+    slice.offset = n ? round_up(nbytes_, kHugePage) : 0;
+    slice.expert_nbytes = slice.strips * gate_.strip_stride + slice.downs * down_.strip_stride;
+    if (slice.expert_nbytes > (size_t{1} << 46) / experts_)
+      throw std::bad_alloc();
+    nbytes_ = slice.offset + experts_ * slice.expert_nbytes;
+    slices_.push_back(slice);
+  }
+}
+
+void Experts::touch(size_t node) {
+  const Slice& slice = slices_.at(node);
+  volatile std::byte* bytes = arena_.data() + slice.offset;
+  for (size_t at = 0; at < experts_ * slice.expert_nbytes; at += kPage)
+    bytes[at] = std::byte{0};
 }
 
 const Experts::Projection& Experts::projection(Part part) const {
@@ -81,11 +116,20 @@ const KernelTable& Experts::kernels(Part part) const {
   return *projection(part).kernels;
 }
 
-PackedMatrix Experts::matrix(size_t expert, const Projection& p) const {
+PackedMatrix Experts::matrix(size_t expert, Part part, const Slice& slice) const {
+  const Projection& p = projection(part);
   PackedMatrix packed;
   packed.layout = p.layout;
-  packed.base = reinterpret_cast<uint8_t*>(arena_.data()) + expert * expert_nbytes_ + p.offset;
   packed.strip_stride = p.strip_stride;
+  size_t first = slice.first_strip, offset = slice.offset + expert * slice.expert_nbytes;
+  if (part == Part::up)
+    offset += gate_.layout.strip_nbytes;
+  if (part == Part::down) {
+    first = slice.first_down;
+    offset += slice.strips * gate_.strip_stride;
+  }
+  packed.base = reinterpret_cast<uint8_t*>(arena_.data()) + offset;
+  packed.first_strip = first;
   return packed;
 }
 
@@ -97,16 +141,31 @@ size_t Experts::checked(long long expert) const {
 }
 
 void Experts::load(ThreadPool& pool, long long expert, Part part, const uint8_t* data, size_t nbytes) {
-  const PackedMatrix packed = matrix(checked(expert), projection(part));
-  const size_t expected = packed.layout.rows * packed.layout.stored_row_nbytes();
+  const size_t e = checked(expert), row_nbytes = layout(part).stored_row_nbytes();
+  const size_t expected = layout(part).rows * row_nbytes;
   if (nbytes != expected)
     throw std::invalid_argument("this part takes " + std::to_string(expected) + " bytes, not " +
                                 std::to_string(nbytes));
-  pack(pool, packed, data, nbytes, 0);
+  for (const Slice& slice : slices_) {
+    const auto [first, last] = rows(part, slice);
+    if (first < last)
+      pack(pool, matrix(e, part, slice), data + first * row_nbytes, (last - first) * row_nbytes,
+           static_cast<long long>(first));
+  }
+}
+
+std::pair<size_t, size_t> Experts::rows(Part part, const Slice& slice) const {
+  const size_t first = part == Part::down ? slice.first_down : slice.first_strip;
+  const size_t strips = part == Part::down ? slice.downs : slice.strips, most = layout(part).rows;
+  return {std::min(most, first * kStripRows), std::min(most, (first + strips) * kStripRows)};
 }
 
 void Experts::dequantise(long long expert, Part part, float* out) const {
-  greenroom::dequantise(matrix(checked(expert), projection(part)), out);
+  const size_t e = checked(expert);
+  for (const Slice& slice : slices_) {
+    const auto [first, last] = rows(part, slice);
+    dequantise_rows(matrix(e, part, slice), first, last, out + first * layout(part).columns);
+  }
 }
 
 void Experts::forward(ThreadPool& pool, const RoutedTokens& routed) const {
@@ -181,25 +240,37 @@ void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) 
     if (!shared_form)
       prepare_row(*up_.kernels, up_.form, x, hidden_, up_acts + t * pass.up_row_nbytes);
   };
-  const size_t tiles_per_expert = (gate_.layout.strips + kTileStrips - 1) / kTileStrips;
-  call.run({{routed.tokens, quantise_token},
-            {pass.active.size() * tiles_per_expert, [&](size_t tile, int) { gate_up_tile(pass, tile); }},
-            {(down_.layout.strips + down_strips - 1) / down_strips, [&](size_t tile, int worker) {
-               std::byte* partial = partials + static_cast<size_t>(worker) * partial_nbytes;
-               const size_t first = tile * down_strips;
-               down_tile(pass, first, std::min(down_strips, down_.layout.strips - first),
-                         reinterpret_cast<float*>(partial));
-             }}});
+  Phase gate_up{0, nullptr, {}}, down{0, nullptr, {}};
+  for (const Slice& slice : slices_) {
+    gate_up.node_first.push_back(gate_up.tiles);
+    gate_up.tiles += pass.active.size() * ((slice.strips + kTileStrips - 1) / kTileStrips);
+    down.node_first.push_back(down.tiles);
+    down.tiles += (slice.downs + down_strips - 1) / down_strips;
+  }
+  gate_up.work = [&](size_t tile, int) {
+    const size_t node = node_of(gate_up.node_first, tile);
+    gate_up_tile(pass, slices_[node], tile - gate_up.node_first[node]);
+  };
+  down.work = [&](size_t tile, int worker) {
+    const size_t node = node_of(down.node_first, tile);
+    const Slice& slice = slices_[node];
+    const size_t first = (tile - down.node_first[node]) * down_strips;
+    std::byte* partial = partials + static_cast<size_t>(worker) * partial_nbytes;
+    down_tile(pass, slice, slice.first_down + first, std::min(down_strips, slice.downs - first),
+              reinterpret_cast<float*>(partial));
+  };
+  call.run({{routed.tokens, quantise_token}, gate_up, down});
 }
 
-void Experts::gate_up_tile(const Pass& pass, size_t tile) const {
-  const size_t tiles_per_expert = (gate_.layout.strips + kTileStrips - 1) / kTileStrips;
+void Experts::gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) const {
+  const size_t tiles_per_expert = (slice.strips + kTileStrips - 1) / kTileStrips;
   const Active& active = pass.active[tile / tiles_per_expert];
-  const size_t group = tile % tiles_per_expert;
-  const PackedMatrix gate = matrix(active.expert, gate_), up = matrix(active.expert, up_);
-  const size_t first = group * kTileStrips, last = std::min(gate_.layout.strips, first + kTileStrips);
-  const bool same_expert = group + 1 < tiles_per_expert || &active == &pass.active.back();
-  const uint8_t* next_gate = same_expert ? gate.strip(last) : matrix((&active + 1)->expert, gate_).strip(0);
+  const PackedMatrix gate = matrix(active.expert, Part::gate, slice), up = matrix(active.expert, Part::up, slice);
+  const size_t first = slice.first_strip + tile % tiles_per_expert * kTileStrips, group = first / kTileStrips;
+  const size_t last = std::min(slice.first_strip + slice.strips, first + kTileStrips);
+  const bool same_expert = last < slice.first_strip + slice.strips || &active == &pass.active.back();
+  const uint8_t* next_gate =
+      same_expert ? gate.strip(last) : matrix((&active + 1)->expert, Part::gate, slice).strip(slice.first_strip);
 
   float g[kTokenBlock * kGroup], u[kTokenBlock * kGroup], h[kTokenBlock * kGroup];
   const void* gate_rows[kTokenBlock];
@@ -244,14 +315,15 @@ void Experts::gate_up_tile(const Pass& pass, size_t tile) const {
 }
 
 // One or two strips of output rows for all pairs, then the weighted sum over slots.
-void Experts::down_tile(const Pass& pass, size_t first, size_t strips, float* partial) const {
+void Experts::down_tile(const Pass& pass, const Slice& slice, size_t first, size_t strips, float* partial) const {
   const size_t width = strips * kStripRows;
   const void* rows[kTokenBlock];
   for (size_t a = 0; a < pass.active.size(); ++a) {
     const Active& active = pass.active[a];
-    const PackedMatrix down = matrix(active.expert, down_);
+    const PackedMatrix down = matrix(active.expert, Part::down, slice);
     const bool last = a + 1 == pass.active.size();
-    const uint8_t* next = matrix(pass.active[last ? 0 : a + 1].expert, down_).strip(first + (last ? strips : 0));
+    const uint8_t* next =
+        matrix(pass.active[last ? 0 : a + 1].expert, Part::down, slice).strip(first + (last ? strips : 0));
     for (size_t p0 = 0; p0 < active.pairs; p0 += kTokenBlock) {
       const size_t n = std::min<size_t>(kTokenBlock, active.pairs - p0);
       for (size_t i = 0; i < n; ++i)

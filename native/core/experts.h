@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arena.h"
@@ -26,12 +27,20 @@ struct RoutedTokens {
 class Experts {
 public:
   // Throws std::invalid_argument for a shape or name that makes no sense, std::bad_alloc.
+  // nodes: the system's numbers of the memory nodes to spread over; each gets a slice of the rows of every expert's
+  // three matrices. Results do not depend on it. Empty: wherever the system likes.
   Experts(long long experts, long long hidden, long long intermediate, const std::string& gate_format,
           const std::string& up_format, const std::string& down_format, const std::optional<std::string>& recode,
-          const std::optional<std::string>& isa);
+          const std::optional<std::string>& isa, const std::vector<int>& nodes = {});
 
   size_t experts() const { return experts_; }
-  size_t nbytes() const { return experts_ * expert_nbytes_; }
+  size_t nbytes() const { return nbytes_; }
+  size_t nodes() const { return slices_.size(); }
+  // The system agreed to keep every slice on its node.
+  bool bound() const { return bound_; }
+  // Touches every page of a slice, so that it lies where the calling thread runs: for systems that refuse to bind.
+  // Only before anything is loaded.
+  void touch(size_t node);
   const Layout& layout(Part part) const;
   const KernelTable& kernels(Part part) const;
   bool locked() const { return arena_.locked(); }
@@ -48,22 +57,33 @@ private:
     Layout layout;
     const KernelTable* kernels;
     ActivationForm form;
-    size_t offset; // of strip 0 within an expert
     size_t strip_stride;
 
     StripKernel kernel() const { return kernels->strip[layout.kind]; }
   };
+  // What one memory node holds: strips [first, first + strips) of every expert's gate and up, and of its down, in
+  // reading order: gate strip, up strip, gate strip, ..., then down.
+  struct Slice {
+    size_t first_strip, strips, first_down, downs;
+    size_t offset, expert_nbytes; // in the arena
+  };
   struct Active;
   struct Pass;
 
-  PackedMatrix matrix(size_t expert, const Projection& projection) const;
+  void slice(size_t nodes);
+  // Only strips of the slice may be asked for.
+  PackedMatrix matrix(size_t expert, Part part, const Slice& slice) const;
+  // [first, last) of the part's rows.
+  std::pair<size_t, size_t> rows(Part part, const Slice& slice) const;
   const Projection& projection(Part part) const;
   size_t checked(long long expert) const;
   void forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) const;
-  void gate_up_tile(const Pass& pass, size_t tile) const;
-  void down_tile(const Pass& pass, size_t first, size_t strips, float* partial) const;
+  void gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) const;
+  void down_tile(const Pass& pass, const Slice& slice, size_t first, size_t strips, float* partial) const;
 
-  size_t experts_, hidden_, intermediate_, expert_nbytes_;
+  size_t experts_, hidden_, intermediate_, nbytes_ = 0;
+  std::vector<Slice> slices_;
+  bool bound_ = false;
   Projection gate_, up_, down_;
   Arena arena_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 
 #include "activations.h"
 #include "dispatch.h"
@@ -27,6 +28,17 @@ Matrix::Matrix(long long rows, long long columns, const std::string& format, con
 
 void Matrix::load(ThreadPool& pool, const uint8_t* data, size_t nbytes, long long first_row) {
   pack(pool, packed_, data, nbytes, first_row);
+}
+
+void Matrix::dequantise(const int64_t* rows, size_t count, float* out) const {
+  for (size_t i = 0; i < count; ++i)
+    if (rows[i] < 0 || static_cast<size_t>(rows[i]) >= layout().rows)
+      throw std::invalid_argument("row " + std::to_string(rows[i]) + " does not exist: the matrix has " +
+                                  std::to_string(layout().rows));
+  for (size_t i = 0; i < count; ++i) {
+    const size_t row = static_cast<size_t>(rows[i]);
+    dequantise_rows(packed_, row, row + 1, out + i * layout().columns);
+  }
 }
 
 void Matrix::forward(ThreadPool& pool, const float* x, size_t tokens, float* y) const {

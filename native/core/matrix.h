@@ -24,7 +24,10 @@ public:
   // x f32 [tokens, columns], y f32 [tokens, rows].
   void forward(ThreadPool& pool, const float* x, size_t tokens, float* y) const;
   // out f32 [rows, columns].
-  void dequantise(float* out) const { greenroom::dequantise(packed_, out); }
+  void dequantise(float* out) const { dequantise_rows(packed_, 0, layout().rows, out); }
+  // Some rows, in the order asked for: out f32 [count, columns]. Throws std::invalid_argument for one that is not
+  // there.
+  void dequantise(const int64_t* rows, size_t count, float* out) const;
 
 private:
   void forward_chunk(ThreadPool::Call& call, const float* x, size_t tokens, float* y) const;

@@ -395,10 +395,10 @@ void pack(ThreadPool& pool, const PackedMatrix& matrix, const uint8_t* data, siz
   call.run({{strips, pack_strip}});
 }
 
-void dequantise(const PackedMatrix& matrix, float* out) {
+void dequantise_rows(const PackedMatrix& matrix, size_t first, size_t last, float* out) {
   const Layout& layout = matrix.layout;
-  for (size_t row = 0; row < layout.rows; ++row)
-    unpack_row(layout, matrix.strip(row / kStripRows), row % kStripRows, out + row * layout.columns);
+  for (size_t row = first; row < last; ++row, out += layout.columns)
+    unpack_row(layout, matrix.strip(row / kStripRows), row % kStripRows, out);
 }
 
 } // namespace greenroom

@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kOpen = uint64_t{1} << 31;
 constexpr uint64_t kInside = kOpen - 1;
-constexpr size_t kMaxPhases = 4;
+constexpr int kMaxNodes = 64;
 constexpr int kMaxThreads = 1024;
 constexpr auto kSpinTime = std::chrono::milliseconds(1);
 
@@ -91,19 +91,53 @@ void check_threads(int threads) {
 
 } // namespace
 
+// Tiles that lie together: one per phase, or one per phase and memory node.
+struct alignas(64) ThreadPool::Queue {
+  std::atomic<size_t> next{0};
+  size_t last = 0;
+};
+
+struct alignas(64) ThreadPool::Member {
+  int node = 0;
+  size_t peers = 1; // threads of the same node, itself included
+  Tally tally;
+};
+
 struct ThreadPool::Job {
-  struct alignas(64) Progress {
-    std::atomic<size_t> next{0};
-    alignas(64) std::atomic<size_t> done{0};
+  struct alignas(64) Stage {
+    std::atomic<size_t> done{0};
+    size_t first_queue = 0, queues = 0;
   };
+  explicit Job(std::vector<Phase> list);
+
   std::vector<Phase> phases;
-  Progress progress[kMaxPhases];
+  std::vector<Stage> stages;
+  std::vector<Queue> queues;
   std::atomic<bool> failed{false};
   std::mutex error_mutex;
   std::exception_ptr error;
 };
 
-ThreadPool::ThreadPool(int threads, std::vector<int> cpus) : cpus_(std::move(cpus)) {
+ThreadPool::Job::Job(std::vector<Phase> list) : phases(std::move(list)), stages(phases.size()) {
+  size_t count = 0;
+  for (size_t p = 0; p < phases.size(); ++p) {
+    stages[p].first_queue = count;
+    stages[p].queues = std::max<size_t>(1, phases[p].node_first.size());
+    count += stages[p].queues;
+  }
+  queues = std::vector<Queue>(count);
+  for (size_t p = 0; p < phases.size(); ++p) {
+    const std::vector<size_t>& starts = phases[p].node_first;
+    for (size_t n = 0; n < stages[p].queues; ++n) {
+      Queue& queue = queues[stages[p].first_queue + n];
+      queue.next.store(starts.empty() ? 0 : starts[n], std::memory_order_relaxed);
+      queue.last = n + 1 < starts.size() ? starts[n + 1] : phases[p].tiles;
+    }
+  }
+}
+
+ThreadPool::ThreadPool(int threads, std::vector<int> cpus, std::vector<int> nodes)
+    : cpus_(std::move(cpus)), nodes_(std::move(nodes)) {
   check_threads(threads);
   if (!cpus_.empty() && cpus_.size() != static_cast<size_t>(threads))
     throw std::invalid_argument("cpus must name one core per thread: " + std::to_string(threads) + " threads, " +
@@ -111,6 +145,12 @@ ThreadPool::ThreadPool(int threads, std::vector<int> cpus) : cpus_(std::move(cpu
   for (int cpu : cpus_)
     if (cpu < 0 || cpu >= 1024)
       throw std::invalid_argument("no such core: " + std::to_string(cpu));
+  if (!nodes_.empty() && nodes_.size() != static_cast<size_t>(threads))
+    throw std::invalid_argument("nodes must name one memory node per thread: " + std::to_string(threads) +
+                                " threads, " + std::to_string(nodes_.size()) + " nodes");
+  for (int node : nodes_)
+    if (node < 0 || node >= kMaxNodes)
+      throw std::invalid_argument("no such memory node: " + std::to_string(node));
   start(threads);
 }
 
@@ -122,6 +162,13 @@ void ThreadPool::start(int threads) {
   stopping_ = false;
   crowded_ = threads > usable_cores();
   threads_ = threads;
+  members_ = std::make_unique<Member[]>(static_cast<size_t>(threads));
+  for (int worker = 0; worker < threads; ++worker) {
+    members_[worker].node = node_of(worker);
+    members_[worker].peers = 0;
+    for (int other = 0; other < threads; ++other)
+      members_[worker].peers += node_of(other) == members_[worker].node;
+  }
   try {
     for (int worker = 1; worker < threads; ++worker) {
       workers_.emplace_back([this, worker] { worker_main(worker); });
@@ -144,6 +191,18 @@ void ThreadPool::stop() {
     worker.join();
   workers_.clear();
   threads_ = 1;
+}
+
+int ThreadPool::node_of(int worker) const {
+  return nodes_.empty() ? 0 : nodes_[static_cast<size_t>(worker) % nodes_.size()];
+}
+
+std::vector<Tally> ThreadPool::tallies() {
+  std::lock_guard lock(call_mutex_);
+  std::vector<Tally> all;
+  for (int worker = 0; worker < threads_; ++worker)
+    all.push_back(members_[worker].tally);
+  return all;
 }
 
 void ThreadPool::resize(int threads) {
@@ -205,36 +264,50 @@ void ThreadPool::worker_main(int worker) {
 }
 
 void ThreadPool::work(Job& job, int worker) {
-  const size_t shares = static_cast<size_t>(threads()) * 4;
+  Member& member = members_[worker];
   for (size_t p = 0; p < job.phases.size(); ++p) {
-    const size_t tiles = job.phases[p].tiles;
-    Job::Progress& progress = job.progress[p];
-    size_t first = progress.next.load(std::memory_order_relaxed);
-    while (first < tiles) {
-      // Neighbouring tiles are neighbouring memory: runs that shrink towards the end keep the streams long and the
-      // finish even.
-      const size_t run = std::max<size_t>(1, (tiles - first) / shares);
-      if (!progress.next.compare_exchange_weak(first, first + run, std::memory_order_relaxed))
-        continue;
-      for (size_t tile = first; tile < first + run; ++tile) {
-        if (job.failed.load(std::memory_order_relaxed) || cancelled_.load(std::memory_order_relaxed))
-          break;
-        try {
-          job.phases[p].work(tile, worker);
-        } catch (...) {
-          std::lock_guard lock(job.error_mutex);
-          if (!job.error)
-            job.error = std::current_exception();
-          job.failed.store(true, std::memory_order_relaxed);
-        }
-      }
-      progress.done.fetch_add(run, std::memory_order_acq_rel);
-      first = progress.next.load(std::memory_order_relaxed);
+    Job::Stage& stage = job.stages[p];
+    for (size_t turn = 0; turn < stage.queues; ++turn) {
+      const size_t node = (static_cast<size_t>(member.node) + turn) % stage.queues;
+      Queue& queue = job.queues[stage.first_queue + node];
+      const size_t shares = 4 * (stage.queues == 1 ? static_cast<size_t>(threads()) : member.peers);
+      const size_t ran = work_queue(job, job.phases[p], queue, shares, worker);
+      if (ran)
+        stage.done.fetch_add(ran, std::memory_order_acq_rel);
+      if (stage.queues > 1)
+        (turn ? member.tally.others : member.tally.own) += ran;
     }
     Patience patience(crowded_);
-    while (progress.done.load(std::memory_order_acquire) < tiles)
+    while (stage.done.load(std::memory_order_acquire) < job.phases[p].tiles)
       patience.wait();
   }
+}
+
+// Claims tiles until none is left; how many it claimed.
+size_t ThreadPool::work_queue(Job& job, const Phase& phase, Queue& queue, size_t shares, int worker) {
+  size_t claimed = 0, first = queue.next.load(std::memory_order_relaxed);
+  while (first < queue.last) {
+    // Neighbouring tiles are neighbouring memory: runs that shrink towards the end keep the streams long and the
+    // finish even.
+    const size_t run = std::max<size_t>(1, (queue.last - first) / shares);
+    if (!queue.next.compare_exchange_weak(first, first + run, std::memory_order_relaxed))
+      continue;
+    for (size_t tile = first; tile < first + run; ++tile) {
+      if (job.failed.load(std::memory_order_relaxed) || cancelled_.load(std::memory_order_relaxed))
+        break;
+      try {
+        phase.work(tile, worker);
+      } catch (...) {
+        std::lock_guard lock(job.error_mutex);
+        if (!job.error)
+          job.error = std::current_exception();
+        job.failed.store(true, std::memory_order_relaxed);
+      }
+    }
+    claimed += run;
+    first = queue.next.load(std::memory_order_relaxed);
+  }
+  return claimed;
 }
 
 ThreadPool::Call::Call(ThreadPool& pool) : lock_(pool.call_mutex_), pool_(pool) {
@@ -244,10 +317,7 @@ ThreadPool::Call::Call(ThreadPool& pool) : lock_(pool.call_mutex_), pool_(pool) 
 }
 
 void ThreadPool::Call::run(std::vector<Phase> phases) {
-  if (phases.size() > kMaxPhases)
-    throw std::logic_error("too many phases in one call");
-  Job job;
-  job.phases = std::move(phases);
+  Job job(std::move(phases));
   const bool alone = pool_.workers_.empty();
   if (!alone) {
     pool_.job_.store(&job, std::memory_order_release);

@@ -275,6 +275,68 @@ void pool_under_stress() {
   }
 }
 
+// Every thread works through the tiles of its own node before it touches another's.
+void pool_with_nodes() {
+  const std::vector<int> nodes = {0, 1, 0, 1, 1};
+  ThreadPool pool(5, {}, nodes);
+  const std::vector<size_t> first = {0, 40, 100}; // three slices where threads are on two nodes
+  std::vector<std::vector<size_t>> ran(5);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<std::atomic<int>> times(130);
+    for (auto& tiles : ran)
+      tiles.clear();
+    ThreadPool::Call call(pool);
+    call.run({{130,
+               [&](size_t tile, int worker) {
+                 ++times[tile];
+                 ran[static_cast<size_t>(worker)].push_back(tile);
+                 std::this_thread::yield();
+               },
+               first}});
+    for (const auto& n : times)
+      require(n == 1, "a tile of a node ran other than once");
+    for (size_t worker = 0; worker < 5; ++worker) {
+      // Own node, then the next ones in turn: the rank of a tile's node never falls.
+      size_t rank = 0;
+      for (size_t tile : ran[worker]) {
+        const size_t node = tile < 40 ? 0 : tile < 100 ? 1 : 2;
+        const size_t turn = (node + 3 - static_cast<size_t>(nodes[worker])) % 3;
+        require(turn >= rank, "a thread left its node's tiles before they were done");
+        rank = turn;
+      }
+    }
+  }
+  uint64_t total = 0;
+  for (const Tally& tally : pool.tallies())
+    total += tally.own + tally.others;
+  require(total == 50 * 130, "tallies do not add up");
+}
+
+void layers_on_nodes(ThreadPool& plain) {
+  constexpr size_t kExperts = 3, kHidden = 160, kIntermediate = 96;
+  std::mt19937 rng(5);
+  Experts whole(kExperts, kHidden, kIntermediate, "Q4_0", "Q8_0", "BF16", std::nullopt, std::nullopt);
+  ThreadPool spread(4, {}, {0, 1, 1, 0});
+  const std::vector<float> x = normal(5 * kHidden, rng), weights(10, 0.5f);
+  const std::vector<int32_t> ids = {0, 2, 1, 2, 0, 1, 2, 0, 1, -1};
+  for (size_t nodes : {2, 3, 8}) {
+    Experts sliced(kExperts, kHidden, kIntermediate, "Q4_0", "Q8_0", "BF16", std::nullopt, std::nullopt,
+                   std::vector<int>(nodes, 0));
+    for (size_t n = 0; n < nodes; ++n)
+      sliced.touch(n);
+    for (Part part : {Part::gate, Part::up, Part::down})
+      for (long long e = 0; e < static_cast<long long>(kExperts); ++e) {
+        const std::vector<uint8_t> bytes = stored(whole.layout(part), rng);
+        whole.load(plain, e, part, bytes.data(), bytes.size());
+        sliced.load(spread, e, part, bytes.data(), bytes.size());
+      }
+    std::vector<float> expected(x.size()), got(x.size());
+    whole.forward(plain, {x.data(), 5, ids.data(), weights.data(), 2, expected.data(), false});
+    sliced.forward(spread, {x.data(), 5, ids.data(), weights.data(), 2, got.data(), false});
+    require(std::memcmp(expected.data(), got.data(), got.size() * sizeof(float)) == 0, "slices change results");
+  }
+}
+
 } // namespace
 
 int main() {
@@ -289,6 +351,8 @@ int main() {
   }
   norms(pool);
   pool_under_stress();
+  pool_with_nodes();
+  layers_on_nodes(pool);
   require(read_bandwidth(pool, 1 << 20, 2).size() == 2, "bandwidth");
   std::puts("core_test: all good");
 }

@@ -156,10 +156,54 @@ def test_two_callers_take_turns() -> None:
     pool.close()
 
 
-def ticks(task: str) -> tuple[str, int]:
-    """State and CPU time of one of our threads, in clock ticks."""
-    fields = (PROC / task / "stat").read_text().rpartition(")")[2].split()
-    return fields[0], int(fields[11]) + int(fields[12])
+def state(task: str) -> str:
+    """Of one of our threads: "S" is asleep."""
+    return (PROC / task / "stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="asks for Linux's affinity masks")
+def test_workers_are_pinned_and_the_caller_is_not() -> None:
+    mine = os.sched_getaffinity(0)
+    before = set(os.listdir(PROC))
+    core = min(mine)
+    pool = _native.ThreadPool(3, [core] * 3)
+    workers = set(os.listdir(PROC)) - before
+    assert [os.sched_getaffinity(int(task)) for task in workers] == [{core}, {core}]
+    assert os.sched_getaffinity(0) == mine
+    pool.close()
+
+
+def test_the_caller_works_too() -> None:
+    """A pool of one has no thread of its own, so the work can only be the caller's."""
+    before = set(os.listdir(PROC)) if PROC.exists() else set()
+    pool, work = _native.ThreadPool(1), Work(1024, 256)
+    used = time.thread_time()
+    assert work.run(pool)
+    assert time.thread_time() > used
+    if before:
+        assert set(os.listdir(PROC)) <= before
+    pool.close()
+
+
+def test_more_threads_than_cores_take_no_longer_in_cpu_time() -> None:
+    """Threads that wait for a core must not burn the one their peers need: no collapse when oversubscribed."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    work = Work(512, 64)
+
+    def cpu_seconds(threads: int) -> float:
+        pool = _native.ThreadPool(threads)
+        work.run(pool)
+        start = time.process_time()
+        for _ in range(30):
+            assert work.run(pool)
+        used = time.process_time() - start
+        pool.close()
+        return used
+
+    alone = min(cpu_seconds(1) for _ in range(3))
+    crowded = min(cpu_seconds(2 * cores) for _ in range(3))
+    # Spinning through every wait would double it and more; a collapse is tenfold.
+    assert crowded < 3 * alone + 0.05
 
 
 @pytest.mark.skipif(not PROC.exists(), reason="reads Linux's thread states")
@@ -170,12 +214,12 @@ def test_idle_workers_sleep() -> None:
     assert len(workers) == 3
     assert work.run(pool)
     deadline = time.monotonic() + 30
-    while any(ticks(task)[0] != "S" for task in workers):
+    while any(state(task) != "S" for task in workers):
         assert time.monotonic() < deadline, "workers never went to sleep"
-    start = {task: ticks(task)[1] for task in workers}
-    threading.Event().wait(0.5)
-    # 0.5 s of three threads at 1 % of a core would be 1.5 ticks of 10 ms.
-    assert sum(ticks(task)[1] - start[task] for task in workers) <= 1
+    start = time.process_time()
+    threading.Event().wait(1)
+    # The whole process, under 1 % of a core.
+    assert time.process_time() - start < 0.01
     assert work.run(pool)
     pool.close()
     assert set(os.listdir(PROC)).isdisjoint(workers)
