@@ -90,7 +90,8 @@ def _deal(threads: int, homes: Sequence[Sequence[int]]) -> list[tuple[int, int]]
 def _cores_first(sources: Sources, cpus: Sequence[int]) -> list[int]:
     """One CPU of every physical core, then their siblings."""
     seen: set[str] = set()
-    first, second = [], []
+    first: list[int] = []
+    second: list[int] = []
     for cpu in cpus:
         core = sources.text(f"{_CPUS}/cpu{cpu}/topology/thread_siblings_list") or str(cpu)
         (second if core in seen else first).append(cpu)
