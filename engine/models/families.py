@@ -7,27 +7,77 @@ from dataclasses import dataclass
 
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.errors import GreenroomError
-from engine.models import llama, qwen2_moe, qwen3_moe
+from engine.models import (
+    bailing_moe2,
+    dots1,
+    ernie4_5_moe,
+    gemma4,
+    glm4_moe,
+    gpt_oss,
+    granitemoe,
+    hunyuan_v1_moe,
+    lfm2_moe,
+    llama,
+    llama4,
+    minimax_m2,
+    mixtral,
+    olmoe,
+    phimoe,
+    qwen2_moe,
+    qwen3,
+    qwen3_moe,
+)
 from engine.models.spec import ModelSpec
+from engine.models.unsupported import described
 
 
 @dataclass(frozen=True)
 class Family:
-    """architectures: the names that files of each form give themselves."""
+    """title: what people call it
+    architectures: the names that files of each form give themselves
+    accepts: tells families apart whose files bear one name
+    """
 
     name: str
+    title: str
     architectures: dict[str, tuple[str, ...]]
     build: Callable[[Checkpoint], ModelSpec]
+    accepts: Callable[[Checkpoint], bool]
+
+    def reads(self, checkpoint: Checkpoint) -> bool:
+        return checkpoint.architecture in self.architectures[checkpoint.form] and self.accepts(checkpoint)
 
 
+#: The first that reads a checkpoint builds its spec.
 FAMILIES = tuple(
-    Family(module.FAMILY, module.ARCHITECTURES, module.model_spec) for module in (llama, qwen2_moe, qwen3_moe)
+    Family(
+        module.FAMILY,
+        module.TITLE,
+        module.ARCHITECTURES,
+        module.model_spec,
+        getattr(module, "accepts", lambda _: True),
+    )
+    for module in (
+        qwen3_moe,
+        gpt_oss,
+        glm4_moe,
+        gemma4,
+        minimax_m2,
+        mixtral,
+        qwen2_moe,
+        olmoe,
+        ernie4_5_moe,
+        hunyuan_v1_moe,
+        granitemoe,
+        phimoe,
+        dots1,
+        bailing_moe2,
+        llama4,
+        lfm2_moe,
+        qwen3,
+        llama,
+    )
 )
-
-
-def supported(form: str) -> tuple[str, ...]:
-    """Architecture names that files of this form may carry."""
-    return tuple(name for family in FAMILIES for name in family.architectures[form])
 
 
 def model_spec(checkpoint: Checkpoint) -> ModelSpec:
@@ -37,10 +87,10 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     missing or has another shape than the header implies.
     """
     for family in FAMILIES:
-        if checkpoint.architecture in family.architectures[checkpoint.form]:
+        if family.reads(checkpoint):
             return family.build(checkpoint)
     raise GreenroomError(
         f"{checkpoint.name} cannot be used",
-        f'Greenroom does not know its architecture "{checkpoint.architecture}"',
-        f"Choose a model of one of these: {', '.join(supported(checkpoint.form))}.",
+        described(checkpoint.architecture),
+        f"Choose a model of one of these families: {', '.join(family.title for family in FAMILIES)}.",
     )

@@ -54,6 +54,7 @@ SHARED_KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "top_groups": ("{arch}.expert_group_used_count",),
         "dense_first": ("{arch}.leading_dense_block_count",),
         "shared_experts": ("{arch}.expert_shared_count",),
+        "next_layers": ("{arch}.nextn_predict_layers",),
     },
 }
 
@@ -76,6 +77,8 @@ LIMITS: Mapping[str, int] = {
     "top_groups": 1 << 10,
     "dense_first": 1024,
     "shared_experts": 1 << 10,
+    "next_layers": 1024,
+    "rotated": 1,
 }
 
 _REQUIRED: Any = object()
@@ -91,6 +94,9 @@ class Header:
         self, checkpoint: Checkpoint, extra_keys: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None
     ) -> None:
         self.checkpoint = checkpoint
+        #: A multimodal file describes its text model in a part of its own.
+        text = checkpoint.config.get("text_config")
+        self.config: Mapping[str, Any] = {**checkpoint.config, **(text if isinstance(text, Mapping) else {})}
         form = checkpoint.form
         self._keys = {**SHARED_KEYS[form], **(extra_keys or {}).get(form, {})}
 
@@ -101,11 +107,11 @@ class Header:
     def key(self, name: str) -> str:
         """The file's own key for a hyperparameter: the one present, or the usual one."""
         keys = [key.format(arch=self.checkpoint.architecture) for key in self._keys[name]]
-        return next((key for key in keys if self.checkpoint.config.get(key) is not None), keys[0])
+        return next((key for key in keys if self.config.get(key) is not None), keys[0])
 
     def get(self, name: str) -> Any:
         """The raw value, None when the file does not give it."""
-        return self.checkpoint.config.get(self.key(name)) if name in self._keys else None
+        return self.config.get(self.key(name)) if name in self._keys else None
 
     def integer(self, name: str, default: int | None = _REQUIRED, limit: int | None = None, low: int = 1) -> int:
         """A whole number in low..limit (LIMITS when not given). Without a default it must be present."""

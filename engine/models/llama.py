@@ -16,6 +16,7 @@ from engine.models.trunk import attention_spec, build_spec, read_trunk
 from engine.models.weights import ATTENTION_NAMES, MLP_NAMES, WeightMap, merge_names
 
 FAMILY = "llama"
+TITLE = "Llama and Mistral"
 ARCHITECTURES = {"safetensors": ("llama", "mistral"), "gguf": ("llama",)}
 
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -28,10 +29,6 @@ NAMES = merge_names(ATTENTION_NAMES, MLP_NAMES)
 def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     header = Header(checkpoint, KEYS)
     weights = WeightMap(header, NAMES)
-    if header.get("experts"):
-        raise header.fail(
-            "it is a Llama variant with routed experts, which Greenroom does not compute yet", "Choose another model."
-        )
     trunk = read_trunk(header, weights)
     attention = attention_spec(
         header,

@@ -32,15 +32,17 @@ def moe_spec(
     layer: int,
     *,
     renormalise: bool,
+    top_k: int | None = None,
     shared: MlpSpec | None = None,
     shared_gated: bool = False,
 ) -> MoeSpec:
     """Softmax over all experts, then top-k; families `replace` what differs.
 
     renormalise: holds when the header does not say
+    top_k:       for a family whose header gives it another way
     """
     experts = header.integer("experts")
-    top_k = header.integer("top_k")
+    top_k = header.integer("top_k") if top_k is None else top_k
     if top_k > experts:
         raise header.fail(f"its header asks for {top_k} of only {experts} experts per token")
     return MoeSpec(

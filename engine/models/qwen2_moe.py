@@ -13,6 +13,7 @@ from engine.models.trunk import attention_spec, build_spec, read_trunk, windowed
 from engine.models.weights import ATTENTION_NAMES, MLP_NAMES, MOE_NAMES, WeightMap, merge_names
 
 FAMILY = "qwen2_moe"
+TITLE = "Qwen2-MoE"
 ARCHITECTURES = {"safetensors": ("qwen2_moe",), "gguf": ("qwen2moe",)}
 
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {

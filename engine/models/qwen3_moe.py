@@ -13,6 +13,7 @@ from engine.models.trunk import attention_spec, build_spec, read_trunk
 from engine.models.weights import ATTENTION_NAMES, MLP_NAMES, MOE_NAMES, WeightMap, merge_names
 
 FAMILY = "qwen3_moe"
+TITLE = "Qwen3-MoE"
 ARCHITECTURES = {"safetensors": ("qwen3_moe",), "gguf": ("qwen3moe",)}
 
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {

@@ -53,7 +53,7 @@ def llama3_factors(
     factors = []
     for i in range(dim // 2):
         turns = original_context / (2 * math.pi * theta ** (2 * i / dim))
-        kept = min(1.0, max(0.0, (turns - low) / (high - low)))
+        kept = min(1.0, max(0.0, (turns - low) / (high - low))) if high > low else float(turns >= high)
         factors.append(1.0 / ((1.0 - kept) / factor + kept))
     return tuple(factors)
 
@@ -104,7 +104,7 @@ class _Config:
     def __init__(
         self, header: Header, head_dim: int, interleaved: bool, theta: float, share: float, layer_type: str | None
     ) -> None:
-        config = header.checkpoint.config
+        config = header.config
         nested = config.get("rope_parameters")
         if nested is None:
             nested = config.get("rope_scaling")
@@ -147,8 +147,8 @@ class _Config:
         if kind == "llama3":
             low = self._number("low_freq_factor", 1e-3, _MAX_FACTOR)
             high = self._number("high_freq_factor", 1e-3, _MAX_FACTOR)
-            if high <= low:
-                raise self._header.fail('its header has "high_freq_factor" not above "low_freq_factor"')
+            if high < low:
+                raise self._header.fail('its header has "high_freq_factor" below "low_freq_factor"')
             factors = llama3_factors(rope.theta, rope.dim, self._factor(), low, high, self._original_context())
             return replace(rope, frequency_factors=factors)
         if kind == "yarn":
@@ -243,14 +243,15 @@ class _Gguf:
         if self._suffix:
             return rope
         factors = self._tensor("rope_freqs.weight")
+        # llama.cpp's converter of Phi-3.5-MoE writes the factors but not the kind.
+        if kind == "longrope" or "rope_factors_short.weight" in self._checkpoint.tensors:
+            return self._longrope()
         if kind == "none":
             return replace(rope, frequency_factors=factors)
         if kind == "linear":
             return replace(rope, frequency_factors=factors, scale=self._factor())
         if kind == "yarn":
             return self._yarn()
-        if kind == "longrope":
-            return self._longrope()
         raise _unknown_scaling(self._header, kind)
 
     def _yarn(self) -> RopeSpec:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.models.header import LIMITS, Header
 from engine.models.rope import rope_spec
@@ -67,6 +67,14 @@ def read_trunk(
         norm_eps=header.number("norm_eps", 1e-12, 1e-1),
         window=header.integer("sliding_window") if header.get("sliding_window") else None,
     )
+
+
+def without_next_layers(header: Header, trunk: Trunk) -> Trunk:
+    """The trunk without the layers that predict a further token, which GGUF counts among its blocks."""
+    extra = header.integer("next_layers", 0, low=0)
+    if extra >= trunk.layers:
+        raise header.fail(f"its header counts {extra} of its {trunk.layers} layers as predicting further tokens")
+    return replace(trunk, layers=trunk.layers - extra)
 
 
 def attention_spec(
@@ -140,5 +148,5 @@ def _tied(header: Header, weights: WeightMap) -> bool:
     """Whether the embedding also serves as output head: config.json says so; in GGUF the head is simply absent."""
     if header.checkpoint.form == "gguf":
         return not weights.has("lm_head")
-    stated = header.checkpoint.config.get("tie_word_embeddings")
+    stated = header.config.get("tie_word_embeddings")
     return not weights.has("lm_head") if stated is None else bool(stated)

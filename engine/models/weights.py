@@ -8,9 +8,13 @@ from dataclasses import replace
 from engine.models.header import Header
 from engine.models.spec import AttentionSpec, LayerSpec, MlpSpec, MoeSpec, ShortConvSpec, TensorRef
 
-#: Names that most families share, per file form. "{i}" is the layer, "{e}" the expert. A family file lists what
-#: differs. q, k and v may lie above each other in one tensor: "attention.qkv" (and "attention.qkv_bias").
-ATTENTION_NAMES: Mapping[str, Mapping[str, str]] = {
+#: Per file form and role: the tensor's name, or several of which the first one present counts. "{i}" is the layer,
+#: "{e}" the expert.
+Names = Mapping[str, Mapping[str, str | tuple[str, ...]]]
+
+#: Names that most families share; a family file lists what differs. q, k and v may lie above each other in one tensor:
+#: "attention.qkv" (and "attention.qkv_bias").
+ATTENTION_NAMES: Names = {
     "safetensors": {
         "embed": "model.embed_tokens.weight",
         "norm": "model.norm.weight",
@@ -43,10 +47,12 @@ ATTENTION_NAMES: Mapping[str, Mapping[str, str]] = {
         "attention.q": "blk.{i}.attn_q.weight",
         "attention.k": "blk.{i}.attn_k.weight",
         "attention.v": "blk.{i}.attn_v.weight",
+        "attention.qkv": "blk.{i}.attn_qkv.weight",
         "attention.o": "blk.{i}.attn_output.weight",
         "attention.q_bias": "blk.{i}.attn_q.bias",
         "attention.k_bias": "blk.{i}.attn_k.bias",
         "attention.v_bias": "blk.{i}.attn_v.bias",
+        "attention.qkv_bias": "blk.{i}.attn_qkv.bias",
         "attention.o_bias": "blk.{i}.attn_output.bias",
         "attention.q_norm": "blk.{i}.attn_q_norm.weight",
         "attention.k_norm": "blk.{i}.attn_k_norm.weight",
@@ -56,7 +62,7 @@ ATTENTION_NAMES: Mapping[str, Mapping[str, str]] = {
 }
 
 #: Gate may lie above up in one tensor: "ffn.gate_up" [2I, H], and likewise "moe.shared.gate_up", "moe.dense.gate_up".
-MLP_NAMES: Mapping[str, Mapping[str, str]] = {
+MLP_NAMES: Names = {
     "safetensors": {
         "ffn.gate": "model.layers.{i}.mlp.gate_proj.weight",
         "ffn.up": "model.layers.{i}.mlp.up_proj.weight",
@@ -78,7 +84,7 @@ MLP_NAMES: Mapping[str, Mapping[str, str]] = {
 #: Routed experts come one tensor each ("moe.expert.*", [I, H]), stacked ("moe.stack.*", [E, I, H]),
 #: or stacked with gate above up in one tensor ("moe.stack.gate_up", [E, 2I, H]). Their biases, where a model has them,
 #: are named likewise: "moe.expert.gate_bias", "moe.stack.gate_bias" [E, I], "moe.stack.gate_up_bias" [E, 2I].
-MOE_NAMES: Mapping[str, Mapping[str, str]] = {
+MOE_NAMES: Names = {
     "safetensors": {
         "moe.router": "model.layers.{i}.mlp.gate.weight",
         "moe.choice_bias": "model.layers.{i}.mlp.gate.e_score_correction_bias",
@@ -87,6 +93,9 @@ MOE_NAMES: Mapping[str, Mapping[str, str]] = {
         "moe.expert.down": "model.layers.{i}.mlp.experts.{e}.down_proj.weight",
         "moe.stack.gate_up": "model.layers.{i}.mlp.experts.gate_up_proj",
         "moe.stack.down": "model.layers.{i}.mlp.experts.down_proj",
+        "moe.shared.gate": "model.layers.{i}.mlp.shared_experts.gate_proj.weight",
+        "moe.shared.up": "model.layers.{i}.mlp.shared_experts.up_proj.weight",
+        "moe.shared.down": "model.layers.{i}.mlp.shared_experts.down_proj.weight",
     },
     "gguf": {
         "moe.router": "blk.{i}.ffn_gate_inp.weight",
@@ -106,9 +115,34 @@ MOE_NAMES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def merge_names(*parts: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+#: Mixtral's names for the same, which transformers 5 gives up where it stacks the experts.
+BLOCK_SPARSE_NAMES: Names = {
+    "safetensors": {
+        "moe.router": ("model.layers.{i}.block_sparse_moe.gate.weight", "model.layers.{i}.mlp.gate.weight"),
+        "moe.choice_bias": (
+            "model.layers.{i}.block_sparse_moe.e_score_correction_bias",
+            "model.layers.{i}.mlp.e_score_correction_bias",
+        ),
+        "moe.expert.gate": "model.layers.{i}.block_sparse_moe.experts.{e}.w1.weight",
+        "moe.expert.up": "model.layers.{i}.block_sparse_moe.experts.{e}.w3.weight",
+        "moe.expert.down": "model.layers.{i}.block_sparse_moe.experts.{e}.w2.weight",
+    },
+}
+
+#: Where a multimodal file keeps its text model, as what it has instead of "model." and of "lm_head.".
+TEXT_ROOTS = (("model.language_model.", "lm_head."), ("language_model.model.", "language_model.lm_head."))
+
+
+def merge_names(*parts: Names) -> dict[str, dict[str, str | tuple[str, ...]]]:
     """One table per file form from several; later parts win."""
     return {form: {k: v for part in parts for k, v in part.get(form, {}).items()} for form in ("safetensors", "gguf")}
+
+
+def _moved(name: str, root: tuple[str, str]) -> str:
+    for usual, other in zip(("model.", "lm_head."), root, strict=True):
+        if name.startswith(usual):
+            return other + name.removeprefix(usual)
+    return name
 
 
 class WeightMap:
@@ -123,7 +157,7 @@ class WeightMap:
     def __init__(
         self,
         header: Header,
-        names: Mapping[str, Mapping[str, str]],
+        names: Names,
         *,
         norm: str = "rms",
         transposed: bool = False,
@@ -131,16 +165,20 @@ class WeightMap:
     ) -> None:
         self.norm = norm
         self._header = header
-        self._names = names[header.checkpoint.form]
         self._tensors = header.checkpoint.tensors
+        usual = {k: (v,) if isinstance(v, str) else v for k, v in names[header.checkpoint.form].items()}
+        moved = [{k: tuple(_moved(name, root) for name in v) for k, v in usual.items()} for root in TEXT_ROOTS]
+        self._names = next((n for n in moved if n["embed"][0] in self._tensors), usual)
         self._transposed = transposed
         self._interleaved = interleaved
         self.refs: dict[str, TensorRef] = {}
 
     def name(self, role: str, layer: int = 0, expert: int = 0) -> str | None:
-        """The file's name for a role; None when this file form has none."""
-        name = self._names.get(role)
-        return None if name is None else name.format(i=layer, e=expert)
+        """The file's name for a role: the one present, or the usual one; None when this file form has none."""
+        if role not in self._names:
+            return None
+        names = [name.format(i=layer, e=expert) for name in self._names[role]]
+        return next((name for name in names if name in self._tensors), names[0])
 
     def has(self, role: str, layer: int = 0, expert: int = 0) -> bool:
         return self.name(role, layer, expert) in self._tensors

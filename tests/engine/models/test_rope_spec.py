@@ -90,7 +90,16 @@ def test_llama3_settings_in_old_and_new_configs() -> None:
         with pytest.raises(GreenroomError, match=key):
             config_rope(rope_scaling={"rope_type": "llama3", **{k: v for k, v in LLAMA3.items() if k != key}})
     with pytest.raises(GreenroomError, match="high_freq_factor"):
-        config_rope(rope_scaling={"rope_type": "llama3", **LLAMA3, "high_freq_factor": 1.0})
+        config_rope(rope_scaling={"rope_type": "llama3", **LLAMA3, "high_freq_factor": 0.5})
+
+
+def test_llama3_scaling_may_leave_nothing_between_kept_and_stretched_waves() -> None:
+    """As in Llama 4 Scout, whose two limits are the same."""
+    factors = llama3_factors(5e5, 128, 16.0, 1.0, 1.0, 8192)
+    waves = [2 * math.pi * 5e5 ** (2 * i / 128) for i in range(64)]
+    assert factors == tuple(1.0 if wave <= 8192 else 16.0 for wave in waves)
+    same = config_rope(rope_scaling={"rope_type": "llama3", **LLAMA3, "low_freq_factor": 4.0})
+    assert set(same.frequency_factors or ()) == {1.0, 8.0}
 
 
 def test_gguf_frequency_factors() -> None:
