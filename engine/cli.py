@@ -1,4 +1,4 @@
-"""The headless verbs: `greenroom probe | plan | generate | bench | perplexity | models`.
+"""The headless verbs: `greenroom probe | plan | generate | bench | perplexity | models | download`.
 
 With --json a verb prints exactly one JSON document on stdout, {"error": {what, why, remedy}} if it refuses; everything
 else goes to stderr or the log.
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 # Only light modules here: `greenroom --help` answers at once, and the rest is imported by the verb that needs it.
+from engine import cli_download
 from engine.cli_options import (
     add_loading,
     add_model,
@@ -379,12 +380,13 @@ def _read_text(path: Path) -> str:
 # --- models --------------------------------------------------------------------------------------------------------
 
 
-def _no_options(_: argparse.ArgumentParser) -> None:
-    """`models` has none of its own."""
+def _models_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--elsewhere", action="store_true", help="also those that other programs downloaded")
 
 
-def _models(_: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
+def _models(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     from engine.hub.library import installed, models_folder
+    from engine.hub.other_programs import find
 
     models = installed()
     width = max((len(model.name) for model in models), default=0)
@@ -392,7 +394,16 @@ def _models(_: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
         terminal.say(f"{model.name:{width}}  {model.error or f'{model.architecture}, {gigabytes(model.nbytes)}'}")
     if not models:
         terminal.note(f'No models in {models_folder()}; "demo" and paths to model files work too.')
-    return {"folder": str(models_folder()), "models": [{**asdict(m), "path": str(m.path)} for m in models]}
+    document: dict[str, Any] = {
+        "folder": str(models_folder()),
+        "models": [{**asdict(m), "path": str(m.path)} for m in models],
+    }
+    if args.elsewhere:
+        others = find()
+        for other in others:
+            terminal.say(f"{other.program}: {other.name}, {gigabytes(other.nbytes)}, {other.path}")
+        document["elsewhere"] = [{**asdict(m), "path": str(m.path)} for m in others]
+    return document
 
 
 # --- shared by the verbs -------------------------------------------------------------------------------------------
@@ -463,7 +474,13 @@ _VERBS = (
     Verb("generate", "load a model and answer one prompt", _generate_options, _generate),
     Verb("bench", "measure prompt reading and answering beside the RAM's bandwidth", _bench_options, _bench),
     Verb("perplexity", "measure how well a model predicts a text", _perplexity_options, _perplexity),
-    Verb("models", "list the models on this PC", _no_options, _models),
+    Verb("models", "list the models on this PC", _models_options, _models),
+    Verb(
+        "download",
+        "bring a model here from the hub, or say beforehand how it would run",
+        cli_download.add_options,
+        cli_download.run,
+    ),
 )
 
 #: What `greenroom` takes as its first argument; without one the window opens.

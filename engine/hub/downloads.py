@@ -77,6 +77,7 @@ class DownloadManager:
     models:    the folder below which "owner/model" folders are made
     database:  where the queue is remembered
     at_once:   models on their way at the same time
+    own_only:  leave alone what other programs put into the queue
     on_change: called, from any thread, when a download's state changes
     """
 
@@ -89,6 +90,7 @@ class DownloadManager:
         bytes_per_s: int = 0,
         policy: RetryPolicy | None = None,
         on_change: Callable[[int], None] = lambda _: None,
+        own_only: bool = False,
     ) -> None:
         self._models = models
         self._settings = settings or NetworkSettings()
@@ -99,12 +101,13 @@ class DownloadManager:
         self._lock = threading.RLock()
         self._store = DownloadStore(database)
         self._jobs: dict[int, _Job] = {}
+        self._own: set[int] | None = set() if own_only else None
         self._closing = threading.Event()
         self._keeper = threading.Thread(target=self._keep_safe, name="download keeper", daemon=True)
 
     def start(self) -> None:
         """Go on with everything that was under way when the program last ended."""
-        for download in self._store.abandoned():
+        for download in self._store.abandoned() if self._own is None else ():
             if self._store.claim(download):
                 self._store.set_state(download, QUEUED)
                 self._store.release(download)
@@ -134,8 +137,11 @@ class DownloadManager:
             inside(self._models, f"{model.repo}/{file.path}")
         self._check_space(model.nbytes - _on_disk(folder, model), folder, max(f.nbytes for f in model.files), None)
         download = self._store.add(self._settings.hub, model, folder)
-        stored = self._store.get(download)
-        if stored.state in (PAUSED, FAILED):
+        if self._own is not None:
+            self._own.add(download)
+        if download in self._store.abandoned():
+            self._store.set_state(download, PAUSED)
+        if self._store.get(download).state in (PAUSED, FAILED):
             self.resume(download)
         self._changed(download)
         self._pump()
@@ -227,7 +233,9 @@ class DownloadManager:
             for stored in self._store.all():
                 if len(self._jobs) >= self._at_once:
                     return
-                if stored.state == QUEUED and stored.id not in self._jobs and self._store.claim(stored.id):
+                if stored.state != QUEUED or stored.id in self._jobs:
+                    continue
+                if (self._own is None or stored.id in self._own) and self._store.claim(stored.id):
                     job = _Job(self, stored)
                     self._jobs[stored.id] = job
                     job.start()

@@ -1,0 +1,56 @@
+"""How a download stands, in words: the same on the command line and in the window."""
+
+from __future__ import annotations
+
+from engine.checkpoints.stored import size_text
+from engine.hub.downloads import DownloadStatus
+
+
+def progress_text(status: DownloadStatus) -> str:
+    """ "1.2 / 4.7 GB (26%) · 34 MB/s · 2 min left", "Verifying 40%", "Waiting", "Paused at 26%", "4.7 GB"."""
+    share = f"{_percent(status)}%"
+    if status.state == "downloading":
+        parts = [f"{_of(status.done, status.total)} ({share})"]
+        if status.bytes_per_s:
+            parts.append(f"{_rate(status.bytes_per_s)}")
+        if status.remaining_s is not None:
+            parts.append(f"{duration(status.remaining_s)} left")
+        return " · ".join(parts)
+    return {
+        "verifying": f"Verifying {share}",
+        "queued": "Waiting for its turn" if not status.done else f"Waiting for its turn, {share} is here",
+        "paused": f"Paused at {share}",
+        "failed": f"Stopped at {share}",
+        "finished": size_text(status.total),
+    }[status.state]
+
+
+def duration(seconds: float) -> str:
+    """ "12 s", "2 min", "1 h 5 min", "3 days": as exact as a guess about a network is."""
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min" if minutes and hours < 10 else f"{hours} h"
+    return f"{round(hours / 24)} days"
+
+
+def _percent(status: DownloadStatus) -> int:
+    """Never 100 before it is all there."""
+    if status.done >= status.total:
+        return 100
+    return min(99, round(100 * status.done / status.total)) if status.total else 0
+
+
+def _of(done: int, total: int) -> str:
+    """ "1.2 / 4.7 GB", or with both units where they differ."""
+    first, second = size_text(done), size_text(total)
+    number, _, unit = first.partition(" ")
+    return f"{number} / {second}" if second.endswith(unit) else f"{first} / {second}"
+
+
+def _rate(bytes_per_s: float) -> str:
+    return f"{bytes_per_s / 1e6:.0f} MB/s" if bytes_per_s >= 10e6 else f"{bytes_per_s / 1e6:.1f} MB/s"
