@@ -18,6 +18,7 @@ every stored bit is kept, a range of rows is one run of bytes, and a kernel read
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +35,8 @@ I4_MIDDLE = 8
 
 def bfloat16_values(data: Bytes) -> Floats:
     """uint8 [..., 2 n] -> float32 [..., n]: a bfloat16 is the upper half of a float32."""
-    widened: npt.NDArray[np.uint32] = data.view("<u2").astype(np.uint32) << np.uint32(16)
-    return widened.view(np.float32)
+    widened = data.view("<u2").astype(np.uint32) << np.uint32(16)
+    return cast(Floats, widened.view(np.float32))
 
 
 def _e4m3_values() -> Floats:
@@ -45,7 +46,7 @@ def _e4m3_values() -> Floats:
     size = np.where(exponent, np.ldexp(8 + mantissa, exponent - 10), np.ldexp(mantissa, -9))
     values = np.where(bits & 0x80, -size, size).astype(np.float32)
     values[[0x7F, 0xFF]] = np.nan
-    return values
+    return cast(Floats, values)
 
 
 E4M3_VALUES = _e4m3_values()
@@ -75,6 +76,18 @@ class BlockLayout:
     @property
     def nbytes(self) -> int:
         return self.scale_bytes + self.zero + self.code_bytes
+
+    def put_together(self, out: Bytes, scales: Bytes, zeros: Bytes | None, codes: Bytes) -> None:
+        """Fill rows of blocks.
+
+        out: uint8 [rows, blocks * nbytes], contiguous; scales: uint8 [rows, blocks, scale_bytes];
+        zeros: uint8 [rows, blocks]; codes: uint8 [rows, blocks * code_bytes]
+        """
+        blocks = out.reshape(len(out), -1, self.nbytes)
+        blocks[..., : self.scale_bytes] = scales
+        if zeros is not None:
+            blocks[..., self.scale_bytes] = zeros
+        blocks[..., -self.code_bytes :] = codes.reshape(len(out), -1, self.code_bytes)
 
     def dequantise(self, data: Bytes) -> Floats:
         """uint8 [n * nbytes] -> float32 [n * group]; the product is rounded once, to float32."""

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """One tensor as its file stores it.
+    """One tensor as `Checkpoint.read` gives it: as stored, or put together from several stored ones.
 
     shape:  in row-major order, last axis contiguous ([out, in] for a linear layer; GGUF's is reversed on reading)
-    format: a key of `engine.checkpoints.formats.FORMATS`, e.g. "BF16", "Q4_1"
-    offset, nbytes: where the stored bytes lie in `path`
+    format: a key of `engine.checkpoints.formats.FORMATS`, e.g. "BF16", "Q4_1", "I4_G128_F16"
+    offset: where the stored bytes lie in `path`; of the first part where there are several
+    nbytes: what the tensor takes on disk, all parts together
+    origin: what the file itself calls its way of storing it ("GPTQ", "IQ3_XXS"), where that is not `format`; else ""
     """
 
     name: str
@@ -31,6 +33,7 @@ class TensorInfo:
     path: Path
     offset: int
     nbytes: int
+    origin: str = ""
 
 
 class Checkpoint(ABC):
@@ -41,7 +44,8 @@ class Checkpoint(ABC):
     architecture: as the file names it: GGUF `general.architecture` ("qwen2moe"), config.json `model_type` ("qwen2_moe")
     name:         what to call it on screen
     config:       GGUF key-values (without the tokenizer's arrays) or config.json
-    tensors:      by the file's own names
+    tensors:      by the file's own names. A quantised matrix that a file spreads over several tensors is one tensor
+                  here, named as the plain one would be (its parts are not listed)
     """
 
     path: Path
@@ -53,8 +57,9 @@ class Checkpoint(ABC):
 
     @abstractmethod
     def read(self, name: str, index: int | None = None, rows: tuple[int, int] | None = None) -> npt.NDArray[np.uint8]:
-        """Stored bytes of a tensor as uint8 [nbytes], copied from disk.
+        """A tensor's blocks as uint8 [n], in its format: stored bits, read from disk.
 
+        The weights are these values times `factor`, and the columns stand in `column_order`.
         index: one slice of the first axis (one expert of a stacked tensor).
         rows:  a half-open range of rows, the second-to-last axis of what index left.
         Raises GreenroomError when the file is shorter than its header says.
@@ -64,7 +69,21 @@ class Checkpoint(ABC):
     def read_float32(
         self, name: str, index: int | None = None, rows: tuple[int, int] | None = None
     ) -> npt.NDArray[np.float32]:
-        """The same, dequantised to float32 in the tensor's shape."""
+        """The weights themselves as float32 in the tensor's shape: dequantised, `factor` and `column_order` applied."""
+
+    def factor(self, name: str, index: int | None = None) -> float:
+        """What every value of a matrix is to be multiplied with (NVFP4 has one float32 per matrix); mostly 1.
+
+        index: which matrix of a stacked tensor. Raises IndexError when it is needed and missing.
+        """
+        return 1.0
+
+    def column_order(self, name: str) -> npt.NDArray[np.int32] | None:
+        """The order in which columns are stored, int32 [in]: read(...) @ x[order] is the product. None when as usual.
+
+        GPTQ with activation order keeps columns of similar weight together in one group.
+        """
+        return None
 
     @abstractmethod
     def tokenizer(self) -> Tokenizer:

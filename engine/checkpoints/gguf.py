@@ -65,7 +65,7 @@ class GgufCheckpoint(StoredCheckpoint):
         if not isinstance(architecture, str) or not architecture:
             why = "its header does not name an architecture (general.architecture)"
             raise GreenroomError(f"{first.path.name} cannot be used", why, "Choose a file that holds a language model.")
-        super().__init__(first.path, "gguf", architecture, _title(first), first.config, _join(headers))
+        super().__init__(first.path, "gguf", architecture, _title(first), first.config, _join(headers), {})
 
     def tokenizer(self) -> Tokenizer:
         from engine.checkpoints.tokenizer_gguf import tokenizer_from_gguf

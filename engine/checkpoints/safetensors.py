@@ -1,29 +1,15 @@
-"""Checkpoints in safetensors form: a folder with config.json and one or more files.
-
-Written from the safetensors format description: 8 bytes of header length, a JSON header, then the tensors.
-"""
+"""Checkpoints in safetensors form: a folder with config.json and one or more files."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
+from typing import TYPE_CHECKING
 
 from engine.checkpoints.checkpoint import TensorInfo
-from engine.checkpoints.formats import FORMATS
-from engine.checkpoints.json_file import parse_object, read_object
-from engine.checkpoints.stored import (
-    DOWNLOAD_AGAIN,
-    StoredCheckpoint,
-    absolute,
-    check_overlap,
-    cut_short,
-    file_size,
-    read_bytes,
-    shown,
-    size_text,
-)
+from engine.checkpoints.json_file import read_object
+from engine.checkpoints.quantised import recognise
+from engine.checkpoints.safetensors_header import MAX_HEADER, damaged, read_header
+from engine.checkpoints.stored import StoredCheckpoint, absolute, shown
 from engine.errors import GreenroomError
 
 if TYPE_CHECKING:
@@ -31,11 +17,6 @@ if TYPE_CHECKING:
     from engine.checkpoints.tokenizer import Tokenizer
 
 INDEX = "model.safetensors.index.json"
-_MAX_HEADER = 100_000_000  # the format's own limit
-_MAX_DIMENSIONS = 8
-_DTYPES = ("F32", "F16", "BF16")
-#: Of leftover buffers (positions, masks), never of weights.
-_IGNORED_DTYPES = ("I64", "BOOL")
 
 
 class SafetensorsCheckpoint(StoredCheckpoint):
@@ -48,7 +29,8 @@ class SafetensorsCheckpoint(StoredCheckpoint):
         if not isinstance(architecture, str) or not architecture:
             why = "its config.json does not name a model_type"
             raise GreenroomError(f"{folder.name} cannot be used", why, "Choose a folder that holds a language model.")
-        super().__init__(folder, "safetensors", architecture, folder.name, config, _folder_tensors(folder))
+        tensors, assemblies = recognise(_folder_tensors(folder), config, folder)
+        super().__init__(folder, "safetensors", architecture, folder.name, config, tensors, assemblies)
 
     def tokenizer(self) -> Tokenizer:
         from engine.checkpoints.tokenizer_files import tokenizer_from_folder
@@ -62,6 +44,7 @@ class SafetensorsCheckpoint(StoredCheckpoint):
 
 
 def _folder_tensors(folder: Path) -> dict[str, TensorInfo]:
+    """Every stored tensor of a folder."""
     # As transformers chooses where a folder has both: the one file, then the index.
     single = folder / "model.safetensors"
     if single.exists():
@@ -76,17 +59,17 @@ def _folder_tensors(folder: Path) -> dict[str, TensorInfo]:
     for file in files:
         for name, tensor in read_header(file).items():
             if name in tensors:
-                _damaged(file, f"tensor {shown(name)} is also in {tensors[name].path.name}")
+                damaged(file, f"tensor {shown(name)} is also in {tensors[name].path.name}")
             tensors[name] = tensor
     return tensors
 
 
 def _indexed_tensors(folder: Path) -> dict[str, TensorInfo]:
     index = folder / INDEX
-    weight_map = read_object(index, limit=_MAX_HEADER).get("weight_map")
+    weight_map = read_object(index, limit=MAX_HEADER).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
-        _damaged(index, "it has no weight_map from tensor names to files")
-    headers: dict[str, Mapping[str, TensorInfo]] = {}
+        damaged(index, "it has no weight_map from tensor names to files")
+    headers: dict[str, dict[str, TensorInfo]] = {}
     for file in sorted(set(weight_map.values())):
         if not _plain_name(file):
             why = f"it names the file {shown(file)}, which would lie outside the model's folder"
@@ -99,7 +82,7 @@ def _indexed_tensors(folder: Path) -> dict[str, TensorInfo]:
     for name, file in weight_map.items():
         tensor = headers[file].get(name)
         if tensor is None:
-            _damaged(folder / file, f"it lacks tensor {shown(name)} that the index promises")
+            damaged(folder / file, f"it lacks tensor {shown(name)} that the index promises")
         tensors[name] = tensor
     return tensors
 
@@ -107,64 +90,3 @@ def _indexed_tensors(folder: Path) -> dict[str, TensorInfo]:
 def _plain_name(file: str) -> bool:
     """A file of the folder itself, on every system: no separators, drives or control characters."""
     return file.isprintable() and file.endswith(".safetensors") and not set(file) & set('/\\:*?"<>|')
-
-
-def read_header(path: Path) -> dict[str, TensorInfo]:
-    """The tensors of one file, checked against its size."""
-    size = file_size(path)
-    if size < 8:
-        _damaged(path, "it is empty" if not size else f"it ends after {size_text(size)}")
-    length = int.from_bytes(read_bytes(path, 0, 8).tobytes(), "little")
-    if length > _MAX_HEADER:
-        _damaged(path, f"its header claims to be {size_text(length)} long, so it is another kind of file or damaged")
-    if length > size - 8:
-        _damaged(path, f"its header of {size_text(length)} runs past the end of the file ({size_text(size)})")
-    header = parse_object(read_bytes(path, 8, length).tobytes(), path)
-    tensors: dict[str, TensorInfo] = {}
-    foreign: dict[str, str] = {}
-    for name, record in header.items():
-        if name == "__metadata__":
-            continue
-        dtype, shape, start, end = _record(path, name, record)
-        if dtype in _IGNORED_DTYPES:
-            continue
-        if dtype not in _DTYPES:
-            foreign[name] = dtype
-            continue
-        if math.prod(shape) * FORMATS[dtype].block_bytes != end - start:
-            _damaged(path, f"tensor {shown(name)} of shape {list(shape)} does not fill its {end - start:,} bytes")
-        tensors[name] = TensorInfo(name, shape, dtype, path, 8 + length + start, end - start)
-    if foreign:
-        name, dtype = next(iter(foreign.items()))
-        why = f"tensor {shown(name)} is stored as {shown(dtype)}, which is not supported yet"
-        raise GreenroomError(f"{path.name} cannot be used", why, f"Choose a model that uses only {', '.join(_DTYPES)}.")
-    needed = max((t.offset + t.nbytes for t in tensors.values()), default=0)
-    if needed > size:
-        _damaged(path, cut_short(size, needed))
-    check_overlap(tensors)
-    return tensors
-
-
-def _record(path: Path, name: str, record: Any) -> tuple[str, tuple[int, ...], int, int]:
-    """dtype, shape, start, end: of the right types and not negative."""
-    if isinstance(record, dict):
-        dtype, shape, offsets = record.get("dtype"), record.get("shape"), record.get("data_offsets")
-        if (
-            isinstance(dtype, str)
-            and _sizes(shape)
-            and len(shape) <= _MAX_DIMENSIONS
-            and math.prod(shape) < 1 << 60
-            and _sizes(offsets)
-            and len(offsets) == 2
-            and offsets[0] <= offsets[1]
-        ):
-            return dtype, tuple(shape), offsets[0], offsets[1]
-    _damaged(path, f"its header describes tensor {shown(name)} in a way that makes no sense")
-
-
-def _sizes(values: Any) -> TypeGuard[list[int]]:
-    return isinstance(values, list) and all(type(v) is int and 0 <= v < 1 << 60 for v in values)
-
-
-def _damaged(path: Path, why: str) -> NoReturn:
-    raise GreenroomError(f"{path.name} cannot be read", why, DOWNLOAD_AGAIN)

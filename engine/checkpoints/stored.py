@@ -19,6 +19,9 @@ from engine.checkpoints.formats import FORMATS
 from engine.errors import GreenroomError
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from engine.checkpoints.assembly import Assembly
     from engine.checkpoints.chat_template import ChatTemplate
 
 DOWNLOAD_AGAIN = "Download the file again."
@@ -136,7 +139,10 @@ def _cut(tensor: TensorInfo, index: int | None, rows: tuple[int, int] | None) ->
 
 
 class StoredCheckpoint(Checkpoint):
-    """Tensor reading for checkpoints whose headers are parsed. Safe to use from several threads."""
+    """Tensor reading for checkpoints whose headers are parsed. Safe to use from several threads.
+
+    assemblies: how to read the tensors that are not simply stored, by name
+    """
 
     def __init__(
         self,
@@ -146,6 +152,7 @@ class StoredCheckpoint(Checkpoint):
         name: str,
         config: Mapping[str, Any],
         tensors: Mapping[str, TensorInfo],
+        assemblies: Mapping[str, Assembly],
     ) -> None:
         self.path = path
         self.form = form
@@ -153,16 +160,48 @@ class StoredCheckpoint(Checkpoint):
         self.name = name
         self.config = config
         self.tensors = tensors
+        self._assemblies = assemblies
         self._chat_template: ChatTemplate | None = None
 
     def read(self, name: str, index: int | None = None, rows: tuple[int, int] | None = None) -> Bytes:
         tensor = self._tensor(name)
-        return self._read(tensor, _cut(tensor, index, rows))
+        return self._read(tensor, _cut(tensor, index, rows), index, rows)
 
     def read_float32(self, name: str, index: int | None = None, rows: tuple[int, int] | None = None) -> Floats:
         tensor = self._tensor(name)
         piece = _cut(tensor, index, rows)
-        return FORMATS[tensor.format].dequantise(self._read(tensor, piece)).reshape(piece.shape)
+        values = FORMATS[tensor.format].dequantise(self._read(tensor, piece, index, rows)).reshape(piece.shape)
+        factors = self._factors(name)
+        if factors is not None:
+            if index is None and len(factors) > 1:
+                values = values * factors.reshape(-1, *[1] * (values.ndim - 1))
+            else:
+                values = values * factors[index or 0 if len(factors) > 1 else 0]
+        order = self.column_order(name)
+        if order is None:
+            return values
+        ordered = np.empty_like(values)
+        ordered[..., order] = values
+        return ordered
+
+    def factor(self, name: str, index: int | None = None) -> float:
+        factors = self._factors(name)
+        if factors is None:
+            return 1.0
+        if len(factors) == 1:
+            return float(factors[0])
+        if index is None:
+            raise IndexError(f"tensor {name} has a factor for each of its {len(factors)} matrices")
+        return float(factors[index])
+
+    def column_order(self, name: str) -> npt.NDArray[np.int32] | None:
+        assembly = self._assemblies.get(name)
+        return assembly.column_order() if assembly else None
+
+    def _factors(self, name: str) -> Floats | None:
+        """float32 [1], or [n] of a stack; None for 1."""
+        assembly = self._assemblies.get(name)
+        return assembly.factors() if assembly else None
 
     def chat_template(self) -> ChatTemplate:
         # Asked for with every message, so compiled once.
@@ -183,7 +222,10 @@ class StoredCheckpoint(Checkpoint):
             raise GreenroomError(f"{self.path.name} cannot be used", why, "The file is incomplete; choose another.")
         return tensor
 
-    def _read(self, tensor: TensorInfo, piece: _Piece) -> Bytes:
+    def _read(self, tensor: TensorInfo, piece: _Piece, index: int | None, rows: tuple[int, int] | None) -> Bytes:
+        assembly = self._assemblies.get(tensor.name)
+        if assembly is not None:
+            return assembly.read(index, rows)
         if piece.count == 1:
             return read_bytes(tensor.path, piece.offset, piece.nbytes)
         parts = [read_bytes(tensor.path, piece.offset + i * piece.stride, piece.nbytes) for i in range(piece.count)]
