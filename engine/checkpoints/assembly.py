@@ -318,24 +318,20 @@ def _whole(part: TensorInfo) -> Bytes:
 class Fp4(Assembly):
     """Four-bit floats: pairs of neighbours in a byte, put into the blocks of GGUF's MXFP4 or NVFP4.
 
-    codes:  uint8 [(stack,) stored rows, K / 2]
-    scales: [(stack,) stored rows, K / 32] e8m0 exponents (MXFP4), [.., K / 16] e4m3 (NVFP4)
-    first, step: which stored rows are this tensor's
+    codes:  uint8 [(stack,) rows, K / 2]; the last axis may be split
+    scales: [(stack,) rows, K / 32] e8m0 exponents (MXFP4), [.., K / 16] e4m3 (NVFP4)
     factor: float32, one value or one per matrix of the stack; its reciprocal counts where `reciprocal`
     """
 
     codes: TensorInfo
     scales: TensorInfo
-    first: int = 0
-    step: int = 1
     factor: TensorInfo | None = None
     reciprocal: bool = False
 
     def fill(self, out: Bytes, matrix: int, start: int) -> None:
         for part, first, last in chunks(out, start):
-            low, high = self.first + first * self.step, self.first + (last - 1) * self.step + 1
-            codes = stored_rows(self.codes, matrix, low, high)[:: self.step]
-            scales = stored_rows(self.scales, matrix, low, high)[:: self.step]
+            codes = stored_rows(self.codes, matrix, first, last)
+            scales = stored_rows(self.scales, matrix, first, last)
             if self.info.format == "MXFP4":
                 blocks = part.reshape(len(part), -1, 17)
                 blocks[..., 0] = scales
@@ -368,32 +364,3 @@ def _apart(codes: Bytes) -> Bytes:
     apart = low & np.uint16(0x0F) | (high & np.uint16(0x0F)) << np.uint16(4)
     apart |= ((low & np.uint16(0xF0)) | (high & np.uint16(0xF0)) << np.uint16(4)) << np.uint16(4)
     return apart.view(np.uint8)
-
-
-@dataclass(frozen=True)
-class Columns(Assembly):
-    """Plain numbers of a stack whose matrices lie transposed: row r is stored column first + r * step."""
-
-    part: TensorInfo
-    first: int
-    step: int
-
-    def fill(self, out: Bytes, matrix: int, start: int) -> None:
-        width = FORMATS[self.info.format].block_bytes
-        stored = stored_rows(self.part, matrix, 0, self.part.shape[1]).view(f"<u{width}")
-        low = self.first + start * self.step
-        out.view(f"<u{width}")[:] = stored[:, low : low + (len(out) - 1) * self.step + 1 : self.step].T
-
-
-@dataclass(frozen=True)
-class Strided(Assembly):
-    """Plain numbers of which every step-th of a row counts: biases of gate and up that alternate."""
-
-    part: TensorInfo
-    first: int
-    step: int
-
-    def fill(self, out: Bytes, matrix: int, start: int) -> None:
-        width = FORMATS[self.info.format].block_bytes
-        stored = stored_rows(self.part, matrix, start, start + len(out)).view(f"<u{width}")
-        out.view(f"<u{width}")[:] = stored[:, self.first :: self.step]

@@ -10,17 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from engine.checkpoints.assembly import (
     Assembly,
-    Columns,
     Fp4,
     PackedZeros,
     Quantised,
     Scales,
     SignedZeros,
-    Strided,
     Transposed,
 )
 from engine.checkpoints.blocks import GROUPS, BlockLayout
@@ -34,10 +32,6 @@ _PLAIN = ("F32", "F16", "BF16")
 _BUFFERS = ("I64", "BOOL")
 _EXPONENTS = ("F8_E8M0", "U8")
 
-#: Families whose stacked experts lie transposed, [experts, in, out], with gate and up in one tensor: alternating
-#: (True) or one behind the other. They are shown as `gate_proj.weight`, `up_proj.weight`, `down_proj.weight`.
-_TRANSPOSED_STACKS = {"gpt_oss": True, "llama4": False, "llama4_text": False}
-
 
 def recognise(
     stored: Mapping[str, TensorInfo], config: Mapping[str, Any], folder: Path
@@ -46,27 +40,15 @@ def recognise(
 
     Raises GreenroomError when the method is not known, or tensors do not fit together.
     """
-    recogniser = _Recogniser(stored, read_config(config, folder), _TRANSPOSED_STACKS.get(str(config.get("model_type"))))
+    recogniser = _Recogniser(stored, read_config(config, folder))
     recogniser.run()
     return recogniser.tensors, recogniser.assemblies
 
 
-class _Share(NamedTuple):
-    """Which rows of a stored tensor are one shown tensor's: `rows` of them, from `first` on, `step` apart."""
-
-    name: str
-    first: int
-    step: int
-    rows: int
-
-
 class _Recogniser:
-    """alternating: a value of _TRANSPOSED_STACKS; None for other families."""
-
-    def __init__(self, stored: Mapping[str, TensorInfo], config: QuantisationConfig, alternating: bool | None) -> None:
+    def __init__(self, stored: Mapping[str, TensorInfo], config: QuantisationConfig) -> None:
         self._stored = stored
         self._config = config
-        self._alternating = alternating
         self._parts: set[str] = set()
         self.tensors: dict[str, TensorInfo] = {}
         self.assemblies: dict[str, Assembly] = {}
@@ -75,9 +57,8 @@ class _Recogniser:
         for name, part in self._stored.items():
             last = name.rpartition(".")[2]
             if part.format in _PLAIN:
-                if self._alternating is not None and ".experts." in name:
-                    self._plain_stack(name, last, part)
-            elif last == "qweight":
+                continue
+            if last == "qweight":
                 self._transposed(name.removesuffix("qweight") + "weight", part)
             elif last == "weight_packed":
                 self._packed(name.removesuffix("_packed"), part)
@@ -246,41 +227,8 @@ class _Recogniser:
         scales = self._part(name + "_scales", _EXPONENTS)
         _expect(codes, len(codes.shape) == 4 and codes.shape[3] == 16 and math.prod(codes.shape) > 0)
         _expect(scales, scales.shape == codes.shape[:3])
-        experts, rows, groups = scales.shape
-        for share in self._shares(name, codes, rows):
-            shape = (experts, share.rows, 32 * groups)
-            info = self._info(share.name + ".weight", shape, "MXFP4", "MXFP4", codes, scales, of=rows // share.rows)
-            self._show(Fp4(info, codes, scales, share.first, share.step))
-
-    def _plain_stack(self, name: str, last: str, part: TensorInfo) -> None:
-        """Transposed stacks of plain numbers, and biases of any stack."""
-        if not math.prod(part.shape):
-            return
-        if last in ("gate_up_proj", "down_proj") and len(part.shape) == 3:
-            experts, columns, rows = part.shape
-            for share in self._shares(name, part, rows):
-                shape = (experts, share.rows, columns)
-                info = self._info(share.name + ".weight", shape, part.format, "", part, of=rows // share.rows)
-                self._show(Columns(info, part, share.first, share.step))
-        elif last in ("gate_up_proj_bias", "down_proj_bias") and len(part.shape) == 2:
-            experts, rows = part.shape
-            for share in self._shares(name.removesuffix("_bias"), part, rows):
-                info = self._info(
-                    share.name + ".bias", (experts, share.rows), part.format, "", part, of=rows // share.rows
-                )
-                self._show(Strided(info, part, share.first, share.step))
-
-    def _shares(self, name: str, part: TensorInfo, rows: int) -> list[_Share]:
-        """Whose the rows of a stacked tensor are."""
-        base, _, last = name.rpartition(".")
-        if last != "gate_up_proj" or self._alternating is None:
-            return [_Share(name, 0, 1, rows)]
-        half = rows // 2
-        if rows % 2:
-            _fail(part, f"has {rows} rows, which gate and up cannot share")
-        if self._alternating:
-            return [_Share(f"{base}.gate_proj", 0, 2, half), _Share(f"{base}.up_proj", 1, 2, half)]
-        return [_Share(f"{base}.gate_proj", 0, 1, half), _Share(f"{base}.up_proj", half, 1, half)]
+        info = self._info(name, (*scales.shape[:2], 32 * scales.shape[2]), "MXFP4", "MXFP4", codes, scales)
+        self._show(Fp4(info, codes, scales))
 
     # Parts
 
@@ -301,12 +249,11 @@ class _Recogniser:
         return part
 
     def _info(
-        self, name: str, shape: tuple[int, ...], format: str, origin: str, *parts: TensorInfo | None, of: int = 1
+        self, name: str, shape: tuple[int, ...], format: str, origin: str, *parts: TensorInfo | None
     ) -> TensorInfo:
-        """of: how many shown tensors share the parts."""
         held = [part for part in parts if part is not None]
         self._parts.update(part.name for part in held)
-        nbytes = sum(part.nbytes for part in held) // of
+        nbytes = sum(part.nbytes for part in held)
         return TensorInfo(name, shape, format, held[0].path, held[0].offset, nbytes, origin)
 
     def _show(self, assembly: Assembly) -> None:

@@ -302,50 +302,20 @@ def gpt_oss(experts: int = 3, hidden: int = 64, inner: int = 32) -> tuple[Tensor
     return {f"mlp.experts.{name}": torch.from_numpy(values) for name, values in stored.items()}, both, down
 
 
-def test_gpt_oss_experts_are_shown_apart(tmp_path: Path) -> None:
+def test_gpt_oss_experts_are_shown_as_the_plain_tensor_is_called(tmp_path: Path) -> None:
+    """[experts, rows, columns]: unlike the plain stacks of this family, they do not lie transposed."""
     tensors, both, down = gpt_oss()
     biases = torch.randn(3, 64, dtype=torch.bfloat16)
-    tensors |= {"mlp.experts.gate_up_proj_bias": biases, "mlp.experts.down_proj_bias": biases.clone()}
+    tensors["mlp.experts.gate_up_proj_bias"] = biases
     checkpoint = open_checkpoint(folder(tmp_path, tensors, GPT_OSS, "gpt_oss"))
-    expected = {
-        "mlp.experts.gate_proj.weight": both[:, 0::2],
-        "mlp.experts.up_proj.weight": both[:, 1::2],
-        "mlp.experts.down_proj.weight": down,
-        "mlp.experts.gate_proj.bias": biases.float().numpy()[:, 0::2],
-        "mlp.experts.up_proj.bias": biases.float().numpy()[:, 1::2],
-        "mlp.experts.down_proj.bias": biases.float().numpy(),
-    }
-    assert set(checkpoint.tensors) == set(expected)
+    expected = {"mlp.experts.gate_up_proj": both, "mlp.experts.down_proj": down}
+    assert set(checkpoint.tensors) == {*expected, "mlp.experts.gate_up_proj_bias"}
     for name, values in expected.items():
-        assert checkpoint.tensors[name].shape == values.shape
-        assert checkpoint.tensors[name].format == ("BF16" if name.endswith("bias") else "MXFP4")
+        assert (checkpoint.tensors[name].shape, checkpoint.tensors[name].format) == (values.shape, "MXFP4")
         np.testing.assert_array_equal(checkpoint.read_float32(name), values)
         np.testing.assert_array_equal(checkpoint.read_float32(name, index=2), values[2])
-    np.testing.assert_array_equal(checkpoint.read_float32("mlp.experts.up_proj.weight", 1, (5, 9)), both[1, 1::2][5:9])
+        np.testing.assert_array_equal(checkpoint.read_float32(name, 1, (5, 9)), values[1, 5:9])
     assert checkpoint.nbytes == sum(tensor.nbytes for tensor in tensors.values())
-
-
-@pytest.mark.parametrize(("model_type", "alternating"), [("gpt_oss", True), ("llama4_text", False)])
-def test_transposed_stacks_are_shown_upright(model_type: str, alternating: bool, tmp_path: Path) -> None:
-    """[experts, in, out] is shown as [experts, out, in], gate and up apart."""
-    both = torch.randn(3, 8, 20, dtype=torch.bfloat16)
-    down = torch.randn(3, 10, 8, dtype=torch.bfloat16)
-    tensors = {"m.experts.gate_up_proj": both, "m.experts.down_proj": down}
-    checkpoint = open_checkpoint(folder(tmp_path, tensors, None, model_type))
-    upright = both.float().numpy().transpose(0, 2, 1)
-    gate, up = (upright[:, 0::2], upright[:, 1::2]) if alternating else (upright[:, :10], upright[:, 10:])
-    np.testing.assert_array_equal(checkpoint.read_float32("m.experts.gate_proj.weight"), gate)
-    np.testing.assert_array_equal(checkpoint.read_float32("m.experts.up_proj.weight"), up)
-    np.testing.assert_array_equal(checkpoint.read_float32("m.experts.up_proj.weight", 2, (3, 7)), up[2, 3:7])
-    np.testing.assert_array_equal(
-        checkpoint.read_float32("m.experts.down_proj.weight"), down.float().numpy().transpose(0, 2, 1)
-    )
-
-
-def test_stacks_of_other_families_are_left_as_they_are(tmp_path: Path) -> None:
-    both = torch.randn(3, 20, 8)
-    checkpoint = open_checkpoint(folder(tmp_path, {"mlp.experts.gate_up_proj": both}, None, "qwen3_moe"))
-    np.testing.assert_array_equal(checkpoint.read_float32("mlp.experts.gate_up_proj"), both.numpy())
 
 
 def test_a_matrix_of_many_chunks_is_read_whole(tmp_path: Path) -> None:
