@@ -43,9 +43,7 @@ class ThreadPool:
     One call runs at a time; others wait. Raises ValueError for impossible counts or cores, RuntimeError once closed.
     """
 
-    def __init__(
-        self, threads: int, cpus: Sequence[int] | None = None, nodes: Sequence[int] | None = None
-    ) -> None: ...
+    def __init__(self, threads: int, cpus: Sequence[int] | None = None, nodes: Sequence[int] | None = None) -> None: ...
     @property
     def threads(self) -> int: ...
     def tallies(self) -> list[tuple[int, int]]:
