@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ transformers_logging.disable_progress_bar()
 #: The last three are asked for by llama.cpp's converter of GLM.
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "[gMASK]", "<|user|>", "<|observation|>")
 MERGES = (("t", "h"), ("th", "e"), ("a", "n"), ("i", "n"), ("Ġ", "the"), ("e", "r"), ("o", "n"), ("Ġ", "a"))
-#: One token per byte, the merges' results, the special tokens, and spare rows.
+#: One token per byte, the merges' results, and the special tokens, some of them spare: every row has its token.
 VOCAB = 288
 BOS, EOS = 256 + len(MERGES), 258 + len(MERGES)
 
@@ -140,7 +141,10 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "glm4_moe": ("glm4_moe", {**DEEPSEEK_MOE, "head_dim": 32, "attention_bias": True}),
     "glm4_moe-qk_norm": ("glm4_moe", {**DEEPSEEK_MOE, "head_dim": 32, "attention_bias": True, "use_qk_norm": True}),
     "gemma4": ("gemma4", {"text_config": GEMMA4}),
-    "gemma4-dense": ("gemma4_text", {**GEMMA4, "enable_moe_block": False, "attention_k_eq_v": False}),
+    "gemma4-dense": (
+        "gemma4_text",
+        {**GEMMA4, "enable_moe_block": False, "num_experts": None, "attention_k_eq_v": False},
+    ),
     "minimax_m2": ("minimax_m2", {**LOCAL_MOE, "head_dim": 32, "rotary_dim": 16, "scoring_func": "sigmoid"}),
     "mixtral": ("mixtral", LOCAL_MOE),
     "qwen3": ("qwen3", {"intermediate_size": 96, "head_dim": 32, "tie_word_embeddings": True}),
@@ -172,7 +176,7 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "granitemoe": ("granitemoe", {**LOCAL_MOE, **GRANITE}),
     "granitemoeshared": ("granitemoeshared", {**LOCAL_MOE, **GRANITE, "shared_intermediate_size": 64}),
     "phimoe": ("phimoe", PHIMOE),
-    "phimoe-scaled": ("phimoe", {**PHIMOE, "rope_parameters": {**LONGROPE, "short_mscale": 1.1}}),
+    "phimoe-mscale": ("phimoe", {**PHIMOE, "rope_parameters": {**LONGROPE, "short_mscale": 1.1}}),
     "dots1": ("dots1", {**DEEPSEEK_MOE, "n_shared_experts": 2, "head_dim": 16}),
     "llama4": ("llama4", {"text_config": LLAMA4}),
     "lfm2_moe": (
@@ -186,7 +190,6 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
             "num_hidden_layers": 4,
             "layer_types": ["conv", "full_attention", "conv", "full_attention"],
             "norm_eps": 1e-5,
-            "routed_scaling_factor": 1.5,
         },
     ),
     # transformers lacks it, but computes the same as GLM-4 with groups; `save` gives it its own names.
@@ -202,12 +205,17 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
             "num_mtp_layers": 0,
         },
     ),
-    "qwen2_moe": ("qwen2_moe", {**MOE, "shared_expert_intermediate_size": 64, "mlp_only_layers": [1]}),
+    "qwen2_moe": ("qwen2_moe", {**MOE, "shared_expert_intermediate_size": 64}),
+    "qwen2_moe-mixed": (
+        "qwen2_moe",
+        {**MOE, "shared_expert_intermediate_size": 64, "norm_topk_prob": True, "mlp_only_layers": [1]},
+    ),
     "llama": ("llama", {"intermediate_size": 96, "tie_word_embeddings": True}),
     "llama-biased": ("llama", {"intermediate_size": 96, "attention_bias": True, "mlp_bias": True}),
     "llama-llama3": ("llama", {"intermediate_size": 96, "rope_parameters": LLAMA3}),
     "llama-yarn": ("llama", {"intermediate_size": 96, "rope_parameters": YARN}),
-    "mistral": ("mistral", {"intermediate_size": 96, "head_dim": 24, "sliding_window": 8}),
+    "mistral": ("mistral", {"intermediate_size": 96, "head_dim": 24, "sliding_window": None}),
+    "mistral-windowed": ("mistral", {"intermediate_size": 96, "sliding_window": 8}),
 }
 
 
@@ -266,6 +274,9 @@ def logits(model: transformers.PreTrainedModel, ids: np.ndarray) -> np.ndarray:
 def save(model: transformers.PreTrainedModel, folder: Path, **options: Any) -> Path:
     """Weights, config and tokenizer; options as of save_pretrained."""
     model.save_pretrained(folder, **options)
+    if model.config.model_type in _PUBLISHED_CONFIG:
+        path = folder / "config.json"
+        path.write_text(json.dumps(_PUBLISHED_CONFIG[model.config.model_type](json.loads(path.read_text())), indent=1))
     if model.config.model_type == "glm4_moe":
         if model.config.num_mtp_layers:
             _add_next_token_layer(folder, model.config.num_hidden_layers)
@@ -273,6 +284,20 @@ def save(model: transformers.PreTrainedModel, folder: Path, **options: Any) -> P
             _rename_to_bailing(folder)
     save_tokenizer(folder)
     return folder
+
+
+def _published_gemma4(config: dict[str, Any]) -> dict[str, Any]:
+    """Its published files name what differs in the full layers once; transformers writes it for every layer."""
+    text = config["text_config"]
+    full = next(iter(text.pop("per_layer_config").values()))
+    text |= {"global_head_dim": full["head_dim"], "num_global_key_value_heads": full["num_key_value_heads"]}
+    return config
+
+
+_PUBLISHED_CONFIG: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "gemma4": _published_gemma4,
+    "phimoe": lambda config: {**config, "architectures": ["PhiMoEForCausalLM"]},
+}
 
 
 def _add_next_token_layer(folder: Path, layers: int) -> None:
@@ -347,7 +372,8 @@ def save_tokenizer(folder: Path) -> None:
     backend = tokenizers.Tokenizer(tokenizers.models.BPE({p: i for i, p in enumerate(pieces)}, list(MERGES)))
     backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = tokenizers.decoders.ByteLevel()
-    backend.add_special_tokens(list(SPECIAL))
+    spare = VOCAB - len(pieces) - len(SPECIAL)
+    backend.add_special_tokens([*SPECIAL, *(f"<|spare_{i}|>" for i in range(spare))])
     backend.save(str(folder / "tokenizer.json"))
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
