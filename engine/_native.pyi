@@ -162,12 +162,23 @@ class Attention:
 
     Grouped query (head h reads the keys of head h * kv_heads // heads), causal. head_dim 1 to 512; the first `rotated`
     dimensions of each head are turned in pairs of neighbours. float32 arithmetic; keys and values are stored as
-    kv_type: "f32", "bf16" or "f16", rounded to nearest. A token's result has the same bits whether the sequence came
-    in one piece, in chunks or token by token. A NaN or an infinity spoils no earlier token.
+    kv_type: "f32", "bf16" or "f16", rounded to nearest, or "q8", int8 with a scale per head and token. A token's result
+    has the same bits whether the sequence came in one piece, in chunks or token by token. A NaN or an infinity spoils
+    no token that does not see it.
 
-    context: tokens the cache holds
+    context: tokens of a conversation
     bias: float32 [(heads + 2 kv_heads) * head_dim], added to qkv
-    q_norm, k_norm: float32 [head_dim], weights of each head's RMS norm, which uses norm_eps
+    q_norm, k_norm: float32 weights of RMS norms, which use norm_eps: of each head [head_dim] with qk_norm "head", of
+        all heads as one vector [heads * head_dim] with "full"; with "l2" each head is normed without a weight
+    norm_after_rope: that norm follows the rotation ("full" cannot)
+    v_norm: RMS norm of each value head, without weight
+    clip: q, k and v are clamped to +-clip, after a "full" norm and before anything else; 0 for none
+    window: a token sees so many tokens, itself included; chunk: a token sees those from the last multiple of chunk on.
+        0 for all. Such a layer's cache keeps no more than window (chunk) + rollback tokens (and one block of 64): a
+        call takes at most `rollback` tokens, and a conversation may be taken back by so many.
+    sinks: float32 [heads], logits that take a share of each softmax's weight
+    temperature_interval, temperature_strength: q is multiplied by 1 + strength * ln(1 + floor((position + 1) /
+        interval)); 0 for not
     Raises ValueError for impossible sizes and unknown names.
     """
 
@@ -185,6 +196,17 @@ class Attention:
         k_norm: npt.NDArray[np.float32] | None = None,
         norm_eps: float = 0.0,
         isa: str | None = None,
+        *,
+        qk_norm: str = "head",
+        norm_after_rope: bool = False,
+        v_norm: bool = False,
+        clip: float = 0.0,
+        window: int = 0,
+        chunk: int = 0,
+        rollback: int = 1024,
+        sinks: npt.NDArray[np.float32] | None = None,
+        temperature_interval: int = 0,
+        temperature_strength: float = 0.0,
     ) -> None: ...
     @property
     def tier(self) -> str:
@@ -198,10 +220,12 @@ class Attention:
         y float32 [tokens, heads * head_dim]. Raises ValueError when the cache has no room.
         """
 
-def kv_cache_nbytes(kv_heads: int, head_dim: int, context: int, kv_type: str) -> int:
+def kv_cache_nbytes(
+    kv_heads: int, head_dim: int, context: int, kv_type: str, reach: int = 0, rollback: int = 1024
+) -> int:
     """Bytes of one layer's KV cache: the caller's memory, of any contents, in a layout of the kernel's own.
 
-    The context is rounded up to 64 tokens, values to 16 per head.
+    reach: window or chunk of the layer, 0 for none. The context is rounded up to 64 tokens, values to 16 per head.
     """
 
 def rms_norm(pool: ThreadPool, x: int, added: int, tokens: int, hidden: int, weight: int, eps: float, y: int) -> None:

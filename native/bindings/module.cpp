@@ -213,14 +213,36 @@ void bind_attention(py::module_& m) {
   py::class_<Attention>(m, "Attention")
       .def(py::init([](long long heads, long long kv_heads, long long head_dim, long long rotated, long long context,
                        float scale, const std::string& kv_type, const Floats& bias, const Floats& q_norm,
-                       const Floats& k_norm, float norm_eps, const Name& isa) {
-             return std::make_unique<Attention>(
-                 AttentionShape{heads, kv_heads, head_dim, rotated, context, scale, norm_eps}, kv_type, vector_of(bias),
-                 vector_of(q_norm), vector_of(k_norm), isa);
+                       const Floats& k_norm, float norm_eps, const Name& isa, const std::string& qk_norm,
+                       bool norm_after_rope, bool v_norm, float clip, long long window, long long chunk,
+                       long long rollback, const Floats& sinks, long long temperature_interval,
+                       float temperature_strength) {
+             AttentionShape shape{heads,
+                                  kv_heads,
+                                  head_dim,
+                                  rotated,
+                                  context,
+                                  scale,
+                                  norm_eps,
+                                  qk_norm,
+                                  norm_after_rope,
+                                  v_norm,
+                                  clip,
+                                  window,
+                                  chunk,
+                                  rollback,
+                                  temperature_interval,
+                                  temperature_strength};
+             AttentionWeights weights{vector_of(bias), vector_of(q_norm), vector_of(k_norm), vector_of(sinks)};
+             return std::make_unique<Attention>(shape, kv_type, std::move(weights), isa);
            }),
            py::arg("heads"), py::arg("kv_heads"), py::arg("head_dim"), py::arg("rotated"), py::arg("context"),
            py::arg("scale"), py::arg("kv_type"), py::arg("bias") = py::none(), py::arg("q_norm") = py::none(),
-           py::arg("k_norm") = py::none(), py::arg("norm_eps") = 0.0f, py::arg("isa") = py::none())
+           py::arg("k_norm") = py::none(), py::arg("norm_eps") = 0.0f, py::arg("isa") = py::none(), py::kw_only(),
+           py::arg("qk_norm") = "head", py::arg("norm_after_rope") = false, py::arg("v_norm") = false,
+           py::arg("clip") = 0.0f, py::arg("window") = 0, py::arg("chunk") = 0,
+           py::arg("rollback") = AttentionShape{}.rollback, py::arg("sinks") = py::none(),
+           py::arg("temperature_interval") = 0, py::arg("temperature_strength") = 0.0f)
       .def_property_readonly("tier", &Attention::tier)
       .def(
           "forward",
@@ -233,7 +255,7 @@ void bind_attention(py::module_& m) {
           py::arg("pool"), py::arg("qkv"), py::arg("tokens"), py::arg("turns"), py::arg("start"), py::arg("cache"),
           py::arg("y"), Unlocked());
   m.def("kv_cache_nbytes", &kv_cache_nbytes, py::arg("kv_heads"), py::arg("head_dim"), py::arg("context"),
-        py::arg("kv_type"));
+        py::arg("kv_type"), py::arg("reach") = 0, py::arg("rollback") = AttentionShape{}.rollback);
   m.def(
       "rms_norm",
       [](ThreadPool& pool, uintptr_t x, uintptr_t added, long long tokens, long long hidden, uintptr_t weight,

@@ -16,21 +16,25 @@ enum : size_t {
 };
 
 // How keys and values are stored.
-enum KvType : uint8_t { kKvF32, kKvBf16, kKvF16, kKvTypes };
+enum KvType : uint8_t { kKvF32, kKvBf16, kKvF16, kKvQ8, kKvTypes };
 
 // One head's keys lie in blocks of 64, turned: [blocks, head_dim, 64]. Scores of 64 keys are then plain vector sums for
-// one query and for many, in the same order. Its values lie in rows: [blocks * 64, width], zero beyond head_dim.
+// one query and for many, in the same order. Its values lie in rows: [blocks * 64, width], zero beyond head_dim. Each
+// block of int8 keys or values is followed by their 64 f32 scales. The block of key k is k / 64 modulo the number of
+// blocks: a layer that looks back a limited way needs no more than that.
 //
-// A row is a query at one head; the rows of a task share the keys. The first `group` rows see the first `visible` keys
-// of the head, and every further `group` rows see one more.
+// A row is a query at one head; the rows of a task share the keys. Rows come in groups, one for each token: token t
+// sees the keys first[t] .. visible + t - 1 of the head; first never falls.
 struct AttentionTask {
   const float* const* q; // one pointer per row, [head_dim], scaled
   size_t rows, group, visible;
+  const size_t* first;
   size_t first_key, last_key; // a split: first_key is a multiple of kSplitKeys, last_key at most what the last row sees
+  size_t blocks;
   size_t head_dim, width;
   const uint8_t* keys;
   const uint8_t* values;
-  float* states; // one per row, state_floats(width) apart; rows that see nothing of the split are left alone
+  float* states; // one per row, width + kStateExtra apart; a row that sees nothing of the split gets an empty sum
 };
 
 // The sum over one split: [width] values weighted by e^(score - largest), then the largest score and the weights' sum.
@@ -41,7 +45,7 @@ struct AttentionKernels {
   void (*attend[kKvTypes])(const AttentionTask* task);
   // The state of two splits together, in place of the first.
   void (*merge)(float* state, const float* next, size_t width);
-  // x [n] as stored, n any: nearest even.
+  // x [n] as stored, n a multiple of 16: nearest even. The scale of int8 follows the codes.
   void (*narrow[kKvTypes])(const float* x, size_t n, void* out);
 };
 

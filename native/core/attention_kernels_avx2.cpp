@@ -1,6 +1,7 @@
 // Attention with AVX2, FMA and F16C. Only plain C headers: nothing compiled here may be shared with baseline files.
 #include <immintrin.h>
 #include <math.h>
+#include <string.h>
 
 #include "attention_kernels.h"
 #include "exponential_avx2.h"
@@ -9,9 +10,7 @@
 namespace greenroom {
 namespace {
 
-struct Lanes {
-  __m256 low, high;
-};
+#include "lanes_avx2.h"
 
 // Twelve sums beside the two halves of a vector and one broadcast value; for three rows, too, one vector is faster.
 constexpr int kMostRows = 6, kManyRows = 6;
@@ -26,6 +25,8 @@ static inline void prefetch(const uint8_t* p) {
 template <KvType kType> static inline __m256 load_half(const uint8_t* p) {
   if (kType == kKvF32)
     return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
+  if (kType == kKvQ8)
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
   const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   if (kType == kKvF16)
     return _mm256_cvtph_ps(half);
@@ -33,7 +34,7 @@ template <KvType kType> static inline __m256 load_half(const uint8_t* p) {
 }
 
 template <KvType kType> static inline Lanes load(const uint8_t* p) {
-  return {load_half<kType>(p), load_half<kType>(p + (kType == kKvF32 ? 32 : 16))};
+  return {load_half<kType>(p), load_half<kType>(p + (kType == kKvF32 ? 32 : kType == kKvQ8 ? 8 : 16))};
 }
 
 // Nearest even; NaN stays NaN.
@@ -66,68 +67,15 @@ template <KvType kType> static inline void narrow(Lanes x, uint8_t* out) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 16), high);
 }
 
-static inline void store(float* p, Lanes x) {
-  _mm256_storeu_ps(p, x.low);
-  _mm256_storeu_ps(p + 8, x.high);
-}
-static inline Lanes broadcast(float x) {
-  return {_mm256_set1_ps(x), _mm256_set1_ps(x)};
-}
-static inline Lanes add(Lanes a, Lanes b) {
-  return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
-}
-static inline Lanes subtract(Lanes a, Lanes b) {
-  return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
-}
-static inline Lanes multiply(Lanes a, Lanes b) {
-  return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
-}
-static inline Lanes multiply_add(Lanes a, Lanes b, Lanes c) {
-  return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
-}
-static inline Lanes larger(Lanes a, Lanes b) {
-  return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
-}
-// NaN passes: it is the second operand.
-static inline Lanes at_least(float bound, Lanes x) {
-  return larger(broadcast(bound), x);
-}
-static inline Lanes keep_first(Lanes x, size_t n, float others) {
-  const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  const int count = static_cast<int>(n < 16 ? n : 16);
-  const __m256 low = _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(count), index));
-  const __m256 high = _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(count - 8), index));
-  const __m256 other = _mm256_set1_ps(others);
-  return {_mm256_blendv_ps(other, x.low, low), _mm256_blendv_ps(other, x.high, high)};
-}
-static inline float largest_of(Lanes x) {
-  const __m256 v = _mm256_max_ps(x.low, x.high);
-  __m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-  m = _mm_max_ps(m, _mm_movehl_ps(m, m));
-  return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
-}
-static inline float sum_of(Lanes x) {
-  const __m256 v = _mm256_add_ps(x.low, x.high);
-  __m128 m = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-  m = _mm_add_ps(m, _mm_movehl_ps(m, m));
-  return _mm_cvtss_f32(_mm_add_ss(m, _mm_movehdup_ps(m)));
-}
-static inline float first_lane(Lanes x) {
-  return _mm256_cvtss_f32(x.low);
-}
-static inline Lanes exponential(Lanes x) {
-  return {greenroom::exponential(x.low), greenroom::exponential(x.high)};
-}
-
 #include "attention_body.h"
 
 } // namespace
 
 const AttentionKernels kAvx2Attention = {
     "avx2",
-    {attend<kKvF32>, attend<kKvBf16>, attend<kKvF16>},
+    {attend<kKvF32>, attend<kKvBf16>, attend<kKvF16>, attend<kKvQ8>},
     merge,
-    {narrow<kKvF32>, narrow<kKvBf16>, narrow<kKvF16>},
+    {narrow<kKvF32>, narrow<kKvBf16>, narrow<kKvF16>, narrow<kKvQ8>},
 };
 
 } // namespace greenroom

@@ -2,6 +2,7 @@
 // files.
 #include <immintrin.h>
 #include <math.h>
+#include <string.h>
 
 #include "attention_kernels.h"
 #include "exponential_avx512.h"
@@ -10,7 +11,7 @@
 namespace greenroom {
 namespace {
 
-typedef __m512 Lanes;
+#include "lanes_avx512.h"
 
 // 24 sums beside four vectors of keys are the fastest; but eight rows had better not pass over the keys twice.
 constexpr int kMostRows = 8, kManyRows = 6;
@@ -25,6 +26,8 @@ static inline void prefetch(const uint8_t* p) {
 template <KvType kType> static inline Lanes load(const uint8_t* p) {
   if (kType == kKvF32)
     return _mm512_loadu_ps(p);
+  if (kType == kKvQ8)
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
   const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   if (kType == kKvF16)
     return _mm512_cvtph_ps(half);
@@ -51,54 +54,15 @@ template <KvType kType> static inline void narrow(Lanes x, uint8_t* out) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), half);
 }
 
-static inline void store(float* p, Lanes x) {
-  _mm512_storeu_ps(p, x);
-}
-static inline Lanes broadcast(float x) {
-  return _mm512_set1_ps(x);
-}
-static inline Lanes add(Lanes a, Lanes b) {
-  return _mm512_add_ps(a, b);
-}
-static inline Lanes subtract(Lanes a, Lanes b) {
-  return _mm512_sub_ps(a, b);
-}
-static inline Lanes multiply(Lanes a, Lanes b) {
-  return _mm512_mul_ps(a, b);
-}
-static inline Lanes multiply_add(Lanes a, Lanes b, Lanes c) {
-  return _mm512_fmadd_ps(a, b, c);
-}
-static inline Lanes larger(Lanes a, Lanes b) {
-  return _mm512_max_ps(a, b);
-}
-// NaN passes: it is the second operand.
-static inline Lanes at_least(float bound, Lanes x) {
-  return _mm512_max_ps(_mm512_set1_ps(bound), x);
-}
-static inline Lanes keep_first(Lanes x, size_t n, float others) {
-  const __mmask16 keep = static_cast<__mmask16>(n < 16 ? (1u << n) - 1 : 0xffffu);
-  return _mm512_mask_mov_ps(_mm512_set1_ps(others), keep, x);
-}
-static inline float largest_of(Lanes x) {
-  return _mm512_reduce_max_ps(x);
-}
-static inline float sum_of(Lanes x) {
-  return _mm512_reduce_add_ps(x);
-}
-static inline float first_lane(Lanes x) {
-  return _mm512_cvtss_f32(x);
-}
-
 #include "attention_body.h"
 
 } // namespace
 
 const AttentionKernels kAvx512Attention = {
     "avx512",
-    {attend<kKvF32>, attend<kKvBf16>, attend<kKvF16>},
+    {attend<kKvF32>, attend<kKvBf16>, attend<kKvF16>, attend<kKvQ8>},
     merge,
-    {narrow<kKvF32>, narrow<kKvBf16>, narrow<kKvF16>},
+    {narrow<kKvF32>, narrow<kKvBf16>, narrow<kKvF16>, narrow<kKvQ8>},
 };
 
 } // namespace greenroom

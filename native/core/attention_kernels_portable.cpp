@@ -10,9 +10,7 @@
 namespace greenroom {
 namespace {
 
-struct Lanes {
-  float v[16];
-};
+#include "lanes_portable.h"
 
 constexpr int kMostRows = 8, kManyRows = 8;
 constexpr int vectors_at_once(int) {
@@ -29,14 +27,9 @@ float widened(uint16_t half) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | special | (half & 0x8000u) << 16);
 }
 
-template <class Value> Lanes lanes(Value value) {
-  Lanes out;
-  for (size_t i = 0; i < 16; ++i)
-    out.v[i] = value(i);
-  return out;
-}
-
 template <KvType kType> Lanes load(const uint8_t* p) {
+  if (kType == kKvQ8)
+    return lanes([&](size_t i) { return static_cast<float>(static_cast<int8_t>(p[i])); });
   Lanes out;
   if (kType == kKvF32) {
     std::memcpy(out.v, p, sizeof out.v);
@@ -60,62 +53,15 @@ template <KvType kType> void narrow(Lanes x, uint8_t* out) {
   std::memcpy(out, bits, sizeof bits);
 }
 
-void store(float* p, const Lanes& x) {
-  std::memcpy(p, x.v, sizeof x.v);
-}
-Lanes broadcast(float x) {
-  return lanes([&](size_t) { return x; });
-}
-Lanes add(const Lanes& a, const Lanes& b) {
-  return lanes([&](size_t i) { return a.v[i] + b.v[i]; });
-}
-Lanes subtract(const Lanes& a, const Lanes& b) {
-  return lanes([&](size_t i) { return a.v[i] - b.v[i]; });
-}
-Lanes multiply(const Lanes& a, const Lanes& b) {
-  return lanes([&](size_t i) { return a.v[i] * b.v[i]; });
-}
-Lanes multiply_add(const Lanes& a, const Lanes& b, const Lanes& c) {
-  return lanes([&](size_t i) { return a.v[i] * b.v[i] + c.v[i]; });
-}
-Lanes larger(const Lanes& a, const Lanes& b) {
-  return lanes([&](size_t i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
-}
-// NaN passes.
-Lanes at_least(float bound, const Lanes& x) {
-  return lanes([&](size_t i) { return x.v[i] < bound ? bound : x.v[i]; });
-}
-Lanes keep_first(const Lanes& x, size_t n, float others) {
-  return lanes([&](size_t i) { return i < n ? x.v[i] : others; });
-}
-float largest_of(const Lanes& x) {
-  float largest = x.v[0];
-  for (float value : x.v)
-    largest = value > largest ? value : largest;
-  return largest;
-}
-float sum_of(const Lanes& x) {
-  float sum = 0.0f;
-  for (float value : x.v)
-    sum += value;
-  return sum;
-}
-float first_lane(const Lanes& x) {
-  return x.v[0];
-}
-Lanes exponential(const Lanes& x) {
-  return lanes([&](size_t i) { return std::exp(x.v[i]); });
-}
-
 #include "attention_body.h"
 
 } // namespace
 
 const AttentionKernels kPortableAttention = {
     "portable",
-    {attend<kKvF32>, attend<kKvBf16>, attend<kKvF16>},
+    {attend<kKvF32>, attend<kKvBf16>, attend<kKvF16>, attend<kKvQ8>},
     merge,
-    {narrow<kKvF32>, narrow<kKvBf16>, narrow<kKvF16>},
+    {narrow<kKvF32>, narrow<kKvBf16>, narrow<kKvF16>, narrow<kKvQ8>},
 };
 
 } // namespace greenroom

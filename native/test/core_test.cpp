@@ -170,14 +170,19 @@ void attention(ThreadPool& pool, const std::string& isa) {
   std::mt19937 rng(3);
   constexpr size_t kHeads = 6, kKvHeads = 2, kTokens = 600;
   for (size_t head_dim : {24u, 64u}) {
-    const AttentionShape shape{kHeads, kKvHeads, static_cast<long long>(head_dim), 8, kTokens, 0.2f, 1e-6f};
+    AttentionShape shape{kHeads, kKvHeads, static_cast<long long>(head_dim), 8, kTokens, 0.2f, 1e-6f};
+    shape.window = head_dim == 24 ? 70 : 0;
     const size_t columns = (kHeads + 2 * kKvHeads) * head_dim, out = kHeads * head_dim;
     const std::vector<float> qkv = normal(kTokens * columns, rng), turns(kTokens * 8, 0.7f);
-    for (const char* kv_type : {"f32", "bf16", "f16"}) {
-      const Attention layer(shape, kv_type, normal(columns, rng), normal(head_dim, rng), normal(head_dim, rng), isa);
+    for (const char* kv_type : {"f32", "bf16", "f16", "q8"}) {
+      const Attention layer(
+          shape, kv_type,
+          {normal(columns, rng), normal(head_dim, rng), normal(head_dim, rng), normal(shape.window ? kHeads : 0, rng)},
+          isa);
       // Exactly as long as it must be, and of any contents.
-      std::vector<uint8_t> cache(kv_cache_nbytes(kKvHeads, static_cast<long long>(head_dim), kTokens, kv_type),
-                                 uint8_t{0xff});
+      std::vector<uint8_t> cache(
+          kv_cache_nbytes(kKvHeads, static_cast<long long>(head_dim), kTokens, kv_type, shape.window, shape.rollback),
+          uint8_t{0xff});
       std::vector<float> whole(kTokens * out), parts(kTokens * out);
       std::vector<float> work = qkv;
       layer.forward(pool, work.data(), kTokens, turns.data(), 0, cache.data(), whole.data());

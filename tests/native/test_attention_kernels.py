@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,19 @@ from hypothesis import strategies as st
 from engine import _native
 
 TIERS = ["avx512", "avx2", "portable"]
-KV_TYPES = ["f32", "bf16", "f16"]
+KV_TYPES = ["f32", "bf16", "f16", "q8"]
+#: What the families ask for, one or two at a time and all that can be together.
+SWITCHES: list[dict[str, Any]] = [
+    {},
+    {"qk_norm": "full", "clip": 1.5},
+    {"qk_norm": "l2", "norm_after_rope": True, "chunk": 50, "temperature_interval": 40, "temperature_strength": 0.1},
+    {"norm_after_rope": True},
+    {"v_norm": True, "window": 33},
+    {"sinks": True, "window": 64},
+    {"sinks": True, "window": 1},
+    {"clip": 0.7, "chunk": 64},
+    {"window": 97, "rollback": 71, "temperature_interval": 64, "temperature_strength": 1.0, "v_norm": True},
+]
 
 
 def kernel(**changes: object) -> _native.Attention:
@@ -49,8 +62,9 @@ def isa(request: pytest.FixtureRequest) -> str:
     kv_type=st.sampled_from(KV_TYPES),
     normed=st.booleans(),
     biased=st.booleans(),
-    start=st.integers(0, 300),
-    tokens=st.integers(1, 70),
+    switches=st.sampled_from(SWITCHES),
+    start=st.integers(0, 200),
+    tokens=st.integers(1, 40),
     seed=st.integers(0, 99),
 )
 def test_any_shape_against_float64(
@@ -62,18 +76,20 @@ def test_any_shape_against_float64(
     kv_type: str,
     normed: bool,
     biased: bool,
+    switches: dict[str, Any],
     start: int,
     tokens: int,
     seed: int,
 ) -> None:
-    eps = 1e-5 if normed else None
-    shape = Shape(kv_heads * group, kv_heads, head_dim, int(head_dim * rotated) // 2 * 2, head_dim**-0.5, eps, biased)
+    eps = 1e-5 if normed or switches.get("qk_norm") == "l2" else None
+    rotated_dims = int(head_dim * rotated) // 2 * 2
+    shape = Shape(kv_heads * group, kv_heads, head_dim, rotated_dims, head_dim**-0.5, eps, biased, **switches)
     inputs = Inputs.random(shape, start + tokens, seed)
     expected, limits = reference(inputs, kv_type, start)
     for tier in TIERS:
         layer = Layer(inputs, start + tokens + 3, kv_type, tier)
-        if start:
-            layer.forward(pool, 0, start)
+        for first, last in itertools.pairwise([*range(0, start, shape.rollback), start]):
+            layer.forward(pool, first, last)
         error = np.abs(layer.forward(pool, start, start + tokens) - expected)
         assert (error <= limits).all(), (tier, (error / limits).max())
 
@@ -110,15 +126,74 @@ def test_bits_depend_on_nothing_but_the_sequence(isa: str, kv_type: str, group: 
     several.close()
 
 
+@pytest.mark.parametrize("kv_type", ["f16", "q8"])
+@pytest.mark.parametrize("switches", SWITCHES[1:], ids=lambda s: "-".join(s))
+def test_bits_with_every_switch(isa: str, kv_type: str, switches: dict[str, Any]) -> None:
+    """The same, in pieces that a cache of limited reach can take."""
+    tokens = 700
+    inputs = Inputs.random(Shape(6, 2, 32, 16, eps=1e-6, biased=True, **switches), tokens, 4)
+    single, several = _native.ThreadPool(1), _native.ThreadPool(3)
+    layer = Layer(inputs, tokens, kv_type, isa)
+    expected = np.concatenate([layer.forward(single, t, t + 1) for t in range(tokens)])
+    for pool, cuts in (
+        (several, [*range(0, tokens, 64), tokens]),
+        (single, [0, 1, 8, 63, 64, 65, 130, 200, 210, 213, 284, 355, 426, 497, 513, 560, 631, 699, tokens]),
+    ):
+        layer = Layer(inputs, tokens + 64, kv_type, isa)
+        for first, last in itertools.pairwise(cuts):
+            np.testing.assert_array_equal(layer.forward(pool, first, last), expected[first:last])
+    single.close()
+    several.close()
+
+
+@pytest.mark.parametrize("limit", [{"window": 100}, {"chunk": 100}])
+def test_a_limited_cache_takes_tokens_back(pool: _native.ThreadPool, isa: str, limit: dict[str, Any]) -> None:
+    """Up to `rollback` tokens, from anywhere; and no more are taken at once, so that an interruption loses nothing."""
+    inputs = Inputs.random(Shape(2, 1, 16, 16, rollback=70, **limit), 1000, 8)
+    layer = Layer(inputs, 1000, "f32", isa)
+    expected = np.concatenate([layer.forward(pool, t, t + 10) for t in range(0, 1000, 10)])
+    layer = Layer(inputs, 1000, "f32", isa)
+    length = 0
+    for back in [0, 70, 3, 69, 0, 70, 70, 1, 64, 63, 0, 65, 70, 12, 70]:
+        for first in (length, length + 70, length + 140):
+            np.testing.assert_array_equal(layer.forward(pool, first, first + 70), expected[first : first + 70])
+        length += 210 - back
+        if length + 210 > 1000:
+            length = 0
+    with pytest.raises(ValueError, match="70 can be"):
+        layer.forward(pool, 0, 71)
+
+
+def test_the_limited_cache_is_small() -> None:
+    full = _native.kv_cache_nbytes(2, 16, 100_000, "f16")
+    assert _native.kv_cache_nbytes(2, 16, 100_000, "f16", 128, 1024) == full // (100_032 // 64) * (1152 // 64 + 1)
+    assert _native.kv_cache_nbytes(2, 16, 1000, "f16", 128, 1024) == _native.kv_cache_nbytes(2, 16, 1000, "f16")
+
+
+def test_what_a_window_hides_does_not_spoil(pool: _native.ThreadPool, isa: str) -> None:
+    """A NaN is gone once the window has passed it, whatever tokens are computed together."""
+    for limit, spoilt in (({"window": 20}, range(70, 90)), ({"chunk": 40}, range(70, 80))):
+        inputs = Inputs.random(Shape(8, 2, 16, 16, **limit), 200, 3)
+        expected = Layer(inputs, 200, "f16", isa).forward(pool, 0, 200)
+        inputs.qkv[70, 8 * 16 :] = np.nan
+        got = Layer(inputs, 200, "f16", isa).forward(pool, 0, 200)
+        good = [t for t in range(200) if t not in spoilt]
+        np.testing.assert_array_equal(got[good], expected[good])
+        assert np.isnan(got[list(spoilt)]).all()
+
+
 @pytest.mark.parametrize("spoilt", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("part", [0, 2, 3])
-def test_earlier_tokens_never_see_a_bad_number(pool: _native.ThreadPool, isa: str, part: int, spoilt: float) -> None:
+@pytest.mark.parametrize("kv_type", ["f16", "q8"])
+def test_earlier_tokens_never_see_a_bad_number(
+    pool: _native.ThreadPool, isa: str, part: int, spoilt: float, kv_type: str
+) -> None:
     """In q, k or v of token 70 of 100: the tokens before keep their bits."""
     shape = Shape(2, 1, 16, 16)
     inputs = Inputs.random(shape, 100, 3)
-    expected = Layer(inputs, 100, "f16", isa).forward(pool, 0, 100)
+    expected = Layer(inputs, 100, kv_type, isa).forward(pool, 0, 100)
     inputs.qkv[70, part * 16 + 5] = spoilt
-    got = Layer(inputs, 100, "f16", isa).forward(pool, 0, 100)
+    got = Layer(inputs, 100, kv_type, isa).forward(pool, 0, 100)
     np.testing.assert_array_equal(got[:70], expected[:70])
     assert not np.isfinite(got[70]).all()
     if part == 0:
@@ -182,7 +257,17 @@ def test_cancel_interrupts(pool: _native.ThreadPool) -> None:
         ({"rotated": 18}, "rotated"),
         ({"rotated": 3}, "rotated"),
         ({"context": 0}, "context"),
-        ({"kv_type": "q8"}, "q8"),
+        ({"kv_type": "q4"}, "q4"),
+        ({"qk_norm": "tail"}, "tail"),
+        ({"qk_norm": "l2", "q_norm": np.zeros(16, np.float32)}, "l2"),
+        ({"qk_norm": "full", "q_norm": np.zeros(16, np.float32)}, "64 weights"),
+        ({"qk_norm": "full", "norm_after_rope": True}, "before the rotation"),
+        ({"window": 3, "chunk": 4}, "not both"),
+        ({"window": -1}, "window"),
+        ({"window": 1, "rollback": 0}, "rollback"),
+        ({"clip": -1.0}, "clip"),
+        ({"temperature_interval": -1}, "temperature"),
+        ({"sinks": np.zeros(3, np.float32)}, "sinks"),
         ({"bias": np.zeros(7, np.float32)}, "bias"),
         ({"q_norm": np.zeros(7, np.float32)}, "norm of q"),
         ({"k_norm": np.zeros(7, np.float32)}, "norm of k"),
@@ -221,6 +306,8 @@ def test_the_cache_is_as_large_as_its_numbers() -> None:
     assert _native.kv_cache_nbytes(2, 16, 100, "f16") == 128 * 2 * 2 * 16 * 2
     # Values are padded to vectors of 16.
     assert _native.kv_cache_nbytes(2, 24, 100, "bf16") == 128 * 2 * (24 + 32) * 2
-    for wrong in ((0, 16, 100, "f32"), (2, 0, 100, "f32"), (2, 16, 0, "f32"), (2, 16, 100, "q8")):
+    # Every key and value of q8 has a scale.
+    assert _native.kv_cache_nbytes(2, 24, 100, "q8") == 128 * 2 * (24 + 4 + 32 + 4)
+    for wrong in ((0, 16, 100, "f32"), (2, 0, 100, "f32"), (2, 16, 0, "f32"), (2, 16, 100, "q4")):
         with pytest.raises(ValueError):  # noqa: PT011, the messages are those of Attention
             _native.kv_cache_nbytes(*wrong)
