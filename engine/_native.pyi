@@ -93,13 +93,17 @@ class Matrix:
         """float32 [len(rows), columns]. Raises ValueError for a row that is not there."""
 
 class Experts:
-    """The routed experts of one MoE layer, packed: down(silu(gate x) * up x), weighted and summed in slot order.
+    """The routed experts of one MoE layer, packed: down(act(gate x, up x)), weighted and summed in slot order.
 
     gate_format, up_format, down_format: as in Matrix; they may differ. gate and up [intermediate, hidden], down
         [hidden, intermediate].
     nodes: the system's numbers of memory nodes. Node i of the list holds its share of the rows of every expert's three
         matrices; threads of a pool whose `nodes` say i read only that, until they have nothing left to do. Results
         are the same bits as without.
+    activation: "silu" silu(gate) * up, "gelu_tanh" gelu(gate) * up by the tanh formula, or "oai" gate *
+        sigmoid(1.702 gate) * (up + 1)
+    limit: before that gate is cut above at limit, and up on both sides; 0 for not
+    bias: all three projections have one, zero until it is loaded
     """
 
     def __init__(
@@ -113,6 +117,10 @@ class Experts:
         recode: str | None = None,
         isa: str | None = None,
         nodes: Sequence[int] = (),
+        *,
+        activation: str = "silu",
+        limit: float = 0.0,
+        bias: bool = False,
     ) -> None: ...
     @property
     def nbytes(self) -> int: ...
@@ -138,6 +146,9 @@ class Experts:
 
     def load(self, pool: ThreadPool, expert: int, part: str, data: npt.NDArray[np.uint8]) -> None:
         """part: "gate", "up" or "down". Raises ValueError on any size mismatch."""
+
+    def load_bias(self, expert: int, part: str, bias: npt.NDArray[np.float32]) -> None:
+        """bias float32 [rows of the part]. Raises ValueError for another size, or when the layer has none."""
 
     def forward(
         self,
@@ -234,6 +245,11 @@ def rms_norm(pool: ThreadPool, x: int, added: int, tokens: int, hidden: int, wei
     Addresses of: x, added and y float32 [tokens, hidden], y may be x; weight float32 [hidden]. Keeps the GIL for a
     single token.
     """
+
+def layer_norm(
+    pool: ThreadPool, x: int, added: int, tokens: int, hidden: int, weight: int, bias: int, eps: float, y: int
+) -> None:
+    """y = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias per token, after x += added; otherwise as above."""
 
 def packed_nbytes(rows: int, columns: int, format: str, recode: str | None = None, isa: str | None = None) -> int:
     """What a Matrix of this shape will take in RAM, without making it. (Plans use it.)"""

@@ -149,13 +149,17 @@ void bind_matrix(py::module_& m) {
 
 void bind_experts(py::module_& m) {
   py::class_<Experts>(m, "Experts")
-      .def(py::init<long long, long long, long long, const std::string&, const std::string&, const std::string&,
-                    const Name&, const Name&, const std::vector<int>&>(),
-           py::arg("experts"), py::arg("hidden"), py::arg("intermediate"), py::arg("gate_format"), py::arg("up_format"),
-           py::arg("down_format"), py::arg("recode") = py::none(), py::arg("isa") = py::none(),
-           py::arg("nodes") = std::vector<int>{})
-      .def_property_readonly("bound", &Experts::bound)
-      .def("touch", &Experts::touch, py::arg("node"), Unlocked())
+      .def(
+          py::init([](long long experts, long long hidden, long long intermediate, const std::string& gate_format,
+                      const std::string& up_format, const std::string& down_format, const Name& recode, const Name& isa,
+                      const std::vector<int>& nodes, const std::string& activation, float limit, bool bias) {
+            return std::make_unique<Experts>(experts, hidden, intermediate, gate_format, up_format, down_format, recode,
+                                             isa, nodes, ExpertActivation{activation, limit, bias});
+          }),
+          py::arg("experts"), py::arg("hidden"), py::arg("intermediate"), py::arg("gate_format"), py::arg("up_format"),
+          py::arg("down_format"), py::arg("recode") = py::none(), py::arg("isa") = py::none(),
+          py::arg("nodes") = std::vector<int>{}, py::kw_only(), py::arg("activation") = "silu", py::arg("limit") = 0.0f,
+          py::arg("bias") = false)
       .def_property_readonly("nbytes", &Experts::nbytes)
       .def_property_readonly("codes",
                              [](const Experts& e) {
@@ -176,6 +180,13 @@ void bind_experts(py::module_& m) {
             e.load(pool, expert, which, bytes, nbytes);
           },
           py::arg("pool"), py::arg("expert"), py::arg("part"), py::arg("data").noconvert())
+      .def(
+          "load_bias",
+          [](Experts& e, long long expert, const std::string& part,
+             const py::array_t<float, py::array::c_style>& bias) {
+            e.load_bias(expert, part_named(part), bias.data(), static_cast<size_t>(bias.size()));
+          },
+          py::arg("expert"), py::arg("part"), py::arg("bias").noconvert())
       .def(
           "forward",
           [](const Experts& e, ThreadPool& pool, uintptr_t x, long long tokens, uintptr_t expert_ids,
@@ -208,6 +219,24 @@ using Floats = std::optional<py::array_t<float, py::array::c_style>>;
 std::vector<float> vector_of(const Floats& values) {
   return values ? std::vector<float>(values->data(), values->data() + values->size()) : std::vector<float>();
 }
+
+// What norms work on, without the GIL unless it is one token: that takes less than handing the GIL over may.
+struct NormRows {
+  size_t tokens, hidden;
+  float* x;
+  const float* added;
+  const float* weight;
+  float* y;
+  std::optional<py::gil_scoped_release> unlocked;
+
+  NormRows(uintptr_t x_at, uintptr_t added_at, long long n, long long width, uintptr_t weight_at, uintptr_t y_at)
+      : tokens(count(n, "tokens")), hidden(count(width, "hidden")), x(address<float>(x_at, tokens, "x")),
+        added(address<const float>(added_at, 0, "added")), weight(address<const float>(weight_at, tokens, "weight")),
+        y(address<float>(y_at, tokens, "y")) {
+    if (tokens > 1)
+      unlocked.emplace();
+  }
+};
 
 void bind_attention(py::module_& m) {
   py::class_<Attention>(m, "Attention")
@@ -260,19 +289,21 @@ void bind_attention(py::module_& m) {
       "rms_norm",
       [](ThreadPool& pool, uintptr_t x, uintptr_t added, long long tokens, long long hidden, uintptr_t weight,
          float eps, uintptr_t y) {
-        const size_t n = count(tokens, "tokens"), width = count(hidden, "hidden");
-        float* rows = address<float>(x, n, "x");
-        const float* more = address<const float>(added, 0, "added");
-        const float* weights = address<const float>(weight, n, "weight");
-        float* out = address<float>(y, n, "y");
-        // One token takes less than handing the GIL over may.
-        std::optional<py::gil_scoped_release> unlocked;
-        if (n > 1)
-          unlocked.emplace();
-        rms_norm(pool, rows, more, n, width, weights, eps, out);
+        const NormRows rows(x, added, tokens, hidden, weight, y);
+        rms_norm(pool, rows.x, rows.added, rows.tokens, rows.hidden, rows.weight, eps, rows.y);
       },
       py::arg("pool"), py::arg("x"), py::arg("added"), py::arg("tokens"), py::arg("hidden"), py::arg("weight"),
       py::arg("eps"), py::arg("y"));
+  m.def(
+      "layer_norm",
+      [](ThreadPool& pool, uintptr_t x, uintptr_t added, long long tokens, long long hidden, uintptr_t weight,
+         uintptr_t bias, float eps, uintptr_t y) {
+        const float* biases = address<const float>(bias, count(tokens, "tokens"), "bias");
+        const NormRows rows(x, added, tokens, hidden, weight, y);
+        layer_norm(pool, rows.x, rows.added, rows.tokens, rows.hidden, rows.weight, biases, eps, rows.y);
+      },
+      py::arg("pool"), py::arg("x"), py::arg("added"), py::arg("tokens"), py::arg("hidden"), py::arg("weight"),
+      py::arg("bias"), py::arg("eps"), py::arg("y"));
 }
 
 } // namespace

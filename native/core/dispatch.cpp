@@ -97,19 +97,37 @@ const KernelTable& kernels_for(Kind kind, const std::optional<std::string>& isa)
   return kPortableKernels;
 }
 
-const AttentionKernels& attention_kernels(const std::optional<std::string>& isa) {
+namespace {
+
+// For kernels that come in three tiers: those with VNNI and the like add nothing to them.
+template <class Table>
+const Table& of_three(const std::optional<std::string>& isa, const Table& portable, const Table* avx2,
+                      const Table* avx512) {
   const int cap = cap_of(isa);
-#ifdef GREENROOM_X86
   const std::vector<std::string> usable = detect_cpu().usable;
-  const std::vector<const char*> avx2 = {"avx2", "fma", "f16c"};
-  const std::vector<const char*> avx512 = {"avx512f", "avx512bw", "avx512vl", "avx512dq"};
-  if (cap >= rank_of("avx512", "this build") && has_all(usable, avx2) && has_all(usable, avx512))
-    return kAvx512Attention;
-  if (cap >= rank_of("avx2", "this build") && has_all(usable, avx2))
-    return kAvx2Attention;
+  if (!avx2 || cap < rank_of("avx2", "this build") || !has_all(usable, {"avx2", "fma", "f16c"}))
+    return portable;
+  if (cap < rank_of("avx512", "this build") || !has_all(usable, {"avx512f", "avx512bw", "avx512vl", "avx512dq"}))
+    return *avx2;
+  return *avx512;
+}
+
+} // namespace
+
+const AttentionKernels& attention_kernels(const std::optional<std::string>& isa) {
+#ifdef GREENROOM_X86
+  return of_three(isa, kPortableAttention, &kAvx2Attention, &kAvx512Attention);
+#else
+  return of_three<AttentionKernels>(isa, kPortableAttention, nullptr, nullptr);
 #endif
-  (void)cap;
-  return kPortableAttention;
+}
+
+const VectorKernels& vector_kernels(const std::optional<std::string>& isa) {
+#ifdef GREENROOM_X86
+  return of_three(isa, kPortableVectors, &kAvx2Vectors, &kAvx512Vectors);
+#else
+  return of_three<VectorKernels>(isa, kPortableVectors, nullptr, nullptr);
+#endif
 }
 
 const char* code_name(Kind kind) {

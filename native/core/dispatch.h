@@ -8,6 +8,7 @@
 
 #include "attention_kernels.h"
 #include "kernels.h"
+#include "vector_kernels.h"
 
 namespace greenroom {
 
@@ -20,6 +21,9 @@ const KernelTable& kernels_for(Kind kind, const std::optional<std::string>& isa)
 
 // The best attention here, at most `isa` (and GREENROOM_ISA).
 const AttentionKernels& attention_kernels(const std::optional<std::string>& isa);
+
+// The best vector kernels here, likewise.
+const VectorKernels& vector_kernels(const std::optional<std::string>& isa);
 
 // "int4", "int8" (five and six bits too), "bf16", "f16" or "f32".
 const char* code_name(Kind kind);

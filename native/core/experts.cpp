@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 
 #include "activations.h"
@@ -18,6 +19,16 @@ constexpr size_t kMostNodes = 64, kHugePage = size_t{2} << 20, kPage = 4096;
 
 size_t round_up(size_t n, size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
+}
+
+GateKind gate_named(const std::string& name) {
+  if (name == "silu")
+    return kSilu;
+  if (name == "gelu_tanh")
+    return kGeluTanh;
+  if (name == "oai")
+    return kOai;
+  throw std::invalid_argument("unknown activation \"" + name + "\"; known are silu, gelu_tanh, oai");
 }
 
 size_t node_of(const std::vector<size_t>& node_first, size_t tile) {
@@ -48,7 +59,12 @@ struct Experts::Pass {
 
 Experts::Experts(long long experts, long long hidden, long long intermediate, const std::string& gate_format,
                  const std::string& up_format, const std::string& down_format, const std::optional<std::string>& recode,
-                 const std::optional<std::string>& isa, const std::vector<int>& nodes) {
+                 const std::optional<std::string>& isa, const std::vector<int>& nodes,
+                 const ExpertActivation& activation)
+    : vectors_(&vector_kernels(isa)), activation_(gate_named(activation.name)),
+      limit_(activation.limit > 0.0f ? activation.limit : std::numeric_limits<float>::infinity()) {
+  if (!(activation.limit >= 0.0f))
+    throw std::invalid_argument("the limit of an activation must not be negative");
   if (experts < 1 || experts > (1 << 20))
     throw std::invalid_argument("a layer of " + std::to_string(experts) + " experts cannot be packed: 1 to 2^20 can");
   auto make = [&](long long rows, long long columns, const std::string& format) {
@@ -67,6 +83,8 @@ Experts::Experts(long long experts, long long hidden, long long intermediate, co
 
   gate_.strip_stride = up_.strip_stride = gate_.layout.strip_nbytes + up_.layout.strip_nbytes;
   down_.strip_stride = down_.layout.strip_nbytes;
+  for (Projection* p : {&gate_, &up_, &down_})
+    p->bias.resize(activation.bias ? experts_ * padded_rows(p->layout.rows) : 0);
   slice(std::max<size_t>(1, nodes.size()));
   arena_ = Arena(nbytes_);
   bound_ = !nodes.empty();
@@ -106,6 +124,10 @@ void Experts::touch(size_t node) {
 }
 
 const Experts::Projection& Experts::projection(Part part) const {
+  return part == Part::gate ? gate_ : part == Part::up ? up_ : down_;
+}
+
+Experts::Projection& Experts::projection(Part part) {
   return part == Part::gate ? gate_ : part == Part::up ? up_ : down_;
 }
 
@@ -152,6 +174,17 @@ void Experts::load(ThreadPool& pool, long long expert, Part part, const uint8_t*
       pack(pool, matrix(e, part, slice), data + first * row_nbytes, (last - first) * row_nbytes,
            static_cast<long long>(first));
   }
+}
+
+void Experts::load_bias(long long expert, Part part, const float* bias, size_t rows) {
+  const size_t e = checked(expert);
+  Projection& p = projection(part);
+  if (p.bias.empty())
+    throw std::invalid_argument("this layer has no biases");
+  if (rows != p.layout.rows)
+    throw std::invalid_argument("this bias takes " + std::to_string(p.layout.rows) + " values, not " +
+                                std::to_string(rows));
+  std::copy_n(bias, rows, &p.bias[e * padded_rows(rows)]);
 }
 
 std::pair<size_t, size_t> Experts::rows(Part part, const Slice& slice) const {
@@ -306,7 +339,16 @@ void Experts::gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) co
         up_.kernel()(&up_task, up_rows, n, u + at, kGroup);
       }
     }
-    gate_.kernels->swiglu(g, u, n * kGroup, h);
+    if (!gate_.bias.empty()) {
+      const float *gate_bias = gate_.bias_of(active.expert, group * kGroup),
+                  *up_bias = up_.bias_of(active.expert, group * kGroup);
+      for (size_t i = 0; i < n; ++i)
+        for (size_t r = 0; r < kGroup; ++r) {
+          g[i * kGroup + r] += gate_bias[r];
+          u[i * kGroup + r] += up_bias[r];
+        }
+    }
+    vectors_->gate[activation_](g, u, n * kGroup, limit_, h);
     for (size_t i = 0; i < n; ++i) {
       prepare_group(*down_.kernels, down_.form, h + i * kGroup, group,
                     pass.down_acts + (active.first_pair + p0 + i) * pass.down_row_nbytes);
@@ -344,8 +386,14 @@ void Experts::down_tile(const Pass& pass, const Slice& slice, size_t first, size
         continue;
       const float weight = routed.weights[t * routed.top_k + slot];
       const float* v = partial + static_cast<size_t>(pair) * width;
-      for (size_t r = 0; r < width; ++r)
-        sum[r] += weight * v[r];
+      if (down_.bias.empty()) {
+        for (size_t r = 0; r < width; ++r)
+          sum[r] += weight * v[r];
+      } else {
+        const float* bias = down_.bias_of(static_cast<size_t>(routed.ids[t * routed.top_k + slot]), row);
+        for (size_t r = 0; r < valid; ++r)
+          sum[r] += weight * (v[r] + bias[r]);
+      }
     }
     float* y = routed.y + t * hidden_ + row;
     for (size_t r = 0; r < valid; ++r)

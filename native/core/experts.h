@@ -1,4 +1,4 @@
-// The routed experts of one MoE layer: down(silu(gate x) * up x), weighted and summed in slot order.
+// The routed experts of one MoE layer: down(act(gate x, up x)), weighted and summed in slot order.
 #pragma once
 
 #include <optional>
@@ -8,6 +8,7 @@
 
 #include "arena.h"
 #include "packing.h"
+#include "vector_kernels.h"
 
 namespace greenroom {
 
@@ -24,6 +25,13 @@ struct RoutedTokens {
   bool accumulate; // add to y instead of overwriting it
 };
 
+// What lies between the projections.
+struct ExpertActivation {
+  std::string name = "silu"; // "silu", "gelu_tanh" or "oai", see vector_kernels.h
+  float limit = 0.0f;        // see there; 0 for none
+  bool bias = false;         // all three projections have one, zero until it is loaded
+};
+
 class Experts {
 public:
   // Throws std::invalid_argument for a shape or name that makes no sense, std::bad_alloc.
@@ -31,7 +39,8 @@ public:
   // three matrices. Results do not depend on it. Empty: wherever the system likes.
   Experts(long long experts, long long hidden, long long intermediate, const std::string& gate_format,
           const std::string& up_format, const std::string& down_format, const std::optional<std::string>& recode,
-          const std::optional<std::string>& isa, const std::vector<int>& nodes = {});
+          const std::optional<std::string>& isa, const std::vector<int>& nodes = {},
+          const ExpertActivation& activation = {});
 
   size_t experts() const { return experts_; }
   size_t nbytes() const { return nbytes_; }
@@ -47,6 +56,8 @@ public:
   bool lock() { return arena_.lock(); }
 
   void load(ThreadPool& pool, long long expert, Part part, const uint8_t* data, size_t nbytes);
+  // bias f32 [rows] of the part. Throws std::invalid_argument for another size, or when the layer has none.
+  void load_bias(long long expert, Part part, const float* bias, size_t rows);
   // Throws std::invalid_argument for an id >= experts before anything is written.
   void forward(ThreadPool& pool, const RoutedTokens& routed) const;
   // out f32 [rows, columns] of the part.
@@ -58,7 +69,9 @@ private:
     const KernelTable* kernels;
     ActivationForm form;
     size_t strip_stride;
+    std::vector<float> bias; // [experts, whole groups of rows], or empty
 
+    const float* bias_of(size_t expert, size_t row) const { return &bias[expert * padded_rows(layout.rows) + row]; }
     StripKernel kernel() const { return kernels->strip[layout.kind]; }
   };
   // What one memory node holds: strips [first, first + strips) of every expert's gate and up, and of its down, in
@@ -70,12 +83,14 @@ private:
   struct Active;
   struct Pass;
 
+  static size_t padded_rows(size_t rows) { return (rows + kGroup - 1) / kGroup * kGroup; }
   void slice(size_t nodes);
   // Only strips of the slice may be asked for.
   PackedMatrix matrix(size_t expert, Part part, const Slice& slice) const;
   // [first, last) of the part's rows.
   std::pair<size_t, size_t> rows(Part part, const Slice& slice) const;
   const Projection& projection(Part part) const;
+  Projection& projection(Part part);
   size_t checked(long long expert) const;
   void forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) const;
   void gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) const;
@@ -85,6 +100,9 @@ private:
   std::vector<Slice> slices_;
   bool bound_ = false;
   Projection gate_, up_, down_;
+  const VectorKernels* vectors_;
+  GateKind activation_;
+  float limit_;
   Arena arena_;
 };
 

@@ -91,8 +91,6 @@ struct KernelTable {
   void (*quantise)(const float* x, size_t groups, ActivationGroup* out);
   // x [n] -> bf16, nearest even. n is a multiple of 16.
   void (*round_bf16)(const float* x, size_t n, uint16_t* out);
-  // h = silu(gate) * up over n values, n a multiple of 16.
-  void (*swiglu)(const float* gate, const float* up, size_t n, float* h);
   // Reads n bytes (a multiple of 512) at 64-byte aligned p once: the yardstick for decode.
   uint64_t (*read)(const uint8_t* p, size_t n);
 };
@@ -110,7 +108,6 @@ extern const KernelTable kAmxKernels;        // integer kinds and bf16
 namespace avx2 {
 void quantise(const float* x, size_t groups, ActivationGroup* out);
 void round_bf16(const float* x, size_t n, uint16_t* out);
-void swiglu(const float* gate, const float* up, size_t n, float* h);
 uint64_t read(const uint8_t* p, size_t n);
 } // namespace avx2
 
@@ -118,7 +115,6 @@ uint64_t read(const uint8_t* p, size_t n);
 namespace avx512 {
 void quantise(const float* x, size_t groups, ActivationGroup* out);
 void round_bf16(const float* x, size_t n, uint16_t* out);
-void swiglu(const float* gate, const float* up, size_t n, float* h);
 uint64_t read(const uint8_t* p, size_t n);
 } // namespace avx512
 #endif

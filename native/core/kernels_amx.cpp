@@ -264,7 +264,6 @@ const KernelTable kAmxKernels = {
     kActBf16,
     avx512::quantise,
     avx512::round_bf16,
-    avx512::swiglu,
     avx512::read,
 };
 

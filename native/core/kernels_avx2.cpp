@@ -144,18 +144,6 @@ void avx2::round_bf16(const float* x, size_t n, uint16_t* out) {
   }
 }
 
-void avx2::swiglu(const float* gate, const float* up, size_t n, float* h) {
-  // Beyond 87 the sigmoid is 0 or 1 in f32. NaN passes: it is the second operand.
-  const __m256 one = _mm256_set1_ps(1.0f);
-  for (size_t i = 0; i < n; i += 8) {
-    const __m256 g = _mm256_loadu_ps(gate + i);
-    const __m256 negated = _mm256_sub_ps(_mm256_setzero_ps(), g);
-    const __m256 bounded = _mm256_min_ps(_mm256_set1_ps(87.0f), _mm256_max_ps(_mm256_set1_ps(-87.0f), negated));
-    const __m256 silu = _mm256_div_ps(g, _mm256_add_ps(one, exponential(bounded)));
-    _mm256_storeu_ps(h + i, _mm256_mul_ps(silu, _mm256_loadu_ps(up + i)));
-  }
-}
-
 uint64_t avx2::read(const uint8_t* p, size_t n) {
   __m256i sum[8];
   GREENROOM_UNROLL
@@ -183,7 +171,6 @@ const KernelTable kAvx2Kernels = {
     kActF32,
     avx2::quantise,
     avx2::round_bf16,
-    avx2::swiglu,
     avx2::read,
 };
 

@@ -120,7 +120,6 @@ const KernelTable kAvx512Bf16Kernels = {
     kActBf16,
     avx512::quantise,
     avx512::round_bf16,
-    avx512::swiglu,
     avx512::read,
 };
 

@@ -269,18 +269,6 @@ void round_bf16(const float* x, size_t n, uint16_t* out) {
 
 } // namespace avx512
 
-void avx512::swiglu(const float* gate, const float* up, size_t n, float* h) {
-  // Beyond 88 the sigmoid is 0 or 1 in f32; the bound keeps infinities out of r. NaN passes: it is the second operand.
-  const __m512 bound = _mm512_set1_ps(88.0f), one = _mm512_set1_ps(1.0f);
-  for (size_t i = 0; i < n; i += 16) {
-    const __m512 g = _mm512_loadu_ps(gate + i);
-    const __m512 negated = _mm512_sub_ps(_mm512_setzero_ps(), g);
-    const __m512 bounded = _mm512_min_ps(bound, _mm512_max_ps(_mm512_set1_ps(-88.0f), negated));
-    const __m512 silu = _mm512_div_ps(g, _mm512_add_ps(one, exponential(bounded)));
-    _mm512_storeu_ps(h + i, _mm512_mul_ps(silu, _mm512_loadu_ps(up + i)));
-  }
-}
-
 uint64_t avx512::read(const uint8_t* p, size_t n) {
   __m512i sum[8];
   GREENROOM_UNROLL
@@ -309,7 +297,6 @@ const KernelTable kAvx512VnniKernels = {
     kActF32,
     avx512::quantise,
     avx512::round_bf16,
-    avx512::swiglu,
     avx512::read,
 };
 

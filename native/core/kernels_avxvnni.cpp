@@ -13,7 +13,6 @@ const KernelTable kAvxVnniKernels = {
     kActF32,
     avx2::quantise,
     avx2::round_bf16,
-    avx2::swiglu,
     avx2::read,
 };
 

@@ -228,11 +228,6 @@ void round_bf16(const float* x, size_t n, uint16_t* out) {
     out[i] = bf16_from_f32(x[i]);
 }
 
-void swiglu(const float* gate, const float* up, size_t n, float* h) {
-  for (size_t i = 0; i < n; ++i)
-    h[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
-}
-
 uint64_t read(const uint8_t* p, size_t n) {
   // Eight sums: one chain of additions would be slower than memory.
   uint64_t sum[8] = {};
@@ -259,7 +254,6 @@ const KernelTable kPortableKernels = {
     kActF32,
     quantise,
     round_bf16,
-    swiglu,
     read,
 };
 

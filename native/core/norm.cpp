@@ -1,6 +1,7 @@
 #include "norm.h"
 
 #include <cmath>
+#include <functional>
 
 namespace greenroom {
 namespace {
@@ -8,37 +9,45 @@ namespace {
 // Below this many values waking a thread costs more than it takes over.
 constexpr size_t kAlone = size_t{1} << 15;
 
-void norm_row(float* x, const float* added, size_t hidden, const float* weight, float eps, float* y) {
+void add_row(float* x, const float* added, size_t hidden) {
   if (added)
     for (size_t i = 0; i < hidden; ++i)
       x[i] += added[i];
+}
+
+void rms_row(float* x, const float* added, size_t hidden, const float* weight, float eps, float* y) {
+  add_row(x, added, hidden);
   const float factor = 1.0f / std::sqrt(square_sum(x, hidden) / static_cast<float>(hidden) + eps);
   for (size_t i = 0; i < hidden; ++i)
     y[i] = x[i] * factor * weight[i];
 }
 
-} // namespace
-
-float square_sum(const float* x, size_t n) {
-  // Sixteen chains: four vectors of the baseline CPU.
+// Sixteen chains: four vectors of the baseline CPU.
+template <class Value> float sum(size_t n, Value value) {
   float sums[16] = {};
   size_t i = 0;
   for (; i + 16 <= n; i += 16)
     for (size_t k = 0; k < 16; ++k)
-      sums[k] += x[i + k] * x[i + k];
+      sums[k] += value(i + k);
   for (; i < n; ++i)
-    sums[i % 16] += x[i] * x[i];
+    sums[i % 16] += value(i);
   for (size_t half = 8; half > 0; half /= 2)
     for (size_t k = 0; k < half; ++k)
       sums[k] += sums[k + half];
   return sums[0];
 }
 
-void rms_norm(ThreadPool& pool, float* x, const float* added, size_t tokens, size_t hidden, const float* weight,
-              float eps, float* y) {
-  const auto row = [&](size_t t, int) {
-    norm_row(x + t * hidden, added ? added + t * hidden : nullptr, hidden, weight, eps, y + t * hidden);
-  };
+void layer_row(float* x, const float* added, size_t hidden, const float* weight, const float* bias, float eps,
+               float* y) {
+  add_row(x, added, hidden);
+  const float n = static_cast<float>(hidden), mean = sum(hidden, [=](size_t i) { return x[i]; }) / n;
+  const float squares = sum(hidden, [=](size_t i) { return (x[i] - mean) * (x[i] - mean); });
+  const float factor = 1.0f / std::sqrt(squares / n + eps);
+  for (size_t i = 0; i < hidden; ++i)
+    y[i] = (x[i] - mean) * factor * weight[i] + bias[i];
+}
+
+void for_rows(ThreadPool& pool, size_t tokens, size_t hidden, const std::function<void(size_t, int)>& row) {
   if (tokens * hidden <= kAlone) {
     for (size_t t = 0; t < tokens; ++t)
       row(t, 0);
@@ -46,6 +55,26 @@ void rms_norm(ThreadPool& pool, float* x, const float* added, size_t tokens, siz
   }
   ThreadPool::Call call(pool);
   call.run({{tokens, row}});
+}
+
+} // namespace
+
+float square_sum(const float* x, size_t n) {
+  return sum(n, [=](size_t i) { return x[i] * x[i]; });
+}
+
+void rms_norm(ThreadPool& pool, float* x, const float* added, size_t tokens, size_t hidden, const float* weight,
+              float eps, float* y) {
+  for_rows(pool, tokens, hidden, [&](size_t t, int) {
+    rms_row(x + t * hidden, added ? added + t * hidden : nullptr, hidden, weight, eps, y + t * hidden);
+  });
+}
+
+void layer_norm(ThreadPool& pool, float* x, const float* added, size_t tokens, size_t hidden, const float* weight,
+                const float* bias, float eps, float* y) {
+  for_rows(pool, tokens, hidden, [&](size_t t, int) {
+    layer_row(x + t * hidden, added ? added + t * hidden : nullptr, hidden, weight, bias, eps, y + t * hidden);
+  });
 }
 
 } // namespace greenroom

@@ -42,6 +42,38 @@ def test_any_shape(pool: _native.ThreadPool, tokens: int, hidden: int, eps: floa
     np.testing.assert_array_equal(x, total)
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    tokens=st.integers(1, 70),
+    hidden=st.integers(2, 1200),
+    eps=st.sampled_from([1e-6, 1e-5, 0.1]),
+    adding=st.booleans(),
+    offset=st.sampled_from([0.0, 3.0]),
+    seed=st.integers(0, 99),
+)
+def test_layer_norms_of_any_shape(
+    pool: _native.ThreadPool, tokens: int, hidden: int, eps: float, adding: bool, offset: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    x = (rng.standard_normal((tokens, hidden)) + offset).astype(np.float32)
+    added = rng.standard_normal((tokens, hidden)).astype(np.float32) if adding else None
+    weight, bias = (rng.standard_normal(hidden).astype(np.float32) for _ in range(2))
+    total = x if added is None else x + added
+    exact = total.astype(np.float64)
+    centred = exact - exact.mean(axis=1, keepdims=True)
+    factor = 1 / np.sqrt((centred**2).mean(axis=1, keepdims=True) + eps)
+    y = np.empty_like(x)
+    more = 0 if added is None else added.ctypes.data
+    _native.layer_norm(pool, x.ctypes.data, more, *x.shape, weight.ctypes.data, bias.ctypes.data, eps, y.ctypes.data)
+    # The mean is off by its sixteen chains' roundings of numbers of about this size; the rest as in test_any_shape.
+    mean_err = (hidden / 16 + 5) * 2.0**-24 * np.abs(exact).mean(axis=1, keepdims=True) + 2.0**-24 * np.abs(exact)
+    relative = (hidden / 32 + 12) * 2.0**-24
+    limit = relative * np.abs(centred * factor * weight) + 2.0**-23 * np.abs(bias)
+    limit += mean_err * factor * (np.abs(weight) + np.abs(centred * factor * weight) * factor)
+    assert (np.abs(y - (centred * factor * weight + bias)) <= limit).all()
+    np.testing.assert_array_equal(x, total)
+
+
 def test_a_tokens_bits_depend_on_nothing_beside_it(pool: _native.ThreadPool) -> None:
     rng = np.random.default_rng(1)
     x = rng.standard_normal((40, 2048)).astype(np.float32)

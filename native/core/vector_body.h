@@ -1,0 +1,28 @@
+// The vector kernels, once for every instruction set: each file includes its own `Lanes` and then this inside its own
+// unnamed namespace, so that no linker ever sees two copies of one name.
+
+// g * sigmoid(x). Beyond the bound the sigmoid is 0 or 1 in f32, and the exponential's range ends.
+static inline Lanes times_sigmoid(Lanes g, Lanes x) {
+  constexpr float kBound = 87.0f;
+  const Lanes power = exponential(at_most(kBound, at_least(-kBound, subtract(broadcast(0.0f), x))));
+  return divide(g, add(broadcast(1.0f), power));
+}
+
+// gelu(x) = x/2 (1 + tanh z) = x sigmoid(2 z), z = sqrt(2 / pi) (x + 0.044715 x^3)
+static inline Lanes gelu_tanh(Lanes x) {
+  const Lanes cube = multiply(multiply(x, x), x);
+  const Lanes inner = multiply_add(broadcast(0.044715f), cube, x);
+  return times_sigmoid(x, multiply(broadcast(1.5957691216057308f), inner));
+}
+
+template <GateKind kKind> void gate(const float* gates, const float* ups, size_t n, float limit, float* h) {
+  for (size_t i = 0; i < n; i += 16) {
+    const Lanes g = at_most(limit, load(gates + i)), u = at_least(-limit, at_most(limit, load(ups + i)));
+    if (kKind == kSilu)
+      store(h + i, multiply(times_sigmoid(g, g), u));
+    else if (kKind == kGeluTanh)
+      store(h + i, multiply(gelu_tanh(g), u));
+    else
+      store(h + i, multiply(times_sigmoid(g, multiply(broadcast(1.702f), g)), add(u, broadcast(1.0f))));
+  }
+}

@@ -1,0 +1,31 @@
+// Arithmetic on f32 vectors between the products: the contract between its ISA-specific files and everything else;
+// plain declarations only, as in kernels.h.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace greenroom {
+
+// What an MLP makes of its gate and up projections.
+enum GateKind : uint8_t {
+  kSilu,     // gate * sigmoid(gate) * up
+  kGeluTanh, // gelu(gate) * up, by the tanh formula (Hendrycks and Gimpel 2016)
+  kOai,      // gate * sigmoid(1.702 gate) * (up + 1), gpt-oss's
+  kGateKinds
+};
+
+struct VectorKernels {
+  const char* name;
+  // h = the gate's formula over n values, a multiple of 16. Before that gate is cut above at limit, and up on both
+  // sides; an infinite limit cuts nothing.
+  void (*gate[kGateKinds])(const float* gate, const float* up, size_t n, float limit, float* h);
+};
+
+extern const VectorKernels kPortableVectors;
+#ifdef GREENROOM_X86
+extern const VectorKernels kAvx2Vectors;
+extern const VectorKernels kAvx512Vectors; // F, BW, VL, DQ
+#endif
+
+} // namespace greenroom
