@@ -1,98 +1,135 @@
-"""Grouped-query attention over the KV cache."""
+"""Grouped-query attention on a torch device, with every switch of `AttentionSpec`."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import torch
 from torch.nn.functional import rms_norm, scaled_dot_product_attention
 
-from engine.executors.kv_cache import KvCache, TorchKvCache
+from engine.executors.kv_cache import TorchKv
 from engine.executors.linear import Linear
 from engine.executors.rope import rotate
+from engine.executors.step import Step
 from engine.models.spec import AttentionSpec
 
-
-class Attention(Protocol):
-    """One layer's attention, projections included."""
-
-    def __call__(self, x: torch.Tensor, turns: torch.Tensor, cache: KvCache, mask: torch.Tensor | None) -> torch.Tensor:
-        """x float32 [T, hidden] -> float32 [T, hidden].
-
-        turns: positions of the T tokens as `Rope.turns` gives them
-        mask:  as `causal_mask` gives it where the cache is torch's, else None
-        """
+#: Most scores held at once where they are written out (with sinks): 256 MB of float32.
+_SCORES = 1 << 26
 
 
 class TorchAttention:
-    """On a torch device.
-
-    qkv, o_bias: as in NativeAttention
-    qkv_bias:    [rows of qkv] or None
-    qk_norm:     float32 [heads + kv_heads, head_dim], weights of each head's RMS norm, or None
+    """qkv:      q above k above v, [heads + 2 kv_heads] * head_dim rows; rotated pairs are neighbours
+    qkv_bias: [rows of qkv] or None
+    o_bias:   [hidden] or None
+    qk_norm:  float32 [heads + kv_heads, head_dim], weights of the norms of q and k, or None
+    sinks:    float32 [heads] or None
     """
 
     def __init__(
         self,
-        layer: int,
         spec: AttentionSpec,
         norm_eps: float,
+        state: TorchKv,
         qkv: Linear,
         o: Linear,
-        qkv_bias: torch.Tensor | None,
-        o_bias: torch.Tensor | None,
-        qk_norm: torch.Tensor | None,
+        qkv_bias: torch.Tensor | None = None,
+        o_bias: torch.Tensor | None = None,
+        qk_norm: torch.Tensor | None = None,
+        sinks: torch.Tensor | None = None,
     ) -> None:
-        self._layer = layer
         self._spec = spec
         self._norm_eps = norm_eps
+        self._state = state
         self._qkv, self._o = qkv, o
         self._qkv_bias, self._o_bias = qkv_bias, o_bias
         self._qk_norm = qk_norm
-        self._scale = spec.head_dim**-0.5 if spec.scale is None else spec.scale
+        self._sinks = sinks
 
-    def __call__(self, x: torch.Tensor, turns: torch.Tensor, cache: KvCache, mask: torch.Tensor | None) -> torch.Tensor:
-        assert isinstance(cache, TorchKvCache)
-        spec, tokens = self._spec, x.shape[0]
-        qkv = self._qkv(x)
-        if self._qkv_bias is not None:
-            qkv += self._qkv_bias
-        heads = qkv.view(tokens, -1, spec.head_dim)
-        rotated = heads.narrow(1, 0, spec.heads + spec.kv_heads)
-        if self._qk_norm is not None:
-            torch.mul(rms_norm(rotated, (spec.head_dim,), None, self._norm_eps), self._qk_norm, out=rotated)
-        rotate(rotated, turns)
-        keys, values = cache.append(self._layer, heads.narrow(1, spec.heads, 2 * spec.kv_heads))
-        out = self._o(self._attend(heads.narrow(1, 0, spec.heads), keys, values, mask))
+    def __call__(self, x: torch.Tensor, step: Step) -> torch.Tensor:
+        """x float32 [T, hidden] -> float32 [T, hidden]."""
+        heads = self._prepared(x, step)
+        spec, state = self._spec, self._state
+        keys, values = state.append(step.start, heads[:, spec.heads :])
+        mask = step.mask(spec, state.first_seen(step.start), keys.dtype)
+        attend = self._attend if self._sinks is None else self._attend_with_sinks
+        out = self._o(attend(heads[:, : spec.heads].to(keys.dtype), keys, values, mask))
         if self._o_bias is not None:
             out += self._o_bias
         return out
 
+    def _prepared(self, x: torch.Tensor, step: Step) -> torch.Tensor:
+        """float32 [T, heads + 2 kv_heads, head_dim]: q, k and v as attention takes them."""
+        spec = self._spec
+        qkv = self._qkv(x)
+        if self._qkv_bias is not None:
+            qkv += self._qkv_bias
+        heads = qkv.view(x.shape[0], -1, spec.head_dim)
+        turned = heads[:, : spec.heads + spec.kv_heads]
+        if spec.qk_norm == "full":
+            self._normalise(turned)
+        if spec.clip_qkv is not None:
+            qkv.clamp_(-spec.clip_qkv, spec.clip_qkv)
+        if spec.qk_norm in ("head", "l2") and not spec.norm_after_rope:
+            self._normalise(turned)
+        if spec.rope is not None:
+            rotate(turned, step.turns(spec.rope))
+        if spec.norm_after_rope:
+            self._normalise(turned)
+        if spec.v_norm:
+            v = heads[:, spec.heads + spec.kv_heads :]
+            v.copy_(rms_norm(v, (spec.head_dim,), None, self._norm_eps))
+        if spec.temperature is not None:
+            heads[:, : spec.heads].mul_(step.temperature(spec.temperature))
+        return heads
+
+    def _normalise(self, heads: torch.Tensor) -> None:
+        """RMS norm of q and k, [T, heads + kv_heads, head_dim], in place."""
+        spec = self._spec
+        if spec.qk_norm == "full":
+            for part in (heads[:, : spec.heads], heads[:, spec.heads :]):
+                part.mul_(torch.rsqrt(part.square().mean((1, 2), keepdim=True) + self._norm_eps))
+        else:
+            heads.copy_(rms_norm(heads, (spec.head_dim,), None, self._norm_eps))
+        if self._qk_norm is not None:
+            heads.mul_(self._qk_norm)
+
     def _attend(
         self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
     ) -> torch.Tensor:
-        """q [T, heads, head_dim], keys and values [kv_heads, L, head_dim] -> float32 [T, heads * head_dim]."""
+        """q [T, heads, head_dim], keys and values [kv_heads, n, head_dim] -> float32 [T, heads * head_dim]."""
         tokens, heads, head_dim = q.shape
         kv_heads, group = keys.shape[0], heads // keys.shape[0]
-        q = q.to(keys.dtype)
+        scale = self._spec.score_scale
         if tokens == 1:
-            # The heads that share keys stand in as query positions: keys are read once, and nothing is masked.
-            q = q.view(1, kv_heads, group, head_dim)
-            y = scaled_dot_product_attention(q, keys[None], values[None], scale=self._scale)
+            # The heads that share keys stand in as query positions: keys are read once.
+            q = q.reshape(1, kv_heads, group, head_dim)
+            y = scaled_dot_product_attention(q, keys[None], values[None], mask, scale=scale)
             return y.reshape(1, -1).float()
-        q = q.view(tokens, kv_heads, group, head_dim).permute(1, 2, 0, 3)
+        q = q.reshape(tokens, kv_heads, group, head_dim).permute(1, 2, 0, 3)
         keys = keys[:, None].expand(-1, group, -1, -1)
         values = values[:, None].expand(-1, group, -1, -1)
-        y = scaled_dot_product_attention(q, keys, values, mask, is_causal=mask is None, scale=self._scale)
+        y = scaled_dot_product_attention(q, keys, values, mask, is_causal=mask is None, scale=scale)
         return y.permute(2, 0, 1, 3).reshape(tokens, -1).float()
 
-
-def causal_mask(start: int, tokens: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor | None:
-    """Added to the scores of tokens at start..start+tokens-1 over everything up to them: 0 where visible, else -inf.
-
-    [tokens, start + tokens]; None where attention's own causal form, or no mask at all, says the same.
-    """
-    if start == 0 or tokens == 1:
-        return None
-    mask = torch.full((tokens, start + tokens), float("-inf"), dtype=dtype, device=device)
-    return mask.triu_(start + 1)
+    def _attend_with_sinks(
+        self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        """The same where a logit per head takes part in the softmax, which torch's fused kernels do not offer."""
+        assert self._sinks is not None
+        tokens, heads, head_dim = q.shape
+        kv_heads, group, seen = keys.shape[0], heads // keys.shape[0], keys.shape[1]
+        if mask is None and tokens > 1:
+            mask = torch.full((tokens, seen), float("-inf"), dtype=keys.dtype, device=keys.device).triu_(1)
+        sinks = self._sinks.view(kv_heads, group, 1, 1)
+        outputs = []
+        rows = max(1, _SCORES // (heads * seen))
+        for first in range(0, tokens, rows):
+            part = slice(first, first + rows)
+            queries = q[part].reshape(-1, kv_heads, group, head_dim).permute(1, 2, 0, 3)
+            scores = torch.matmul(queries, keys[:, None].mT).float().mul_(self._spec.score_scale)
+            if mask is not None:
+                scores += mask[part]
+            most = torch.maximum(scores.amax(-1, keepdim=True), sinks)
+            shares = scores.sub_(most).exp_()
+            shares /= shares.sum(-1, keepdim=True) + torch.exp(sinks - most)
+            y = torch.matmul(shares.to(values.dtype), values[:, None])
+            outputs.append(y.permute(2, 0, 1, 3).reshape(-1, heads * head_dim).float())
+        return torch.cat(outputs)

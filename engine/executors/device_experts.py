@@ -3,52 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
-from torch.nn.functional import silu
 
 from engine.executors.devices import DenseDevice
 from engine.executors.loading import Loader
-from engine.models.spec import MoeSpec
+from engine.executors.mlp import activate
+from engine.models.spec import MlpSpec, MoeSpec
+
+
+@dataclass(frozen=True)
+class ExpertWeights:
+    """One layer's: gate above up [E, 2 I, H], down [E, H, I], in the device's dtype; biases float32 [E, 2 I] and
+    [E, H], or None.
+    """
+
+    spec: MlpSpec
+    gate_up: torch.Tensor
+    down: torch.Tensor
+    biases: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def one(self, x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        """One token: gather its experts, no waiting for the device. -> float32 [1, top_k, H]."""
+        chosen = ids[0].long()
+        gate_up = torch.matmul(self.gate_up[chosen], x[0].to(self.gate_up.dtype)).float()
+        if self.biases is not None:
+            gate_up += self.biases[0][chosen]
+        inner = activate(self.spec, gate_up).to(self.down.dtype)
+        y = torch.bmm(self.down[chosen], inner[:, :, None])[:, :, 0].float()
+        if self.biases is not None:
+            y += self.biases[1][chosen]
+        return y[None]
+
+    def many(self, x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        """Several tokens: expert by expert, each over its own tokens. -> float32 [T, top_k, H]."""
+        y = torch.empty((*ids.shape, x.shape[1]), device=x.device)
+        narrow = x.to(self.gate_up.dtype)
+        for expert in sorted(set(ids.flatten().tolist())):
+            tokens, slots = torch.where(ids == expert)
+            gate_up = torch.mm(narrow[tokens], self.gate_up[expert].T).float()
+            if self.biases is not None:
+                gate_up += self.biases[0][expert]
+            inner = activate(self.spec, gate_up).to(self.down.dtype)
+            part = torch.mm(inner, self.down[expert].T).float()
+            y[tokens, slots] = part if self.biases is None else part + self.biases[1][expert]
+        return y
 
 
 class DeviceExperts:
-    """Dequantised weights per layer: gate above up [E, 2 I, H], down [E, H, I], in the device's dtype."""
+    """Dequantised weights per layer."""
 
     overlaps = False
 
-    def __init__(self, layers: Mapping[int, tuple[torch.Tensor, torch.Tensor]], kernel: str) -> None:
+    def __init__(self, layers: Mapping[int, ExpertWeights], kernel: str) -> None:
         self._layers = dict(layers)
         self.kernel = kernel
 
     @classmethod
     def load(cls, device: DenseDevice, loader: Loader) -> DeviceExperts:
-        layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        hidden = loader.spec.hidden
+        layers: dict[int, ExpertWeights] = {}
         for i, layer in enumerate(loader.spec.layers):
-            spec = layer.ffn
-            if not isinstance(spec, MoeSpec):
-                continue
-            inner = spec.intermediate
-            gate_up = torch.empty((spec.experts, 2 * inner, hidden), dtype=device.dtype, device=device.device)
-            down = torch.empty((spec.experts, hidden, inner), dtype=device.dtype, device=device.device)
-            for e in range(spec.experts):
-                loader.report(f"Reading experts of layer {i + 1} of {len(loader.spec.layers)}")
-                role = f"layers.{i}.moe.experts.{e}"
-                gate_up[e, :inner].copy_(torch.from_numpy(loader.float32(f"{role}.gate")))
-                gate_up[e, inner:].copy_(torch.from_numpy(loader.float32(f"{role}.up")))
-                down[e].copy_(torch.from_numpy(loader.float32(f"{role}.down")))
-            layers[i] = gate_up, down
+            if isinstance(layer.ffn, MoeSpec):
+                layers[i] = _load_layer(device, loader, i, layer.ffn)
         return cls(layers, f"{str(device.dtype).removeprefix('torch.')} on {device.device}")
 
     @property
     def nbytes(self) -> int:
-        return sum(gate_up.nbytes + down.nbytes for gate_up, down in self._layers.values())
+        return sum(weights.gate_up.nbytes + weights.down.nbytes for weights in self._layers.values())
 
     def forward(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, out: torch.Tensor) -> None:
         """out += sum over slots of weight * expert(x). All on the device; shapes as in RoutedExperts."""
-        gate_up, down = self._layers[layer]
-        y = self._one(gate_up, down, x, ids) if x.shape[0] == 1 else self._many(gate_up, down, x, ids)
+        experts = self._layers[layer]
+        y = experts.one(x, ids) if x.shape[0] == 1 else experts.many(x, ids)
         out += torch.bmm(weights[:, None], y)[:, 0]
 
     def submit(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> None:
@@ -63,22 +90,24 @@ class DeviceExperts:
     def close(self) -> None:
         self._layers.clear()
 
-    @staticmethod
-    def _one(gate_up: torch.Tensor, down: torch.Tensor, x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-        """One token: gather its experts, no waiting for the device. -> float32 [1, top_k, H]."""
-        chosen = ids[0].long()
-        gate, up = torch.matmul(gate_up[chosen], x[0].to(gate_up.dtype)).float().chunk(2, -1)
-        inner = silu(gate).mul_(up).to(down.dtype)
-        return torch.bmm(down[chosen], inner[:, :, None])[None, :, :, 0].float()
 
-    @staticmethod
-    def _many(gate_up: torch.Tensor, down: torch.Tensor, x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-        """Several tokens: expert by expert, each over its own tokens. -> float32 [T, top_k, H]."""
-        y = torch.empty((*ids.shape, x.shape[1]), device=x.device)
-        narrow = x.to(gate_up.dtype)
-        for expert in sorted(set(ids.flatten().tolist())):
-            tokens, slots = torch.where(ids == expert)
-            gate, up = torch.mm(narrow[tokens], gate_up[expert].T).float().chunk(2, -1)
-            inner = silu(gate).mul_(up).to(down.dtype)
-            y[tokens, slots] = torch.mm(inner, down[expert].T).float()
-        return y
+def _load_layer(device: DenseDevice, loader: Loader, layer: int, spec: MoeSpec) -> ExpertWeights:
+    hidden, inner = loader.spec.hidden, spec.intermediate
+    gate_up = torch.empty((spec.experts, 2 * inner, hidden), dtype=device.dtype, device=device.device)
+    down = torch.empty((spec.experts, hidden, inner), dtype=device.dtype, device=device.device)
+    biases = None
+    if spec.bias:
+        biases = (
+            torch.empty((spec.experts, 2 * inner), device=device.device),
+            torch.empty((spec.experts, hidden), device=device.device),
+        )
+    for e in range(spec.experts):
+        loader.report(f"Reading experts of layer {layer + 1} of {len(loader.spec.layers)}")
+        role = f"layers.{layer}.moe.experts.{e}"
+        targets = [("gate", gate_up[e, :inner]), ("up", gate_up[e, inner:]), ("down", down[e])]
+        if biases is not None:
+            wide, narrow = biases[0][e], biases[1][e]
+            targets += [("gate_bias", wide[:inner]), ("up_bias", wide[inner:]), ("down_bias", narrow)]
+        for part, target in targets:
+            target.copy_(torch.from_numpy(loader.float32(f"{role}.{part}")))
+    return ExpertWeights(spec.expert, gate_up, down, biases)

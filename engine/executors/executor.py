@@ -11,7 +11,8 @@ import numpy.typing as npt
 class Executor(Protocol):
     """One loaded model with one sequence in its KV cache.
 
-    kernel:     what computes the routed experts, for the status bar: "int4 avx512vnni, 2 threads"
+    kernel:     what computes the routed experts, for the status bar: "int4 avx512vnni, 2 threads", and which kinds of
+                blocks torch computes instead of our kernels
     length:     tokens in the KV cache
     context:    tokens the KV cache can hold
     """
@@ -23,14 +24,18 @@ class Executor(Protocol):
     def length(self) -> int: ...
 
     def forward(self, token_ids: npt.NDArray[np.int64], logits: str = "last") -> npt.NDArray[np.float32]:
-        """Append token_ids [T] to the sequence, 1 <= T <= context - length; the caller chunks.
+        """Append token_ids [T] to the sequence, 1 <= T <= context - length; the caller chunks, by no more than
+        ROLLBACK tokens.
 
         logits: "last" -> float32 [1, vocab]; "all" -> float32 [T, vocab].
         Raises Cancelled when `cancel` was called meanwhile; the sequence is then as before the call.
         """
 
-    def truncate(self, length: int) -> None:
-        """Forget every token from `length` on."""
+    def truncate(self, length: int) -> int:
+        """Forget every token from `length` on, or more; returns how many are left.
+
+        Fewer than `length` where a layer with a window or a recurrent state cannot go back just so far.
+        """
 
     def cancel(self) -> None:
         """Stop a running forward as soon as possible. Any thread may call it."""

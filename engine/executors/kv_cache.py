@@ -1,84 +1,214 @@
-"""Keys and values of the tokens so far."""
+"""What layers remember of the tokens so far: keys and values, or the end of a convolution's input."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 import torch
 
 from engine import _native
 from engine.errors import GreenroomError
-from engine.models.spec import LayerSpec
+from engine.models.spec import CHECKPOINT_INTERVAL, AttentionSpec, ShortConvSpec
+
+
+class LayerState(Protocol):
+    """One layer's memory of the sequence.
+
+    A block writes what its tokens leave; they count once `advance` was called. Until then, and after an interrupted
+    call, the state of the tokens before is still there.
+    """
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def advance(self, length: int) -> None:
+        """The sequence now has `length` tokens, all written."""
+
+    def restorable(self, length: int) -> int:
+        """The most tokens, at most `length`, that `truncate` can go back to."""
+
+    def truncate(self, length: int) -> None:
+        """Forget every token from `length` on; `restorable(length)` is `length`."""
 
 
 class KvCache:
-    """Static buffers for full attention, one per layer. Appending and truncating move only `length`."""
+    """The states of all layers, and how many tokens they hold."""
 
-    def __init__(self, context: int, buffers: list[torch.Tensor]) -> None:
+    def __init__(self, context: int, states: Sequence[LayerState]) -> None:
         self.context = context
         self.length = 0
-        self.buffers = buffers
+        self._states = states
 
     @property
     def nbytes(self) -> int:
-        return sum(buffer.nbytes for buffer in self.buffers)
+        return sum(state.nbytes for state in self._states)
 
     def advance(self, tokens: int) -> None:
-        """Count tokens that every layer has appended."""
+        """Count tokens that every layer has written."""
         if self.length + tokens > self.context:
             raise ValueError(f"{self.length} + {tokens} tokens in a cache of {self.context}")
         self.length += tokens
+        for state in self._states:
+            state.advance(self.length)
 
-    def truncate(self, length: int) -> None:
+    def truncate(self, length: int) -> int:
+        """Forget tokens from the end, so that at most `length` stay. Returns how many do.
+
+        Fewer than asked where a layer no longer has what those tokens saw; they must then be computed again.
+        """
         if not 0 <= length <= self.length:
             raise ValueError(f"cannot keep {length} of {self.length} tokens")
-        self.length = length
+        kept = length
+        while True:
+            most = min((state.restorable(kept) for state in self._states), default=kept)
+            if most == kept:
+                break
+            kept = most
+        for state in self._states:
+            state.truncate(kept)
+        self.length = kept
+        return kept
 
 
-class NativeKvCache(KvCache):
-    """In the CPU's memory, for our own attention: bytes in its layout. An untouched part is not committed.
+class _FullState:
+    """Everything stays, so going back only moves the length."""
+
+    def advance(self, length: int) -> None:
+        pass
+
+    def restorable(self, length: int) -> int:
+        return length
+
+    def truncate(self, length: int) -> None:
+        pass
+
+
+class NativeKv(_FullState):
+    """Keys and values in the CPU's memory, bytes in our kernel's layout. An untouched part is not committed.
 
     kv_type: "f32", "bf16" or "f16"
     """
 
-    def __init__(self, layers: Sequence[LayerSpec], context: int, kv_type: str) -> None:
+    def __init__(self, spec: AttentionSpec, context: int, kv_type: str) -> None:
+        nbytes = _native.kv_cache_nbytes(spec.kv_heads, spec.head_dim, context, kv_type)
         with _enough_memory(context):
-            super().__init__(
-                context,
-                [
-                    torch.empty(_native.kv_cache_nbytes(a.kv_heads, a.head_dim, context, kv_type), dtype=torch.uint8)
-                    for a in (layer.mixer for layer in layers)
-                ],
-            )
+            self.buffer = torch.empty(nbytes, dtype=torch.uint8)
+
+    @property
+    def nbytes(self) -> int:
+        return self.buffer.nbytes
 
 
-class TorchKvCache(KvCache):
-    """On a torch device: [2 * kv_heads, context, head_dim] per layer, keys before values."""
+class TorchKv:
+    """Keys and values on a torch device, [2 * kv_heads, kept, head_dim], keys before values.
 
-    def __init__(self, layers: Sequence[LayerSpec], context: int, dtype: torch.dtype, device: torch.device) -> None:
-        #: What attention computes in: where the CPU plays the accelerator the cache is widened, because that costs
-        #: less than half-precision attention there.
+    Position p lies in row p modulo `kept`: with a window or chunks only the last tokens stay, ROLLBACK of them beyond
+    what the next one sees, so that a call of as many can be undone.
+    """
+
+    def __init__(self, spec: AttentionSpec, context: int, dtype: torch.dtype, device: torch.device) -> None:
+        #: What attention computes in: on the CPU the cache is widened, because that costs less than half-precision
+        #: attention there.
         self.arithmetic = torch.float32 if device.type == "cpu" else dtype
+        self._spec = spec
+        self._kept = spec.kept(context)
+        #: End of the positions ever written and not forgotten wholly: older ones than kept are overwritten.
+        self._written = 0
         with _enough_memory(context):
-            super().__init__(
-                context,
-                [
-                    torch.empty((2 * a.kv_heads, context, a.head_dim), dtype=dtype, device=device)
-                    for a in (layer.mixer for layer in layers)
-                ],
-            )
+            self.buffer = torch.empty((2 * spec.kv_heads, self._kept, spec.head_dim), dtype=dtype, device=device)
 
-    def append(self, layer: int, keys_values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write [T, 2 * kv_heads, head_dim] behind the tokens so far; `advance` makes them count.
+    @property
+    def nbytes(self) -> int:
+        return self.buffer.nbytes
 
-        Returns keys and values of all tokens up to these, [kv_heads, length + T, head_dim], in `arithmetic`.
+    def first_seen(self, position: int) -> int:
+        """The earliest position that the token at `position` sees."""
+        if self._spec.window is not None:
+            return max(0, position - self._spec.window + 1)
+        if self._spec.chunk is not None:
+            return position // self._spec.chunk * self._spec.chunk
+        return 0
+
+    def append(self, start: int, keys_values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write [T, 2 * kv_heads, head_dim] at positions start..start+T-1; with a reach, T is at most ROLLBACK.
+
+        Returns keys and values [kv_heads, n, head_dim], in `arithmetic`, of the positions from `first_seen(start)` to
+        the last of these.
         """
-        buffer, tokens = self.buffers[layer], keys_values.shape[0]
-        buffer.narrow(1, self.length, tokens).copy_(keys_values.transpose(0, 1))
-        used = buffer.narrow(1, 0, self.length + tokens).to(self.arithmetic)
-        kv_heads = buffer.shape[0] // 2
-        return used.narrow(0, 0, kv_heads), used.narrow(0, kv_heads, kv_heads)
+        new = keys_values.transpose(0, 1)
+        end = start + new.shape[1]
+        for at, row, count in self._pieces(start, end):
+            self.buffer.narrow(1, row, count).copy_(new.narrow(1, at, count))
+        self._written = max(self._written, end)
+        seen = self._read(self.first_seen(start), end).to(self.arithmetic)
+        kv_heads = seen.shape[0] // 2
+        return seen[:kv_heads], seen[kv_heads:]
+
+    def advance(self, length: int) -> None:
+        pass
+
+    def restorable(self, length: int) -> int:
+        return length if length == 0 or self.first_seen(length) >= self._written - self._kept else 0
+
+    def truncate(self, length: int) -> None:
+        if length == 0:
+            self._written = 0
+
+    def _read(self, first: int, end: int) -> torch.Tensor:
+        """Positions first..end-1 in order; a view where they lie together."""
+        pieces = [self.buffer.narrow(1, row, count) for _, row, count in self._pieces(first, end)]
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces, 1)
+
+    def _pieces(self, first: int, end: int) -> list[tuple[int, int, int]]:
+        """Runs of positions first..end-1 in the buffer: (offset from first, row, count)."""
+        row, count = first % self._kept, end - first
+        before_wrap = min(count, self._kept - row)
+        wrapped = count - before_wrap
+        return [(0, row, before_wrap)] + ([(before_wrap, 0, wrapped)] if wrapped else [])
+
+
+class ConvState:
+    """The last width - 1 inputs of a causal convolution, float32 [width - 1, channels], and earlier ones.
+
+    One token's share is large next to that of a layer with attention, so that only every CHECKPOINT_INTERVAL-th
+    position can be gone back to.
+    """
+
+    def __init__(self, spec: ShortConvSpec, context: int, device: torch.device) -> None:
+        past = spec.width - 1
+        with _enough_memory(context):
+            self._saved = torch.zeros((1 + context // CHECKPOINT_INTERVAL, past, spec.channels), device=device)
+            self._last = torch.zeros((past, spec.channels), device=device)
+        self._next = self._last
+        self._length = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._saved.nbytes + self._last.nbytes
+
+    def append(self, start: int, inputs: torch.Tensor) -> torch.Tensor:
+        """Inputs [T, channels] from position start on -> [width - 1 + T, channels]: the same behind those before."""
+        past, tokens = self._last.shape[0], inputs.shape[0]
+        joined = torch.cat((self._last, inputs))
+        self._next = joined[tokens:].clone()
+        first = start // CHECKPOINT_INTERVAL + 1
+        for number in range(first, (start + tokens) // CHECKPOINT_INTERVAL + 1):
+            at = number * CHECKPOINT_INTERVAL - start
+            self._saved[number].copy_(joined[at : at + past])
+        return joined
+
+    def advance(self, length: int) -> None:
+        self._last, self._length = self._next, length
+
+    def restorable(self, length: int) -> int:
+        return length if length == self._length else length // CHECKPOINT_INTERVAL * CHECKPOINT_INTERVAL
+
+    def truncate(self, length: int) -> None:
+        if length != self._length:
+            self._last = self._saved[length // CHECKPOINT_INTERVAL].clone()
+            self._length = length
 
 
 @contextmanager

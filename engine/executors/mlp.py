@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import Protocol
 
 import torch
-from torch.nn.functional import silu
+from torch.nn.functional import gelu, silu
 
 from engine import _native
 from engine.executors.linear import Linear
 from engine.executors.loading import Loader
+from engine.models.spec import MlpSpec
+
+#: gpt-oss' approximation of gelu: x sigmoid(1.702 x) (Hendrycks and Gimpel 2016).
+OAI_GAIN = 1.702
 
 
 class Mlp(Protocol):
     def add(self, x: torch.Tensor, out: torch.Tensor, factors: torch.Tensor | None = None) -> None:
-        """out += factors * down(silu(gate x) * up x).
+        """out += factors * down(act(gate x, up x)).
 
         x, out float32 [T, hidden]; factors float32 [T, 1], None for 1.
         """
@@ -68,16 +72,47 @@ def kernel_name(experts: _native.Experts) -> str:
 
 
 class TorchMlp:
-    """Two products on a torch device. gate_up: gate above up, [2 intermediate, hidden]."""
+    """Two products on a torch device, or in our kernels, and everything between them in torch.
 
-    def __init__(self, gate_up: Linear, down: Linear) -> None:
+    gate_up: gate above up, [2 intermediate, hidden]
+    biases:  of gate above up [2 intermediate], and of down [hidden], or None
+    """
+
+    def __init__(
+        self, spec: MlpSpec, gate_up: Linear, down: Linear, biases: tuple[torch.Tensor, torch.Tensor] | None = None
+    ) -> None:
+        self._spec = spec
         self._gate_up, self._down = gate_up, down
+        self._biases = biases
 
     @property
     def nbytes(self) -> int:
         return self._gate_up.nbytes + self._down.nbytes
 
     def add(self, x: torch.Tensor, out: torch.Tensor, factors: torch.Tensor | None = None) -> None:
-        gate, up = self._gate_up(x).chunk(2, -1)
-        y = self._down(silu(gate).mul_(up))
+        y = self(x)
         out += y if factors is None else y.mul_(factors)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """x float32 [T, hidden] -> float32 [T, hidden]."""
+        gate_up = self._gate_up(x)
+        if self._biases is not None:
+            gate_up += self._biases[0]
+        y = self._down(activate(self._spec, gate_up))
+        if self._biases is not None:
+            y += self._biases[1]
+        return y
+
+
+def activate(spec: MlpSpec, gate_up: torch.Tensor) -> torch.Tensor:
+    """Gate beside up, float32 [.., 2 intermediate], which may be overwritten -> contiguous [.., intermediate]."""
+    gate, up = gate_up.chunk(2, -1)
+    if spec.limit is not None:
+        gate, up = gate.clamp(max=spec.limit), up.clamp(-spec.limit, spec.limit)
+    if spec.activation == "silu":
+        return silu(gate).mul_(up)
+    if spec.activation == "gelu_tanh":
+        return gelu(gate, approximate="tanh").mul_(up)
+    if spec.activation == "oai":
+        return torch.sigmoid(OAI_GAIN * gate).mul_(gate).mul_(up + 1.0)
+    raise ValueError(f"activation {spec.activation}")

@@ -8,6 +8,7 @@ import torch
 
 from engine.executors.linear import Linear
 from engine.executors.mlp import Mlp
+from engine.executors.norms import Norm
 from engine.models.spec import MoeSpec
 
 
@@ -15,7 +16,7 @@ class RoutedExperts(Protocol):
     """Whoever computes the routed experts.
 
     x float32 [T, hidden], ids int32 [T, top_k], weights float32 [T, top_k], out float32 [T, hidden], which the
-    weighted sum in slot order is added to.
+    weighted sum in slot order is added to. All contiguous.
     """
 
     #: True when `submit` returns before the experts are computed, so that the device can go on meanwhile.
@@ -30,42 +31,164 @@ class RoutedExperts(Protocol):
     def wait(self, out: torch.Tensor) -> None: ...
 
 
-class Moe:
-    """router: [experts, hidden], with the shared expert's gate as one more row when that is gated."""
+class Router:
+    """Chooses experts, and how much each counts.
 
-    def __init__(self, layer: int, spec: MoeSpec, router: Linear, experts: RoutedExperts, shared: Mlp | None) -> None:
-        self._layer = layer
+    logits: [experts, hidden], with the shared expert's gate as one more row when that is gated
+    norm:   of the residual stream, which the router then reads; or None
+    bias, choice_bias, expert_scale: float32 [experts], as the spec asks for them
+    """
+
+    def __init__(
+        self,
+        spec: MoeSpec,
+        logits: Linear,
+        norm: Norm | None = None,
+        bias: torch.Tensor | None = None,
+        choice_bias: torch.Tensor | None = None,
+        expert_scale: torch.Tensor | None = None,
+    ) -> None:
         self._spec = spec
+        self._logits = logits
+        self._norm = norm
+        self._bias, self._choice_bias, self._expert_scale = bias, choice_bias, expert_scale
+
+    def __call__(
+        self, x: torch.Tensor, residual: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """x: the experts' input, float32 [T, hidden] -> weights float32 [T, top_k], ids int32 [T, top_k], and the
+        shared expert's factors float32 [T, 1] or None.
+        """
+        spec = self._spec
+        logits = self._logits(x if self._norm is None else self._norm(residual))
+        factors = logits[:, spec.experts :].sigmoid().contiguous() if spec.shared_gated else None
+        logits = logits[:, : spec.experts]
+        if self._bias is not None:
+            logits = logits + self._bias
+        weights, ids = route(spec, logits, self._choice_bias)
+        if self._expert_scale is not None:
+            weights = weights * self._expert_scale[ids]
+        return weights, ids.int(), factors
+
+
+class Moe:
+    """The routed experts, and the shared one beside them."""
+
+    def __init__(self, layer: int, spec: MoeSpec, router: Router, experts: RoutedExperts, shared: Mlp | None) -> None:
+        self._layer = layer
+        self._weigh_input = spec.weigh_input
         self._router = router
         self._experts = experts
         self._shared = shared
 
-    def add(self, x: torch.Tensor, out: torch.Tensor) -> None:
-        """out += the layer's result. x, out float32 [T, hidden]."""
-        spec = self._spec
-        logits = self._router(x)
-        weights, ids = route(spec, logits[:, : spec.experts])
-        if self._experts.overlaps:
-            self._experts.submit(self._layer, x, ids, weights)
+    def add(self, x: torch.Tensor, out: torch.Tensor, residual: torch.Tensor | None = None) -> None:
+        """out += the layer's result. x, out float32 [T, hidden]; residual for a router that reads it, else x."""
+        experts, layer = self._experts, self._layer
+        weights, ids, factors = self._router(x, x if residual is None else residual)
+        if self._weigh_input:
+            self._add_weighed(x, ids, weights, out)
+        elif experts.overlaps:
+            experts.submit(layer, x, ids, weights)
         else:
-            self._experts.forward(self._layer, x, ids, weights, out)
+            experts.forward(layer, x, ids, weights, out)
         if self._shared is not None:
-            factors = logits[:, spec.experts :].sigmoid().contiguous() if spec.shared_gated else None
             self._shared.add(x, out, factors)
-        if self._experts.overlaps:
-            self._experts.wait(out)
+        if experts.overlaps and not self._weigh_input:
+            experts.wait(out)
+
+    def _add_weighed(self, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, out: torch.Tensor) -> None:
+        """Slot by slot, because each expert has an input of its own. Models that do so use one expert per token."""
+        ones = torch.ones_like(weights[:, :1])
+        for slot in range(ids.shape[1]):
+            one = slice(slot, slot + 1)
+            weighed, chosen = x * weights[:, one], ids[:, one].contiguous()
+            if self._experts.overlaps:
+                self._experts.submit(self._layer, weighed, chosen, ones)
+                self._experts.wait(out)
+            else:
+                self._experts.forward(self._layer, weighed, chosen, ones, out)
 
 
-def route(spec: MoeSpec, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """logits float32 [T, experts] -> weights float32 [T, top_k] and ids int32 [T, top_k], best first."""
-    if spec.score != "softmax":
-        raise ValueError(f"router score {spec.score}")
-    if spec.renormalise:
+class ParallelMoe:
+    """A dense MLP and routed experts side by side, each with norms of its own (Gemma 4)."""
+
+    def __init__(self, dense: Mlp, dense_post_norm: Norm, norm: Norm, experts: Moe, post_norm: Norm) -> None:
+        self._dense, self._dense_post_norm = dense, dense_post_norm
+        self._norm, self._experts, self._post_norm = norm, experts, post_norm
+
+    def add(self, x: torch.Tensor, out: torch.Tensor, residual: torch.Tensor) -> None:
+        """out += both. x, the MLP's input, residual and out float32 [T, hidden]."""
+        beside = torch.zeros_like(out)
+        self._dense.add(x, beside)
+        out += self._dense_post_norm(beside)
+        routed = torch.zeros_like(out)
+        self._experts.add(self._norm(residual), routed, residual)
+        out += self._post_norm(routed)
+
+
+def route(
+    spec: MoeSpec, logits: torch.Tensor, choice_bias: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """logits float32 [T, experts] -> weights float32 [T, top_k] and ids int64 [T, top_k], best first."""
+    if spec.score == "sparsemixer":
+        return _sparsemixer(spec, logits)
+    if spec.score == "topk_softmax" or (spec.score == "softmax" and spec.renormalise and _plain(spec)):
         # Softmax over the chosen logits is softmax over all, divided by the chosen sum.
         best, ids = logits.topk(spec.top_k)
         weights = best.softmax(-1)
     else:
-        weights, ids = logits.softmax(-1).topk(spec.top_k)
+        scores = _scores(spec, logits)
+        ids = _choice(spec, scores if choice_bias is None else scores + choice_bias)
+        weights = scores.gather(-1, ids)
+        if spec.renormalise:
+            weights = weights / (weights.sum(-1, keepdim=True) + spec.renormalise_eps).clamp(min=spec.renormalise_min)
     if spec.scale != 1.0:
         weights = weights * spec.scale
-    return weights, ids.int()
+    return weights, ids
+
+
+def _plain(spec: MoeSpec) -> bool:
+    """Whether experts are chosen by their logits alone and weights are divided by their very sum."""
+    bent = spec.choice_bias or spec.groups > 1 or spec.renormalise_eps > 0 or spec.renormalise_min > 0
+    return not bent
+
+
+def _scores(spec: MoeSpec, logits: torch.Tensor) -> torch.Tensor:
+    if spec.score == "softmax":
+        return logits.softmax(-1)
+    if spec.score == "sigmoid":
+        return logits.sigmoid()
+    raise ValueError(f"router score {spec.score}")
+
+
+def _choice(spec: MoeSpec, scores: torch.Tensor) -> torch.Tensor:
+    """ids int64 [T, top_k] of the best scores [T, experts], from the best groups only."""
+    if spec.groups > 1:
+        grouped = scores.view(scores.shape[0], spec.groups, -1)
+        if spec.group_score == "top2":
+            marks = grouped.topk(min(2, grouped.shape[-1])).values.sum(-1)
+        elif spec.group_score == "max":
+            marks = grouped.amax(-1)
+        else:
+            raise ValueError(f"group score {spec.group_score}")
+        best = marks.topk(spec.top_groups).indices
+        shut = torch.ones_like(marks, dtype=torch.bool).scatter_(1, best, value=False)
+        scores = grouped.masked_fill(shut[..., None], float("-inf")).flatten(1)
+    return scores.topk(spec.top_k).indices
+
+
+def _sparsemixer(spec: MoeSpec, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """SparseMixer-v2 without its noise (Liu et al. 2023; Phi-3.5-MoE).
+
+    Expert by expert: the best logit left wins, and weighs its share of a softmax over those left that are within
+    2 jitter of it, relative to the larger of their size and the best logit.
+    """
+    left = logits
+    weights, ids = [], []
+    for _ in range(spec.top_k):
+        best, winner = left.max(-1, keepdim=True)
+        near = (best - logits) / logits.abs().clamp(min=best) <= 2 * spec.jitter
+        weights.append(left.masked_fill(~near, float("-inf")).softmax(-1).gather(-1, winner))
+        ids.append(winner)
+        left = left.scatter(-1, winner, float("-inf"))
+    return torch.cat(weights, -1), torch.cat(ids, -1)

@@ -1,21 +1,22 @@
-"""Root mean square norms: x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019)."""
+"""Norms over a token's hidden values, on the residual stream or beside it."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 import torch
+from torch.nn.functional import layer_norm, rms_norm
 
 from engine import _native
 
 
-class RmsNorm(Protocol):
+class Norm(Protocol):
     def __call__(self, x: torch.Tensor, added: torch.Tensor | None = None) -> torch.Tensor:
         """x float32 [T, hidden] -> the same, contiguous; `added` is added to x itself before."""
 
 
 class TorchRmsNorm:
-    """On a torch device. weight float32 [hidden]."""
+    """x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019), on a torch device. weight float32 [hidden]."""
 
     def __init__(self, weight: torch.Tensor, eps: float) -> None:
         self._weight = weight
@@ -24,7 +25,7 @@ class TorchRmsNorm:
     def __call__(self, x: torch.Tensor, added: torch.Tensor | None = None) -> torch.Tensor:
         if added is not None:
             x += added
-        return torch.nn.functional.rms_norm(x, self._weight.shape, self._weight, self._eps)
+        return rms_norm(x, self._weight.shape, self._weight, self._eps)
 
 
 class NativeRmsNorm:
@@ -43,3 +44,16 @@ class NativeRmsNorm:
             self._pool, x.data_ptr(), more, tokens, hidden, self._weight.data_ptr(), self._eps, y.data_ptr()
         )
         return y
+
+
+class TorchLayerNorm:
+    """(x - mean) / sqrt(variance + eps) * weight + bias (Ba et al. 2016). weight, bias float32 [hidden]."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> None:
+        self._weight, self._bias = weight, bias
+        self._eps = eps
+
+    def __call__(self, x: torch.Tensor, added: torch.Tensor | None = None) -> torch.Tensor:
+        if added is not None:
+            x += added
+        return layer_norm(x, self._weight.shape, self._weight, self._bias, self._eps)

@@ -14,19 +14,21 @@ from engine.models.spec import AttentionSpec, RopeSpec
 
 
 class Rope:
-    """Turns positions into unit complex numbers."""
+    """Turns positions into complex numbers of size `magnitude`; spec without `long`."""
 
     def __init__(self, spec: RopeSpec, device: torch.device) -> None:
         exponents = np.arange(0, spec.dim, 2, dtype=np.float64) / spec.dim
         self._frequencies = spec.theta**-exponents / spec.scale
         if spec.frequency_factors is not None:
             self._frequencies /= np.asarray(spec.frequency_factors, dtype=np.float64)
+        self._magnitude = spec.magnitude
         self._device = device
 
     def turns(self, start: int, tokens: int) -> torch.Tensor:
-        """complex64 [tokens, 1, dim/2]: e^(i position frequency) for positions start..start+tokens-1."""
+        """complex64 [tokens, 1, dim/2]: magnitude e^(i position frequency) for positions start..start+tokens-1."""
         angles = np.arange(start, start + tokens, dtype=np.float64)[:, None] * self._frequencies
-        return torch.from_numpy(np.exp(1j * angles).astype(np.complex64)[:, None]).to(self._device)
+        turns = (self._magnitude * np.exp(1j * angles)).astype(np.complex64)
+        return torch.from_numpy(turns[:, None]).to(self._device)
 
 
 def rotate(heads: torch.Tensor, turns: torch.Tensor) -> None:
@@ -38,7 +40,7 @@ def rotate(heads: torch.Tensor, turns: torch.Tensor) -> None:
 
 def pair_order(spec: AttentionSpec, heads: int) -> npt.NDArray[np.int64] | None:
     """The order of the rows of q or k [heads * head_dim] that makes rotated pairs neighbours; None when they are."""
-    if spec.rope.interleaved:
+    if spec.rope is None or spec.rope.interleaved:
         return None
     dim = spec.rope.dim
     head = np.arange(spec.head_dim)

@@ -6,7 +6,6 @@ import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,20 +14,22 @@ import torch
 from engine import _native
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.errors import Cancelled, GreenroomError
-from engine.executors.attention import Attention, causal_mask
 from engine.executors.building import Builder
 from engine.executors.device_experts import DeviceExperts
-from engine.executors.devices import KV_TYPES, DenseDevice
+from engine.executors.devices import DenseDevice
 from engine.executors.embedding import Embedding
 from engine.executors.expert_store import ExpertStore
-from engine.executors.kv_cache import NativeKvCache, TorchKvCache
+from engine.executors.kv_cache import KvCache
+from engine.executors.layer import Layer
 from engine.executors.loading import Loader
-from engine.executors.mlp import Mlp, NativeMlp
-from engine.executors.moe import Moe
-from engine.executors.norms import RmsNorm
+from engine.executors.matrix_experts import MatrixExperts
+from engine.executors.mlp import NativeMlp
+from engine.executors.native_support import can_feed_forward
 from engine.executors.rope import Rope
-from engine.models.spec import ModelSpec, RopeSpec
+from engine.executors.step import Step
+from engine.models.spec import ROLLBACK, ModelSpec, MoeSpec, RopeSpec
 from engine.placement.plan import OffloadPlan
+from engine.placement.sizes import KV_BYTES
 from engine.progress import ProgressCallback, ignore_progress
 
 
@@ -57,31 +58,27 @@ def _memory_errors(what: str) -> Iterator[None]:
         ) from error
 
 
-@dataclass(frozen=True)
-class _Layer:
-    attention_norm: RmsNorm
-    attention: Attention
-    ffn_norm: RmsNorm
-    ffn: Mlp | Moe
-
-
 class TorchExecutor:
     """Implements `engine.executors.executor.Executor`.
 
     Reproducible: with dense_dtype "quantised" the logits have the same bits for any number of threads, and whether the
-    tokens came in one piece, in chunks or one by one. torch's own products (dense_dtype "float32" and "bfloat16") add
-    in an order that depends on both.
+    tokens came in one piece, in chunks or one by one. torch's own products (dense_dtype "float32" and "bfloat16", and
+    attention where `fallbacks` names it) add in an order that depends on both.
+
+    fallbacks: kinds of blocks that torch computes although the plan is for our kernels, e.g. ("attention",)
     """
 
     def __init__(self, checkpoint: Checkpoint, spec: ModelSpec, plan: OffloadPlan, progress: ProgressCallback) -> None:
         self.context = plan.context
         self._spec = spec
+        #: Tokens that one call may bring: where windows forget the oldest, no more than can be taken back.
+        self._most = ROLLBACK if any(attention.reach is not None for attention in spec.attentions) else plan.context
         self._threads = plan.threads
         self._cancelled = threading.Event()
         self._device = DenseDevice.of_plan(plan)
         self._pool = _native.ThreadPool(plan.threads)
-        self._layers: list[_Layer] = []
-        self._experts: ExpertStore | DeviceExperts | None = None
+        self._layers: list[Layer] = []
+        self._experts: ExpertStore | MatrixExperts | DeviceExperts | None = None
         self._closed = False
         try:
             with torch.inference_mode(), _memory_errors(checkpoint.name):
@@ -98,15 +95,16 @@ class TorchExecutor:
 
     def forward(self, token_ids: npt.NDArray[np.int64], logits: str = "last") -> npt.NDArray[np.float32]:
         tokens = len(token_ids)
-        if not 1 <= tokens <= self.context - self.length:
-            raise ValueError(f"{tokens} tokens where {self.context - self.length} have room")
+        most = min(self._most, self.context - self.length)
+        if not 1 <= tokens <= most:
+            raise ValueError(f"{tokens} tokens where {most} have room")
         if token_ids.min() < 0 or token_ids.max() >= self._spec.vocab:
             raise ValueError(f"a token id outside 0..{self._spec.vocab - 1}")
         if logits not in ("last", "all"):
             raise ValueError(f"logits {logits!r}")
         # Every call, because OpenMP keeps the number per calling thread. Where our kernels do all the work, its threads
         # would only be in their way: a region ends with the last of them, which may be waiting for a core.
-        torch.set_num_threads(1 if self._device.native else self._threads)
+        torch.set_num_threads(1 if self._device.native and not self.fallbacks else self._threads)
         self._cancelled.clear()
         try:
             with torch.inference_mode(), _memory_errors("The answer"):
@@ -117,8 +115,8 @@ class TorchExecutor:
             if self._experts is not None:
                 self._experts.drain()
 
-    def truncate(self, length: int) -> None:
-        self._cache.truncate(length)
+    def truncate(self, length: int) -> int:
+        return self._cache.truncate(length)
 
     def cancel(self) -> None:
         self._cancelled.set()
@@ -131,7 +129,7 @@ class TorchExecutor:
         if self._experts is not None:
             self._experts.close()
         self._pool.close()
-        for part in ("_layers", "_experts", "_embedding", "_head", "_norm", "_cache", "_ropes"):
+        for part in ("_layers", "_experts", "_embedding", "_head", "_norm", "_cache", "_ropes", "_head_bias"):
             self.__dict__.pop(part, None)
         self._device.release()
 
@@ -140,33 +138,28 @@ class TorchExecutor:
         build = Builder(loader, device, self._pool, plan)
         loader.report("Reading embeddings", always=True)
         self._embedding = Embedding(loader)
-        self._cache: NativeKvCache | TorchKvCache = (
-            NativeKvCache(spec.layers, plan.context, plan.kv_type)
-            if device.own_attention
-            else TorchKvCache(spec.layers, plan.context, KV_TYPES[plan.kv_type], device.device)
-        )
-        self._experts = self._load_experts(loader, plan)
+        cached = spec.kv_bytes(plan.context, KV_BYTES[plan.kv_type])
+        self._experts = self._load_experts(loader, plan, cached)
         for i, layer in enumerate(spec.layers):
             loader.report(f"Reading attention of layer {i + 1} of {len(spec.layers)}")
-            prefix = f"layers.{i}"
-            self._layers.append(
-                _Layer(
-                    build.norm(f"{prefix}.attention.norm"),
-                    build.attention(i),
-                    build.norm(f"{prefix}.ffn.norm"),
-                    build.ffn(i, layer, self._experts),
-                )
-            )
+            self._layers.append(build.layer(i, layer, self._experts))
+        self._cache = KvCache(plan.context, build.states)
         loader.report("Reading the output head")
         self._norm = build.norm("norm")
         self._head = build.linear(["lm_head" if loader.has("lm_head") else "embed"])
-        self._ropes: dict[RopeSpec, Rope] = {
-            rope: Rope(rope, device.device) for rope in {attention.rope for attention in spec.attentions}
-        }
+        self._head_bias = build.vector("lm_head_bias") if loader.has("lm_head_bias") else None
+        ropes = {attention.rope.at_context(plan.context) for attention in spec.attentions if attention.rope is not None}
+        self._ropes: dict[RopeSpec, Rope] = {rope: Rope(rope, device.device) for rope in ropes}
+        if isinstance(self._experts, MatrixExperts):
+            build.fallbacks.add("activations")
+        self.fallbacks = tuple(sorted(build.fallbacks))
         self.kernel = self._kernel(plan)
         loader.report("Ready", always=True)
 
-    def _load_experts(self, loader: Loader, plan: OffloadPlan) -> ExpertStore | DeviceExperts:
+    def _load_experts(
+        self, loader: Loader, plan: OffloadPlan, cached: int
+    ) -> ExpertStore | MatrixExperts | DeviceExperts:
+        """cached: bytes that the KV cache will take."""
         if plan.mode == "all_gpu":
             return DeviceExperts.load(self._device, loader)
         recode = None if plan.experts == "stored" else plan.experts
@@ -175,7 +168,10 @@ class TorchExecutor:
         besides = 0
         if self._device.device.type == "cpu":
             width = None if self._device.native else self._device.dtype.itemsize
-            besides = loader.dense_nbytes(width) + self._cache.nbytes
+            besides = loader.dense_nbytes(width) + cached
+        moes = [layer.ffn for layer in self._spec.layers if isinstance(layer.ffn, MoeSpec)]
+        if not all(can_feed_forward(moe.expert) for moe in moes):
+            return MatrixExperts.load(self._pool, loader, recode, plan.isa)
         return ExpertStore.load(self._pool, self._device, loader, recode, plan.isa, besides)
 
     def _kernel(self, plan: OffloadPlan) -> str:
@@ -183,6 +179,8 @@ class TorchExecutor:
         if isinstance(self._experts, DeviceExperts):
             return self._experts.kernel
         threads = f"{plan.threads} thread{'s' if plan.threads > 1 else ''}"
+        if self.fallbacks:
+            threads += f", {' and '.join(self.fallbacks)} in torch"
         ffn = self._layers[0].ffn
         name = self._experts.kernel if self._experts is not None else ""
         if not name and isinstance(ffn, NativeMlp):
@@ -192,20 +190,28 @@ class TorchExecutor:
         return f"{name}, {threads}"
 
     def _forward(self, token_ids: npt.NDArray[np.int64], last_only: bool) -> npt.NDArray[np.float32]:
-        spec, cache, device = self._spec, self._cache, self._device.device
-        start, tokens = cache.length, len(token_ids)
-        x = self._embedding(token_ids).to(device)
-        turns = {rope: table.turns(start, tokens) for rope, table in self._ropes.items()}
-        mask = None
-        if isinstance(cache, TorchKvCache):
-            mask = causal_mask(start, tokens, cache.arithmetic, device)
-        for layer, layer_spec in zip(self._layers, spec.layers, strict=True):
+        spec, cache, tokens = self._spec, self._cache, len(token_ids)
+        x = self._embedding(token_ids).to(self._device.device)
+        if spec.embedding_multiplier != 1.0:
+            x *= spec.embedding_multiplier
+        step = Step(cache.length, tokens, self._ropes, self._device.device)
+        for layer in self._layers:
             if self._cancelled.is_set():
                 raise Cancelled
-            attended = layer.attention(layer.attention_norm(x), turns[layer_spec.mixer.rope], cache, mask)
-            layer.ffn.add(layer.ffn_norm(x, attended), x)
-        logits = self._head(self._norm(x[-1:] if last_only else x))
+            layer(x, step)
+        logits = self._logits(x[-1:] if last_only else x)
         # Only now do the tokens count: an interrupted call leaves the sequence as it was.
         cache.advance(tokens)
         result: npt.NDArray[np.float32] = logits.cpu().numpy()
         return result
+
+    def _logits(self, x: torch.Tensor) -> torch.Tensor:
+        spec = self._spec
+        logits = self._head(self._norm(x))
+        if self._head_bias is not None:
+            logits += self._head_bias
+        if spec.logit_multiplier != 1.0:
+            logits *= spec.logit_multiplier
+        if spec.logit_softcap is not None:
+            logits = logits.div_(spec.logit_softcap).tanh_().mul_(spec.logit_softcap)
+        return logits

@@ -168,7 +168,8 @@ class MoeSpec:
                  and hidden ** -0.5, instead of the experts' own input
     router_bias: added to the logits
     score:       "softmax" over all experts; "sigmoid" of each; "topk_softmax": softmax over the chosen logits only;
-                 "sparsemixer": twice a softmax over those near the best logit (Phi-3.5-MoE, top_k 2)
+                 "sparsemixer": one by one, each by a softmax over the logits left that are within 2 jitter of the
+                 best (Phi-3.5-MoE)
     choice_bias: added to the scores for choosing only; weights come from the plain scores
     groups, top_groups: experts lie in equal groups, of which only the best top_groups may be chosen from
     group_score: a group is as good as the sum of its two best ("top2") or its best ("max")
@@ -205,6 +206,7 @@ class MoeSpec:
     renormalise_min: float = 0.0
     expert_scale: bool = False
     weigh_input: bool = False
+    jitter: float = 0.01
     limit: float | None = None
     bias: bool = False
     dense: MlpSpec | None = None

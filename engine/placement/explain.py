@@ -82,18 +82,16 @@ def _context(problem: Problem, chosen: Candidate) -> str:
         f"The KV cache is the memory of the conversation: {problem.context} tokens{most} "
         f"at {spec.kv_bytes(1, width)} bytes each"
     )
-    windows = sorted(
-        {a.reach for a in spec.attentions if a.reach is not None and a.kept(problem.context) < problem.context}
-    )
-    if windows:
-        count = sum(a.reach in windows for a in spec.attentions)
+    kept = [attention.kept(problem.context) for attention in spec.attentions]
+    short = [tokens for tokens in kept if tokens < problem.context]
+    if short:
         line = (
             f"The KV cache is the memory of the conversation: {spec.kv_bytes(problem.context, width)} bytes for "
-            f"{problem.context} tokens{most}; {count} of {len(spec.layers)} layers keep only the last "
-            f"{windows[-1] + ROLLBACK} of them"
+            f"{problem.context} tokens{most}; {len(short)} of {len(spec.layers)} layers keep only the last "
+            f"{max(short)} of them"
         )
-    kinds = {(a.kv_heads, a.head_dim) for a in spec.attentions}
-    if not windows and len(kinds) == 1 and len(spec.attentions) == len(spec.layers):
+    kinds = {(attention.kv_heads, attention.head_dim) for attention in spec.attentions}
+    if not short and len(kinds) == 1 and len(spec.attentions) == len(spec.layers):
         heads, dim = kinds.pop()
         line += (
             f": {len(spec.layers)} layers x 2 (keys, values) x {heads} heads x {dim} numbers x {width} bytes "

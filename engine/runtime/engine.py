@@ -184,8 +184,7 @@ class Engine:
         self._check_length(ids)
         sampler = Sampler(params, self.spec.vocab, ids)
         # At least the last token is computed: its logits are needed.
-        reused = min(_common_prefix(self._cached, ids), len(ids) - 1)
-        self._rewind(reused)
+        reused = self._rewind(min(_common_prefix(self._cached, ids), len(ids) - 1))
         meter.prefill_starts(len(ids), reused)
         text = _Text(self.tokenizer, params.stop, strip_leading_space=not isinstance(prompt, str))
         try:
@@ -265,13 +264,16 @@ class Engine:
             executor, self._executor = self._executor, None
             executor.close()
 
-    def _rewind(self, length: int) -> None:
+    def _rewind(self, length: int) -> int:
+        """Keep at most `length` tokens of the sequence; returns how many the executor could keep."""
         with self._stepping:
             if self._executor is None:
                 raise GreenroomError("The model cannot answer", "it is no longer loaded", "Load it again.")
-            # In this order: an interrupt between the two must not leave tokens here that the cache has lost.
-            del self._cached[length:]
-            self._executor.truncate(length)
+            # In this order: an interrupt between them must not leave tokens here that the cache has lost.
+            cached, self._cached = self._cached[:length], []
+            kept = self._executor.truncate(length)
+            self._cached = cached[:kept]
+            return kept
 
     def _check_idle(self) -> None:
         if self._generating.locked():

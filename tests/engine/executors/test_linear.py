@@ -14,7 +14,7 @@ from engine.executors.embedding import Embedding
 from engine.executors.linear import Linear, NativeLinear, TorchLinear
 from engine.executors.loading import Loader
 from engine.executors.mlp import NativeMlp, TorchMlp
-from engine.models.spec import ModelSpec, TensorRef
+from engine.models.spec import MlpSpec, ModelSpec, TensorRef
 from engine.progress import ignore_progress
 
 #: Several formats and heights, so that stacking must group, order and cut.
@@ -99,7 +99,7 @@ def test_mlps_agree(loader: Loader, pool: _native.ThreadPool, tokens: int, gated
     both = TorchLinear(device, torch.float32, loader, ["gate", "up"])
     for mlp in (
         NativeMlp(pool, loader, "mlp", recode="float32"),
-        TorchMlp(both, TorchLinear(device, torch.float32, loader, ["down"])),
+        TorchMlp(MlpSpec(96), both, TorchLinear(device, torch.float32, loader, ["down"])),
     ):
         out = torch.ones(tokens, 64)
         mlp.add(torch.from_numpy(x), out, torch.from_numpy(factors) if gated else None)

@@ -75,9 +75,10 @@ class ScriptedExecutor:
             rows.append(row)
         return np.stack(rows) if logits == "all" else rows[-1][None]
 
-    def truncate(self, length: int) -> None:
+    def truncate(self, length: int) -> int:
         assert length <= self.length
         del self.tokens[length:]
+        return length
 
     def cancel(self) -> None:
         self.cancelled = True

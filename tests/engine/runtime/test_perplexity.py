@@ -35,8 +35,9 @@ class LeakyExecutor:
             rows.append(row_after(self.tokens))
         return np.stack(rows)
 
-    def truncate(self, length: int) -> None:
+    def truncate(self, length: int) -> int:
         del self.tokens[length:]
+        return length
 
 
 def row_after(tokens: list[int]) -> np.ndarray:

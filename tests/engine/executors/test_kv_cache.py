@@ -1,0 +1,179 @@
+"""What layers remember: sizes, going back, and what an interrupted call leaves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.errors import GreenroomError
+from engine.executors.kv_cache import ConvState, KvCache, NativeKv, TorchKv
+from engine.executors.short_conv import ShortConv
+from engine.executors.step import Step
+from engine.models import spec as spec_module
+from engine.models.spec import AttentionSpec, RopeSpec, ShortConvSpec
+
+CPU = torch.device("cpu")
+FULL = AttentionSpec(4, 2, 8, RopeSpec(1e4, 8))
+WINDOWED = AttentionSpec(4, 2, 8, RopeSpec(1e4, 8), window=3)
+CONV = ShortConvSpec(channels=5, width=3)
+
+
+@pytest.mark.parametrize(("dtype", "width"), [(torch.float32, 4), (torch.bfloat16, 2), (torch.float16, 2)])
+@pytest.mark.parametrize("context", [10, 3000])
+def test_sizes_are_what_the_spec_promises(dtype: torch.dtype, width: int, context: int) -> None:
+    for spec in (FULL, WINDOWED):
+        assert TorchKv(spec, context, dtype, CPU).nbytes == spec.state_bytes(context, width)
+    assert ConvState(CONV, context, CPU).nbytes == CONV.state_bytes(context, width)
+    assert FULL.state_bytes(context, width) == 2 * 2 * 8 * context * width
+
+
+def test_a_window_keeps_a_long_conversation_small() -> None:
+    assert WINDOWED.state_bytes(100_000, 2) == WINDOWED.state_bytes(3 + spec_module.ROLLBACK, 2)
+    chunked = AttentionSpec(4, 2, 8, None, chunk=64)
+    assert chunked.state_bytes(100_000, 2) == 2 * 2 * 8 * (64 + spec_module.ROLLBACK) * 2
+
+
+@pytest.mark.parametrize(("kv_type", "width"), [("f32", 4), ("bf16", 2), ("f16", 2)])
+def test_the_kernels_cache_rounds_up_to_its_blocks(kv_type: str, width: int) -> None:
+    # 64 tokens each for keys; values of 8 dimensions take 16.
+    assert NativeKv(FULL, 100, kv_type).nbytes == 2 * (8 + 16) * 128 * width
+
+
+def test_appending_and_going_back() -> None:
+    state = TorchKv(FULL, 5, torch.float32, CPU)
+    cache = KvCache(5, [state])
+    values = torch.randn(4, 4, 8)
+    state.append(0, values[:3])
+    cache.advance(3)
+    keys, stored = state.append(3, values[3:])
+    cache.advance(1)
+    assert torch.equal(keys, values[:, :2].transpose(0, 1))
+    assert torch.equal(stored, values[:, 2:].transpose(0, 1))
+    assert cache.truncate(1) == 1
+    keys, _ = state.append(1, values[2:3])
+    assert torch.equal(keys, values[[0, 2], :2].transpose(0, 1))
+    with pytest.raises(ValueError, match="cache of 5"):
+        cache.advance(5)
+    with pytest.raises(ValueError, match="keep 2"):
+        cache.truncate(2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    window=st.integers(1, 6),
+    moves=st.lists(st.tuples(st.sampled_from(["append", "interrupted", "back"]), st.integers(1, 4)), max_size=40),
+)
+def test_a_window_never_shows_a_forgotten_token(window: int, moves: list[tuple[str, int]]) -> None:
+    """Every value a state gives is that of its position, whatever was appended, undone and taken back before."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spec_module, "ROLLBACK", 4)
+        spec = AttentionSpec(1, 1, 1, None, window=window)
+        state = TorchKv(spec, 200, torch.float32, CPU)
+        cache = KvCache(200, [state])
+        told: list[float] = []
+        fresh = 0.0
+        for move, count in moves:
+            if move == "back":
+                kept = cache.truncate(max(0, cache.length - 3 * count))
+                del told[kept:]
+                continue
+            new = [fresh + i for i in range(count)]
+            fresh += count
+            pairs = torch.tensor(new)[:, None, None].expand(-1, 2, 1)
+            keys, values = state.append(cache.length, pairs)
+            expected = (told + new)[max(0, cache.length - window + 1) :]
+            assert keys.flatten().tolist() == values.flatten().tolist() == expected
+            if move == "append":
+                told += new
+                cache.advance(count)
+
+
+def naive_conv(spec: ShortConvSpec, x: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+    """float64 out = c * (causal convolution of b * x), thirds of a row side by side."""
+    b, c, values = np.split(x.astype(np.float64), 3, axis=1)
+    inputs = np.concatenate([np.zeros((spec.width - 1, spec.channels)), b * values])
+    return c * np.stack([(inputs[t : t + spec.width] * kernel).sum(0) for t in range(len(x))])
+
+
+class Same:
+    rows = 0
+    nbytes = 0
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    width=st.integers(1, 4),
+    chunks=st.lists(st.integers(1, 7), min_size=1, max_size=8),
+    back=st.integers(0, 60),
+    interrupted=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_short_convolution_in_any_chunks_and_after_going_back(
+    width: int, chunks: list[int], back: int, interrupted: bool, seed: int
+) -> None:
+    interval = 4
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("engine.models.spec", "engine.executors.kv_cache"):
+            patch.setattr(f"{module}.CHECKPOINT_INTERVAL", interval)
+        rng = np.random.default_rng(seed)
+        spec, total = ShortConvSpec(channels=5, width=width), sum(chunks)
+        x = rng.standard_normal((total, 15)).astype(np.float32)
+        kernel = rng.standard_normal((width, 5)).astype(np.float32)
+        state = ConvState(spec, 60, CPU)
+        cache = KvCache(60, [state])
+        block = ShortConv(state, Same(), torch.from_numpy(kernel), Same())
+
+        def run(part: np.ndarray) -> np.ndarray:
+            step = Step(cache.length, len(part), {}, CPU)
+            if interrupted:
+                block(torch.from_numpy(part[::-1].copy()), step)
+            out = block(torch.from_numpy(part), step).numpy()
+            cache.advance(len(part))
+            return out
+
+        expected = naive_conv(spec, x, kernel)
+        got = np.concatenate([run(part) for part in np.split(x, np.cumsum(chunks)[:-1])])
+        np.testing.assert_allclose(got, expected, atol=1e-5)
+        asked = max(0, total - back)
+        kept = cache.truncate(asked)
+        assert kept == asked if asked == total else kept == asked // interval * interval
+        if kept < total:
+            # The very same bits as in one piece.
+            np.testing.assert_array_equal(run(x[kept:]), got[kept:])
+
+
+def test_short_convolution_biases() -> None:
+    spec = ShortConvSpec(channels=2, width=2, bias=True)
+    kernel = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    in_bias, kernel_bias, out_bias = torch.ones(6), torch.tensor([10.0, 20.0]), torch.tensor([0.5, 0.25])
+    block = ShortConv(ConvState(spec, 8, CPU), Same(), kernel, Same(), in_bias, kernel_bias, out_bias)
+    out = block(torch.zeros(1, 6), Step(0, 1, {}, CPU))
+    assert out.tolist() == [[3 + 10 + 0.5, 4 + 20 + 0.25]]
+
+
+def test_layers_that_remember_differently_go_back_together() -> None:
+    conv, full = ConvState(CONV, 600, CPU), TorchKv(FULL, 600, torch.float32, CPU)
+    cache = KvCache(600, [full, conv])
+    conv.append(0, torch.randn(520, 5))
+    full.append(0, torch.randn(520, 4, 8))
+    cache.advance(520)
+    assert cache.truncate(520) == 520
+    assert cache.truncate(519) == 512
+    assert cache.truncate(511) == 256
+    assert cache.length == 256
+    assert cache.truncate(3) == 0
+
+
+def test_a_cache_too_large_is_a_clear_error() -> None:
+    with pytest.raises(GreenroomError, match="shorter context"):
+        TorchKv(FULL, 1 << 50, torch.float32, CPU)
+    with pytest.raises(GreenroomError, match="shorter context"):
+        ConvState(ShortConvSpec(1 << 20, 4), 1 << 40, CPU)
+    with pytest.raises(GreenroomError, match="shorter context"):
+        NativeKv(AttentionSpec(4096, 4096, 512, RopeSpec(1e4, 8)), 1 << 32, "f32")
