@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -98,8 +98,8 @@ def nibbles(packed: Bytes) -> Bytes:
 
 def pack_nibbles(values: Bytes) -> Bytes:
     """The inverse: uint8 [..., 2 n] below 16 -> [..., n]."""
-    packed: Bytes = values[..., 0::2] | values[..., 1::2] << np.uint8(4)
-    return packed
+    pairs = values.view("<u2")
+    return cast(Bytes, (pairs | pairs >> np.uint16(4)).astype(np.uint8))
 
 
 def refuse(part: TensorInfo, why: str) -> NoReturn:
@@ -218,8 +218,8 @@ class Quantised(Assembly):
 def in_order(codes: Bytes, order: Integers, layout: BlockLayout) -> Bytes:
     """Codes of rows with their columns in another order."""
     if layout.code != "I4":
-        return codes[:, order]
-    return pack_nibbles(nibbles(codes)[:, order])
+        return np.take(codes, order, axis=1)
+    return pack_nibbles(np.take(nibbles(codes), order, axis=1))
 
 
 @dataclass(frozen=True)
@@ -253,9 +253,7 @@ class Transposed(Assembly):
         scales = _whole(self.scales).view("<u2" if self.layout.scale_bytes == 2 else "<u4").reshape(groups, rows)
         zeros = self._zero_points(groups, rows)
         for part, first, last in chunks(out, start):
-            codes = self._codes(words, first, last)
-            if order is not None:
-                codes = in_order(codes, order, self.layout)
+            codes = self._codes(words, first, last, order)
             if self.layout.code == "I8" and not self.layout.zero:
                 codes = codes ^ np.uint8(0x80)
             part_scales = np.ascontiguousarray(scales[block_groups, first:last].T)
@@ -270,11 +268,20 @@ class Transposed(Assembly):
     def column_order(self) -> Integers | None:
         return group_order(self.order, self.group) if self.order else None
 
-    def _codes(self, words: npt.NDArray[np.uint32], first: int, last: int) -> Bytes:
+    def _codes(self, words: npt.NDArray[np.uint32], first: int, last: int, order: Integers | None) -> Bytes:
         """uint8 [last - first, code bytes of a row] in the layout's order."""
         if not self.awq:
-            # Eight (or four) consecutive columns of a row are one word: already the layout's order.
-            return np.ascontiguousarray(words[:, first:last].T).view(np.uint8)
+            if order is None:
+                # Eight (or four) consecutive columns of a row are one word: already the layout's order.
+                return np.ascontiguousarray(words[:, first:last].T).view(np.uint8)
+            # Each stored byte is two columns (or one) of one row. Picking them while rows lie side by side is
+            # four times as fast as doing it within each row.
+            quads = np.ascontiguousarray(words[:, first:last]).view(np.uint8).reshape(len(words), last - first, 4)
+            stored = quads.transpose(0, 2, 1).reshape(-1, last - first)
+            if self.layout.code != "I4":
+                return np.ascontiguousarray(stored[order].T)
+            values = stored[order // 2] >> (order % 2 * 4).astype(np.uint8)[:, None] & np.uint8(15)
+            return np.ascontiguousarray((values[0::2] | values[1::2] << np.uint8(4)).T)
         # A word is eight rows of one column; a byte of ours is two columns of one row.
         low, high = first // 8, -(-last // 8)
         pairs = np.ascontiguousarray(words[:, low:high]).view(np.uint8).reshape(-1, 2, high - low, 4)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from engine.checkpoints.blocks import Floats
 from engine.checkpoints.checkpoint import TensorInfo
 from engine.checkpoints.gguf_header import GgufHeader, read_header
-from engine.checkpoints.stored import StoredCheckpoint, absolute, shown
+from engine.checkpoints.stored import StoredCheckpoint, absolute, read_bytes, shown
+from engine.checkpoints.widened import WIDENED, widen
 from engine.errors import GreenroomError
 
 if TYPE_CHECKING:
     from engine.checkpoints.chat_template import ChatTemplate
     from engine.checkpoints.tokenizer import Tokenizer
+
+log = logging.getLogger(__name__)
 
 _SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<suffix>\.gguf)", re.IGNORECASE | re.DOTALL)
 
@@ -65,7 +74,25 @@ class GgufCheckpoint(StoredCheckpoint):
         if not isinstance(architecture, str) or not architecture:
             why = "its header does not name an architecture (general.architecture)"
             raise GreenroomError(f"{first.path.name} cannot be used", why, "Choose a file that holds a language model.")
-        super().__init__(first.path, "gguf", architecture, _title(first), first.config, _join(headers), {})
+        tensors = _join(headers)
+        widened = {name: widen(tensor) for name, tensor in tensors.items() if tensor.format in WIDENED}
+        for kind, count in Counter(assembly.part.format for assembly in widened.values()).items():
+            layout = WIDENED[kind].layout.name
+            log.info("%s: %d tensors of type %s are held as %s: the same values", first.path.name, count, kind, layout)
+        tensors.update({name: assembly.info for name, assembly in widened.items()})
+        super().__init__(first.path, "gguf", architecture, _title(first), first.config, tensors, widened)
+
+    def _factors(self, name: str) -> Floats | None:
+        """Of NVFP4 matrices, which a tensor named .scale beside the .weight tells: one number, or one per expert."""
+        tensor = self.tensors.get(name)
+        scale = self.tensors.get(name.removesuffix("weight") + "scale")
+        if tensor is None or tensor.format != "NVFP4" or scale is None or not name.endswith(".weight"):
+            return super()._factors(name)
+        count = math.prod(scale.shape)
+        if scale.format != "F32" or count not in (1, tensor.shape[0] if len(tensor.shape) == 3 else 1):
+            why = f"tensor {shown(scale.name)} does not fit the weights it belongs to"
+            raise GreenroomError(f"{self.path.name} cannot be used", why, "Download the file again.")
+        return read_bytes(scale.path, scale.offset, scale.nbytes).view("<f4").astype(np.float32)
 
     def tokenizer(self) -> Tokenizer:
         from engine.checkpoints.tokenizer_gguf import tokenizer_from_gguf

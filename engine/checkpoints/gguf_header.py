@@ -19,7 +19,7 @@ import numpy.typing as npt
 from gguf.constants import GGML_QUANT_SIZES, GGUF_DEFAULT_ALIGNMENT, GGMLQuantizationType, GGUFValueType
 
 from engine.checkpoints.checkpoint import TensorInfo
-from engine.checkpoints.formats import GGUF_FORMATS
+from engine.checkpoints.formats import GGUF_FORMATS, Format
 from engine.checkpoints.stored import (
     DOWNLOAD_AGAIN,
     check_overlap,
@@ -30,6 +30,7 @@ from engine.checkpoints.stored import (
     size_text,
     unreadable,
 )
+from engine.checkpoints.widened import WIDENED, Widened
 from engine.errors import GreenroomError
 
 MAGIC = b"GGUF"
@@ -63,6 +64,8 @@ _SCALARS: Mapping[int, struct.Struct] = {
 }
 _STRING = int(GGUFValueType.STRING)
 _ARRAY = int(GGUFValueType.ARRAY)
+#: What a tensor may be stored as.
+_STORED: Mapping[str, Format | Widened] = {**GGUF_FORMATS, **WIDENED}
 _LENGTH = struct.Struct("<Q")
 
 
@@ -78,7 +81,9 @@ class StoredArray:
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """config: scalars, strings and short arrays by key; arrays: every array, the tokenizer's among them."""
+    """config: scalars, strings and short arrays by key; arrays: every array, the tokenizer's among them;
+    tensors: as stored, their format a key of GGUF_FORMATS or WIDENED.
+    """
 
     path: Path
     config: Mapping[str, Any]
@@ -236,12 +241,14 @@ class _Parser:
         for name, shape, kind, offset in records:
             if name in tensors or name in foreign:
                 self._refuse(f"it holds tensor {shown(name)} twice")
-            if kind not in GGUF_FORMATS:
+            form = _STORED.get(kind)
+            if form is None:
                 foreign[name] = kind
                 continue
-            form = GGUF_FORMATS[kind]
             if (shape and shape[-1] % form.block_values) or (not shape and form.block_values > 1):
                 self._refuse(f"tensor {shown(name)} has rows that are no whole blocks of {kind}")
+            if kind in WIDENED and len(shape) not in (2, 3):
+                self._refuse(f"tensor {shown(name)} of type {kind} has the impossible shape {list(shape)}")
             if offset % alignment:
                 self._refuse(f"tensor {shown(name)} does not start at a multiple of {alignment} bytes")
             nbytes = math.prod(shape) // form.block_values * form.block_bytes
@@ -273,7 +280,7 @@ class _Parser:
         others = sorted(set(foreign.values()) - {kind})
         also = f" (others as {', '.join(others[:5])})" if others else ""
         why = f"tensor {shown(name)} is stored as {kind}{also}, which is not supported yet"
-        remedy = f"Choose a file that uses only {', '.join(GGUF_FORMATS)}."
+        remedy = f"Choose a file that uses only {', '.join(_STORED)}."
         raise GreenroomError(f"{self._path.name} cannot be used", why, remedy)
 
     # Primitives

@@ -18,7 +18,17 @@ Tensors = Mapping[str, tuple[np.ndarray, str]]
 QUANTISABLE = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "MXFP4")
 
 #: Where a block's half-precision scales lie, where that is not at its start alone.
-_HALF_SCALES = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "NVFP4": ()}
+_HALF_SCALES = {
+    "Q2_K": (80, 82),
+    "Q3_K": (108,),
+    "Q4_K": (0, 2),
+    "Q5_K": (0, 2),
+    "Q6_K": (208,),
+    "NVFP4": (),
+    "TQ1_0": (52,),
+    "TQ2_0": (64,),
+    "IQ1_M": (),
+}
 
 
 def random_blocks(shape: tuple[int, ...], name: str, seed: int = 0) -> np.ndarray:
@@ -28,6 +38,8 @@ def random_blocks(shape: tuple[int, ...], name: str, seed: int = 0) -> np.ndarra
     blocks = random.integers(0, 256, (*shape[:-1], shape[-1] // values, size), dtype=np.uint8)
     for at in _HALF_SCALES.get(name, (0,)):
         blocks[..., at : at + 2] = random.normal(0, 0.01, (*blocks.shape[:-1], 1)).astype("<f2").view(np.uint8)
+    if name == "IQ1_M":
+        blocks[..., -1] &= 0xBF  # the top bits of its scale: below infinity
     return blocks.reshape(*shape[:-1], -1)
 
 

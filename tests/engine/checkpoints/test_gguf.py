@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +13,8 @@ from checkpoint_files import QUANTISABLE, random_blocks, write_gguf
 from gguf.constants import GGMLQuantizationType
 
 from engine.checkpoints import open_checkpoint
-from engine.checkpoints.formats import GGUF_FORMATS
+from engine.checkpoints.formats import FORMATS, GGUF_FORMATS
+from engine.checkpoints.widened import WIDENED
 from engine.errors import GreenroomError
 
 Make = Callable[..., Path]
@@ -36,6 +38,75 @@ def test_every_format_is_read_as_an_independent_decoder_reads_it(form: str, gguf
     np.testing.assert_array_equal(checkpoint.read_float32("w", index=1, rows=(1, 3)), expected[1, 1:3])
     np.testing.assert_array_equal(checkpoint.read_float32("w", rows=(0, 3)), expected[:, 0:3])
     np.testing.assert_array_equal(checkpoint.read("w"), np.asarray(reference.data).view(np.uint8).reshape(-1))
+
+
+@pytest.mark.parametrize("form", WIDENED)
+def test_codebook_types_are_shown_in_wider_blocks_with_the_same_values(form: str, gguf_file: Make) -> None:
+    stored = random_blocks((3, 5, 512), form, seed=7)
+    checkpoint = open_checkpoint(gguf_file({"blk.0.a.weight": (values(7), "F32"), "w": (stored, form)}))
+    with np.errstate(over="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the reference
+        expected = gguf.quants.dequantize(stored, GGMLQuantizationType[form])
+    info = checkpoint.tensors["w"]
+    assert (info.shape, info.nbytes, info.origin) == ((3, 5, 512), stored.nbytes, form)
+    assert info.format == WIDENED[form].layout.name
+    np.testing.assert_array_equal(checkpoint.read_float32("w"), expected)
+    np.testing.assert_array_equal(checkpoint.read_float32("w", index=2, rows=(1, 4)), expected[2, 1:4])
+    values_read = FORMATS[info.format].dequantise(checkpoint.read("w", index=1)).reshape(5, 512)
+    np.testing.assert_array_equal(values_read, expected[1])
+    assert len(np.unique(expected)) > 50
+
+
+def test_what_is_widened_is_told_in_the_log(gguf_file: Make, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        open_checkpoint(gguf_file({"w": (random_blocks((4, 256), "IQ3_XXS"), "IQ3_XXS")}))
+    assert "1 tensors of type IQ3_XXS are held as I8_G32_F32: the same values" in caplog.text
+
+
+def test_types_mix_within_one_model(gguf_file: Make) -> None:
+    forms = ("Q4_K", "IQ2_XS", "Q6_K", "Q8_0", "F32")
+    tensors = {f"{form}.weight": (random_blocks((2, 256), form), form) for form in forms[:3]}
+    tensors |= {"Q8_0.weight": (values(2, 256), "Q8_0"), "F32.weight": (values(2, 256), "F32")}
+    checkpoint = open_checkpoint(gguf_file(tensors))
+    assert [
+        checkpoint.tensors[f"{form}.weight"].origin or checkpoint.tensors[f"{form}.weight"].format for form in forms
+    ] == list(forms)
+    for form in forms:
+        assert np.isfinite(checkpoint.read_float32(f"{form}.weight")).all()
+
+
+def test_nvfp4_matrices_have_a_factor_in_a_tensor_of_its_own(gguf_file: Make) -> None:
+    """As llama.cpp names and reads them: .scale of one number, or of one per expert."""
+    experts, plain = random_blocks((3, 2, 64), "NVFP4"), random_blocks((2, 64), "NVFP4", seed=1)
+    factors = np.array([0.5, 0.003, 7.0], np.float32)
+    path = gguf_file(
+        {
+            "blk.0.ffn_up_exps.weight": (experts, "NVFP4"),
+            "blk.0.ffn_up_exps.scale": (factors, "F32"),
+            "blk.0.attn_q.weight": (plain, "NVFP4"),
+            "blk.0.attn_q.scale": (factors[1:2], "F32"),
+            "blk.0.attn_k.weight": (plain, "NVFP4"),
+        }
+    )
+    checkpoint = open_checkpoint(path)
+    bare = gguf.quants.dequantize(experts, GGMLQuantizationType.NVFP4)
+    np.testing.assert_array_equal(checkpoint.read_float32("blk.0.ffn_up_exps.weight"), bare * factors[:, None, None])
+    np.testing.assert_array_equal(
+        checkpoint.read_float32("blk.0.ffn_up_exps.weight", 2, (1, 2)), bare[2, 1:2] * factors[2]
+    )
+    np.testing.assert_array_equal(checkpoint.read("blk.0.ffn_up_exps.weight", 1), experts[1].reshape(-1))
+    assert checkpoint.factor("blk.0.ffn_up_exps.weight", 1) == factors[1]
+    assert checkpoint.factor("blk.0.attn_q.weight") == factors[1]
+    assert checkpoint.factor("blk.0.attn_k.weight") == 1.0
+    with pytest.raises(IndexError):
+        checkpoint.factor("blk.0.ffn_up_exps.weight")
+
+
+def test_a_factor_that_does_not_fit_is_refused(gguf_file: Make) -> None:
+    stored = random_blocks((3, 2, 64), "NVFP4")
+    checkpoint = open_checkpoint(gguf_file({"a.weight": (stored, "NVFP4"), "a.scale": (values(2), "F32")}))
+    with pytest.raises(GreenroomError, match=r'"a\.scale" does not fit'):
+        checkpoint.read_float32("a.weight")
 
 
 def test_settings_are_kept_without_the_vocabulary(gguf_file: Make) -> None:
