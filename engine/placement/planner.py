@@ -18,7 +18,7 @@ from engine.placement.explain import explanation, label
 from engine.placement.machines import find_gpu, ram_bandwidth
 from engine.placement.packing import code_of
 from engine.placement.plan import OffloadPlan, PlanBytes, Prediction, Wishes
-from engine.placement.predict import Speeds, Work, predict
+from engine.placement.predict import CONVERSATION, Speeds, Work, predict
 from engine.placement.sizes import Inventory, Layout, Shapes
 
 #: Tokens of KV cache when nobody says otherwise: a long conversation, at a price most machines can pay.
@@ -137,7 +137,8 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
     dense_total = sum(dense.values())
     experts_ram = 0 if all_gpu else sizes.active_expert_bytes(inventory, expert_layout(problem))
     experts_gpu = sizes.active_expert_bytes(inventory, Layout(chosen.dense_dtype)) if all_gpu else 0
-    kv = spec.kv_bytes(problem.context, sizes.KV_BYTES[chosen.kv_type])
+    width = sizes.KV_BYTES[chosen.kv_type]
+    short = min(CONVERSATION, problem.context)
     # Of a prompt only the last token goes through the output head.
     dense_values = sizes.dense_values(inventory) - sizes.head_values(inventory)
     expert_values = sizes.active_expert_values(inventory)
@@ -148,16 +149,16 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
         cpu_dense_bytes=0 if on_gpu else dense_total,
         gpu_bytes=experts_gpu + (dense_total if on_gpu else 0),
         context=problem.context,
-        kv_bytes=kv,
+        kv_bytes=sizes.kv_traffic(spec, problem.context, width),
         kv_on_gpu=on_gpu,
-        # Scores, then the weighted sum: a multiplication and an addition each per value.
-        attention_ops=sum(4 * attention.heads * attention.head_dim for attention in spec.attentions),
+        attention_ops=sizes.attention_ops(spec, short),
         cpu_values=(0 if all_gpu else expert_values) + (0 if on_gpu else dense_values),
         gpu_values=(expert_values if all_gpu else 0) + (dense_values if on_gpu else 0),
         gpu_experts=sum(moe.experts for moe, _ in inventory.experts) if all_gpu else 0,
         code=code,
         tier=kernel_tier(problem.report, code, problem.wishes.isa),
         threads=threads,
+        short_kv_bytes=sizes.kv_traffic(spec, short, width),
     )
     gpu = find_gpu(problem.gpu[1].name if problem.gpu is not None else "")
     return predict(work, Speeds(ram_bandwidth(problem.report, threads), gpu.bandwidth_gbs, gpu.teraflops))

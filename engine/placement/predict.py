@@ -116,8 +116,9 @@ class Work:
     gpu_bytes:         everything read from VRAM
     context:           tokens a full KV cache holds
     kv_bytes:          traffic of attention over a full KV cache
+    short_kv_bytes:    the same in a conversation of CONVERSATION tokens; None where it grows in proportion
     kv_on_gpu:         which memory it loads, and which device computes attention
-    attention_ops:     operations of attention per token and token in the cache
+    attention_ops:     operations of attention per token and token in the cache, while a prompt is read
     cpu_values, gpu_values: weights multiplied with while a prompt is read
     gpu_experts:       routed experts of all layers that the GPU computes
     code, tier:        of the kernels that read from RAM
@@ -137,6 +138,7 @@ class Work:
     code: str
     tier: str
     threads: int
+    short_kv_bytes: int | None = None
 
     @property
     def attention_tier(self) -> str:
@@ -174,29 +176,28 @@ def achieved_share(profile: EngineProfile, layer_bytes: float) -> float:
 def predict(work: Work, speeds: Speeds, profile: EngineProfile = GREENROOM) -> Prediction:
     """Tokens per second with their range, and the sentence that says what limits decode."""
     low, high = profile.spread
-    filled = min(1.0, CONVERSATION / max(1, work.context))
+    short = work.short_kv_bytes
+    if short is None:
+        short = round(work.kv_bytes * min(1.0, CONVERSATION / max(1, work.context)))
 
-    def tokens_per_second(ram_gbs: float, filled: float) -> float:
-        return 1 / sum(_decode_terms(work, speeds, profile, ram_gbs, filled).values())
+    def tokens_per_second(ram_gbs: float, kv: int) -> float:
+        return 1 / sum(_decode_terms(work, speeds, profile, ram_gbs, kv).values())
 
     prefill = 1 / _prefill_seconds(work, speeds, profile)
     return Prediction(
         decode_tps=Range(
-            low * tokens_per_second(speeds.ram.low, filled),
-            tokens_per_second(speeds.ram.likely, filled),
-            high * tokens_per_second(speeds.ram.high, filled),
+            low * tokens_per_second(speeds.ram.low, short),
+            tokens_per_second(speeds.ram.likely, short),
+            high * tokens_per_second(speeds.ram.high, short),
         ),
         prefill_tps=Range(profile.prefill_spread[0] * prefill, prefill, profile.prefill_spread[1] * prefill),
-        bottleneck=_bottleneck(_decode_terms(work, speeds, profile, speeds.ram.likely, filled), work, speeds, profile),
-        full_context_tps=tokens_per_second(speeds.ram.likely, 1.0),
+        bottleneck=_bottleneck(_decode_terms(work, speeds, profile, speeds.ram.likely, short), work, speeds, profile),
+        full_context_tps=tokens_per_second(speeds.ram.likely, work.kv_bytes),
     )
 
 
-def _decode_terms(
-    work: Work, speeds: Speeds, profile: EngineProfile, ram_gbs: float, kv_filled: float
-) -> dict[str, float]:
-    """Seconds per token by what they are spent on; kv_filled is the share of the context in use."""
-    kv = work.kv_bytes * kv_filled
+def _decode_terms(work: Work, speeds: Speeds, profile: EngineProfile, ram_gbs: float, kv: int) -> dict[str, float]:
+    """Seconds per token by what they are spent on; kv is what attention reads of the KV cache, in bytes."""
     cpu_bytes = work.cpu_expert_bytes + work.cpu_dense_bytes
     gpu_bytes = work.gpu_bytes + (kv if work.kv_on_gpu else 0)
     terms = {"ram": 0.0, "vram": 0.0, "attention": 0.0, "layers": 0.0}

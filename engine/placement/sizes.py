@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -97,11 +98,13 @@ def take_inventory(spec: ModelSpec, checkpoint: Checkpoint) -> Inventory:
     experts: list[Shapes] = [Counter() for _ in spec.layers]
     for name, ref in spec.weights.items():
         shape = weight_shape(checkpoint, ref)
+        if name.endswith("conv.kernel"):
+            shape = Shape(0, math.prod(checkpoint.tensors[ref.name].shape), shape.format)  # float32 everywhere
         role = role_of(name)
         if role == "experts":
             experts[int(name.split(".")[1])][shape] += 1
         else:
-            roles.setdefault(role, Counter())[shape] += 1
+            roles.setdefault(role, Counter())[shape] += 2 if _loaded_twice(spec, name) else 1
     if "lm_head" not in roles:
         # Tied: one tensor in the file, but rows are looked up in one copy and multiplied with in another.
         roles["lm_head"] = Counter(roles.get("embeddings", Counter()))
@@ -111,6 +114,15 @@ def take_inventory(spec: ModelSpec, checkpoint: Checkpoint) -> Inventory:
         if isinstance(layer.ffn, MoeSpec)
     )
     return Inventory(roles, per_layer)
+
+
+def _loaded_twice(spec: ModelSpec, name: str) -> bool:
+    """Whether it is the k projection of a layer whose values are its output: keys take it in another order of rows."""
+    parts = name.split(".")
+    if parts[0] != "layers" or parts[2:] != ["attention", "k"]:
+        return False
+    mixer = spec.layers[int(parts[1])].mixer
+    return isinstance(mixer, AttentionSpec) and mixer.keys_as_values
 
 
 def weight_shape(checkpoint: Checkpoint, ref: TensorRef) -> Shape:
@@ -210,6 +222,28 @@ def dense_values(inventory: Inventory) -> int:
 def head_values(inventory: Inventory) -> int:
     """The output head's share of `dense_values`."""
     return sum(shape.values * count for shape, count in inventory.roles["lm_head"].items())
+
+
+def kv_traffic(spec: ModelSpec, tokens: int, bytes_per_value: int) -> int:
+    """Bytes of keys and values that the last of `tokens` tokens reads."""
+    return sum(
+        2 * attention.kv_heads * attention.head_dim * min(tokens, attention.reach or tokens) * bytes_per_value
+        for attention in spec.attentions
+    )
+
+
+def attention_ops(spec: ModelSpec, tokens: int) -> int:
+    """Operations of attention in a prompt of `tokens` tokens, per token and half of the prompt.
+
+    Scores, then the weighted sum: a multiplication and an addition each per value. A layer with a window counts by the
+    share of the prompt before it that a token sees.
+    """
+    total = 0.0
+    for attention in spec.attentions:
+        reach = min(tokens, attention.reach or tokens)
+        seen = reach * (reach + 1) / 2 + (tokens - reach) * reach
+        total += 4 * attention.heads * attention.head_dim * seen / (tokens * (tokens + 1) / 2)
+    return round(total)
 
 
 def activation_bytes(spec: ModelSpec, context: int, *, masked: bool) -> int:

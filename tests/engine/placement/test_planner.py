@@ -432,3 +432,13 @@ def test_a_chunk_is_what_the_runtime_reads_at_once() -> None:
 
     assert sizes.PREFILL_CHUNK == engine.PREFILL_CHUNK
     assert sizes.SCORING_CHUNK == engine._SCORING_CHUNK
+
+
+def test_the_memory_of_a_windowed_model_is_explained(machine: MakeReport) -> None:
+    mistral = dense_model("Q4_0", layers=4)
+    mistral.config["llama.attention.sliding_window"] = 1000
+    made = plan(mistral, machine(ram=64 * GB), context=8192)
+    line = next(line for line in made.explanation if line.startswith("The KV cache"))
+    assert f"{made.bytes.ram['kv_cache']} bytes for 8192 tokens" in line
+    assert line.endswith("4 of 4 layers keep only the last 2024 of them.")
+    assert "bytes each" in "\n".join(plan(mistral, machine(ram=64 * GB), context=512).explanation)

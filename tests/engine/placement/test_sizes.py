@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from fake_models import dense_model, moe_model
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from engine import _native
 from engine.models import model_spec
+from engine.models.spec import ROLLBACK
 from engine.placement import packing, sizes
 from engine.placement.packing import CODES, RECODES, packed_nbytes, packed_nbytes_rule
 from engine.placement.sizes import Inventory, Layout, Shape, role_of, take_inventory
@@ -127,6 +129,16 @@ def test_dense_models_have_an_mlp_role() -> None:
         ("layers.0.moe.experts.17.gate", "experts"),
         ("layers.0.moe.shared.up", "shared_experts"),
         ("layers.0.moe.shared.router", "router_and_norms"),
+        ("layers.0.moe.router_bias", "router_and_norms"),
+        ("layers.0.moe.choice_bias", "router_and_norms"),
+        ("layers.0.moe.experts.17.gate_bias", "experts"),
+        ("layers.0.moe.dense.up", "dense_mlp"),
+        ("layers.0.moe.dense.post_norm", "router_and_norms"),
+        ("layers.0.attention.norm_bias", "router_and_norms"),
+        ("layers.0.attention.post_norm", "router_and_norms"),
+        ("layers.0.attention.sinks", "attention"),
+        ("layers.0.conv.in", "attention"),
+        ("layers.0.output_scale", "router_and_norms"),
     ],
 )
 def test_roles(weight: str, role: str) -> None:
@@ -174,3 +186,37 @@ def test_longer_contexts_need_more_work_space() -> None:
     assert spaces[2] == 4 * (512 * widest + 512 * 8192)
     # Our own attention has no mask; then the logits of a chunk are the largest.
     assert sizes.activation_bytes(spec, 8192, masked=False) == 4 * max(512 * widest, 128 * 151936)
+
+
+def test_a_window_bounds_memory_traffic_and_work() -> None:
+    spec = model_spec(dense_model("Q4_0"))
+    attention = spec.attentions[0]
+    half = replace(
+        spec,
+        layers=tuple(
+            replace(layer, mixer=replace(attention, window=100)) if i % 2 else layer
+            for i, layer in enumerate(spec.layers)
+        ),
+    )
+    width = 2 * attention.kv_heads * attention.head_dim * 2
+    count = len(spec.layers) // 2
+    assert half.kv_bytes(8192) == width * count * (8192 + 100 + ROLLBACK)
+    assert half.kv_bytes(64) == spec.kv_bytes(64)
+    assert sizes.kv_traffic(spec, 8192, 2) == spec.kv_bytes(8192)
+    assert sizes.kv_traffic(half, 8192, 2) == width * count * (8192 + 100)
+    assert sizes.kv_traffic(half, 64, 2) == spec.kv_bytes(64)
+    per_layer = 4 * attention.heads * attention.head_dim
+    assert sizes.attention_ops(spec, 512) == per_layer * len(spec.layers)
+    seen = sum(min(t, 100) for t in range(1, 513)) / sum(range(1, 513))
+    assert sizes.attention_ops(half, 512) == pytest.approx(per_layer * count * (1 + seen), abs=1)
+
+
+def test_keys_that_are_values_too_are_loaded_twice() -> None:
+    model = dense_model("Q4_0")
+    spec = model_spec(model)
+    mixer = replace(spec.attentions[0], keys_as_values=True)
+    weights = {name: ref for name, ref in spec.weights.items() if not name.endswith("attention.v")}
+    both = replace(spec, layers=tuple(replace(layer, mixer=mixer) for layer in spec.layers), weights=weights)
+    layout = Layout("packed")
+    shared, apart = (sizes.dense_bytes(take_inventory(s, model), layout)["attention"] for s in (both, spec))
+    assert shared == apart
