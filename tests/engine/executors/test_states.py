@@ -1,0 +1,131 @@
+"""Models whose layers forget: windows, chunks and convolutions through whole conversations, against transformers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_families
+from tiny_models import Tiny, make_plan
+
+from engine.checkpoints import open_checkpoint
+from engine.errors import Cancelled
+from engine.executors.torch_executor import TorchExecutor, load
+from engine.models import model_spec
+from engine.models import spec as spec_module
+
+#: So few that windows of 8 overwrite old tokens, and convolutions keep several states, within a test.
+ROLLBACK, INTERVAL = 16, 16
+TOKENS = np.random.default_rng(11).integers(0, tiny_families.VOCAB, 90)
+NAMES = ["gpt_oss", "gemma4", "llama4", "lfm2_moe", "mistral"]
+EXACT = 1e-4
+
+
+@pytest.fixture(autouse=True)
+def short_memories(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spec_module, "ROLLBACK", ROLLBACK)
+    monkeypatch.setattr("engine.executors.torch_executor.ROLLBACK", ROLLBACK)
+    monkeypatch.setattr(spec_module, "CHECKPOINT_INTERVAL", INTERVAL)
+    monkeypatch.setattr("engine.executors.kv_cache.CHECKPOINT_INTERVAL", INTERVAL)
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Tiny]:
+    made: dict[str, Tiny] = {}
+
+    def make(name: str) -> Tiny:
+        if name not in made:
+            model = tiny_families.build(name)
+            folder = tiny_families.save(model, tmp_path_factory.mktemp(name))
+            checkpoint = open_checkpoint(folder)
+            made[name] = Tiny(checkpoint, model_spec(checkpoint), tiny_families.logits(model, TOKENS))
+        return made[name]
+
+    return make
+
+
+def error(got: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.abs(got - expected).max() / expected.std())
+
+
+def in_chunks(executor: TorchExecutor, sizes: list[int]) -> np.ndarray:
+    """Logits of the next tokens of TOKENS, in pieces of these sizes."""
+    return np.concatenate([executor.forward(TOKENS[executor.length : executor.length + size], "all") for size in sizes])
+
+
+PLANS: dict[str, dict[str, Any]] = {
+    "cpu": {},
+    "native": {"dense_dtype": "quantised"},
+    "hybrid": {"device": "sim", "mode": "hybrid"},
+}
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+@pytest.mark.parametrize("name", NAMES)
+def test_long_conversations(family: Callable[[str], Tiny], run: Any, name: str, plan: dict[str, Any]) -> None:
+    model = family(name)
+    executor = run(model, **plan)
+    # Longer than a window's memory, in pieces that end before, at and behind its borders; then token by token.
+    assert error(in_chunks(executor, [7, 1, 16, 9, 16, 11]), model.logits[:60]) < EXACT
+    assert error(in_chunks(executor, [1] * 30), model.logits[60:]) < EXACT
+    # A few tokens back.
+    kept = executor.truncate(80)
+    assert kept == executor.length == 80
+    assert error(in_chunks(executor, [1, 9]), model.logits[80:]) < EXACT
+    # Too far back for some layers: then less is kept, but what follows is right.
+    kept = executor.truncate(37)
+    assert kept == executor.length <= 37
+    pieces = [16] * ((70 - kept) // 16) + [1] * ((70 - kept) % 16)
+    assert error(in_chunks(executor, pieces), model.logits[kept:70]) < EXACT
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+@pytest.mark.parametrize("name", NAMES)
+def test_an_interrupted_call_leaves_no_trace(
+    family: Callable[[str], Tiny], run: Any, monkeypatch: pytest.MonkeyPatch, name: str, plan: dict[str, Any]
+) -> None:
+    model = family(name)
+    executor = run(model, **plan)
+    in_chunks(executor, [16, 16, 8])
+    last = executor._layers[-1].ffn
+    add = type(last).add
+
+    def cancelled_meanwhile(self: Any, *arguments: Any) -> None:
+        if self is last:
+            other = threading.Thread(target=executor.cancel)
+            other.start()
+            other.join()
+            raise Cancelled
+        add(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(last), "add", cancelled_meanwhile)
+        with pytest.raises(Cancelled):
+            executor.forward(TOKENS[::-1][:ROLLBACK])
+    assert executor.length == 40
+    assert error(in_chunks(executor, [1, 13]), model.logits[40:54]) < EXACT
+
+
+def test_more_tokens_at_once_than_can_be_taken_back_are_refused(family: Callable[[str], Tiny], run: Any) -> None:
+    executor = run(family("gpt_oss"))
+    with pytest.raises(ValueError, match="17 tokens where 16"):
+        executor.forward(TOKENS[:17])
+
+
+def test_the_memory_of_a_windowed_model_is_what_the_spec_says(family: Callable[[str], Tiny], run: Any) -> None:
+    model = family("gpt_oss")
+    executor = run(model, device="sim", mode="hybrid")
+    assert executor._cache.nbytes == model.spec.kv_bytes(96, 4)
+    assert model.spec.kv_bytes(96, 4) == 2 * 2 * 16 * 4 * (2 * 96 + 2 * (8 + ROLLBACK))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_closing_gives_everything_back(family: Callable[[str], Tiny], name: str) -> None:
+    model = family(name)
+    executor = load(model.checkpoint, model.spec, make_plan())
+    executor.forward(TOKENS[:4])
+    executor.close()
+    assert not hasattr(executor, "_cache")
