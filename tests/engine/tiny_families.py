@@ -128,6 +128,7 @@ LLAMA4 = {
 #: Variant -> (config.json's model_type, what differs from SIZES).
 CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen3_moe": ("qwen3_moe", {**MOE, "head_dim": 32, "norm_topk_prob": True}),
+    "qwen3_moe-raw": ("qwen3_moe", {**MOE, "head_dim": 24, "norm_topk_prob": False, "attention_bias": True}),
     "gpt_oss": (
         "gpt_oss",
         {

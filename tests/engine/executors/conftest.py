@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny_families
 import tiny_models
 import torch
 from tiny_models import TOKENS, Tiny, make_plan
@@ -26,10 +27,10 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Tiny]
 
     def make(name: str, form: str) -> Tiny:
         if (name, form) not in made:
-            model = tiny_models.build(name)
+            model = tiny_families.build(name)
             path = _save(model, tmp_path_factory.mktemp("tiny") / "model", form)
             checkpoint = open_checkpoint(path)
-            made[name, form] = Tiny(checkpoint, model_spec(checkpoint), tiny_models.logits(model, TOKENS))
+            made[name, form] = Tiny(checkpoint, model_spec(checkpoint), tiny_families.logits(model, TOKENS))
         return made[name, form]
 
     return make
@@ -39,11 +40,11 @@ def _save(model: Any, path: Path, form: str) -> Path:
     if form == "fused":
         return tiny_models.save_fused(model, path)
     if form == "sharded":
-        return tiny_models.save(model, path, max_shard_size="100KB")
+        return tiny_families.save(model, path, max_shard_size="100KB")
     if form in ("bfloat16", "float16"):
         return tiny_models.save_rounded(model, path, getattr(torch, form))
     if form == "safetensors":
-        return tiny_models.save(model, path)
+        return tiny_families.save(model, path)
     return tiny_models.save_gguf(model, path.with_suffix(".gguf"), form.removeprefix("gguf-"))
 
 

