@@ -8,22 +8,24 @@ from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Slot
 from PySide6.QtGui import QCloseEvent, QIcon, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QFileDialog, QHBoxLayout, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
 
 from app import tasks
 from app.actions import make_actions
 from app.hardware.gauge import Measure, MemoryGauge, measure_memory
 from app.host import DEMO, EngineHost, HostState
+from app.models.download_host import DownloadHost
 from app.models.survey import demo_is_here
 from app.settings.store import SettingsStore
 from app.sidebar import Sidebar
 from app.statusbar import StatusBar
 from app.theme import theme
 from app.topbar import TopBar
-from app.widgets.banner import BannerArea
+from app.widgets.banner import Action, BannerArea
 from app.widgets.plan_popover import PlanPopover
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
+from engine.hub.downloads import DownloadStatus
 from engine.resources import asset
 
 log = logging.getLogger(__name__)
@@ -60,6 +62,7 @@ class MainWindow(QMainWindow):
         self._gauge = MemoryGauge(host, measure, self)
         self._demo_is_here = demo_is_here
         self._host, self._settings = host, settings
+        self._downloads = DownloadHost(settings, self)
         self._make_chat = make_chat or self._make_real_chat
         self._started = False
         #: 0 for a chat that has no message yet.
@@ -142,6 +145,8 @@ class MainWindow(QMainWindow):
         host.answerEvent.connect(self.statusbar.show_delta)
         host.answerFinished.connect(self.statusbar.show_result)
         host.answerFinished.connect(bar.show_result)
+        self._downloads.finished.connect(self._download_finished)
+        self._downloads.failed.connect(lambda error: self.banners.show_error(error, "bad", "download"))
         self._gauge.measured.connect(self._memory_measured)
         bar.modelChosen.connect(self.load_model)
         bar.loadAnyway.connect(self._load_anyway)
@@ -185,6 +190,7 @@ class MainWindow(QMainWindow):
         self._chat_list.chatChosen.connect(self._open_chat)
         self._chat_page.chatChanged.connect(self._mark_chat)
         self.statusbar.start()
+        self._downloads.start()
         if self._settings.problem is not None:
             self._show_settings_problem(self._settings.problem)
         if self._autoload:
@@ -268,7 +274,8 @@ class MainWindow(QMainWindow):
         if key == "models":
             from app.models.page import ModelsPage
 
-            models = ModelsPage(self._host, self._settings)
+            models = ModelsPage(self._host, self._settings, self._downloads)
+            models.noteWanted.connect(self._show_note)
             models.loadWanted.connect(self.load_model)
             models.fileWanted.connect(self.choose_file)
             models.folderWanted.connect(self.choose_folder)
@@ -355,6 +362,21 @@ class MainWindow(QMainWindow):
         dialog.fileSelected.connect(self.load_model)
         dialog.open()
 
+    @Slot(object)
+    def _download_finished(self, status: DownloadStatus) -> None:
+        note = GreenroomError(f"{status.name} is here", "it is downloaded and verified", "Load it whenever you like.")
+        actions = [
+            ("Load it", lambda: self.load_model(str(status.path))),
+            ("Show it", lambda: self.show_page("models")),
+        ]
+        self.banners.show_error(note, "info", f"download-{status.id}", actions)
+        if not self.isActiveWindow():
+            QApplication.alert(self)
+
+    @Slot(object, object)
+    def _show_note(self, note: GreenroomError, actions: list[Action]) -> None:
+        self.banners.show_error(note, "info" if actions else "bad", "models", actions)
+
     # What changes from outside
 
     @Slot(object)
@@ -436,5 +458,8 @@ class MainWindow(QMainWindow):
         self._host.shutdown()
         if self._chat_page is not None:
             self._chat_page.shutdown()
+        self._downloads.shutdown()
+        if "models" in self._pages:
+            self._pages["models"].shutdown()
         tasks.shutdown()
         super().closeEvent(event)

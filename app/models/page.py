@@ -1,28 +1,44 @@
-"""The Models page: everything on this PC that can be loaded, each with its plan."""
+"""The Models page: what is on this PC, on its way, in the catalogue and on the hub, each with its plan."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtGui import QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QAction, QActionGroup, QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from app import tasks
 from app.host import EngineHost, HostState
-from app.models.row import RowWidget
-from app.models.survey import Found, ModelRow, find_models, plan_model
+from app.models.details import DetailsDialog
+from app.models.download_host import DownloadHost, network_settings
+from app.models.row import RowWidget, row_height
+from app.models.shelf import Filter, Heading, ShelfItem, shelf
+from app.models.survey import Found, ModelRow, find_models, plan_model, plan_offer, search_hub
 from app.settings.store import SettingsStore
 from app.widgets.buttons import button
 from app.widgets.labels import label
-from app.widgets.page import PageHead, scrolled
-from app.words import gigabytes, home_path
+from app.widgets.page import MARGIN, MAX_WIDTH, PageHead
+from app.widgets.virtual_list import VirtualList
+from app.words import home_path
 from engine.errors import GreenroomError
+from engine.hub.trash import Deleted, Trash
 
-#: A narrower page folds its rows.
-ROOMY = 900
+#: A narrower list folds its rows.
+ROOMY = 1000
+HEADING_HEIGHT = 38
+#: A pause in typing after which the list is filtered.
+FILTER_MS = 120
+SIZES = (("Any size", 0), *((f"Up to {n} GB", n * 10**9) for n in (8, 16, 32, 64, 128, 256)))
+SORTS = (
+    ("Recommended first", "recommended"),
+    ("By name", "name"),
+    ("Smallest first", "size"),
+    ("Fastest first", "speed"),
+)
 
 
 class ModelsPage(QWidget):
@@ -30,13 +46,20 @@ class ModelsPage(QWidget):
     loadWanted = Signal(str, bool)
     fileWanted = Signal()
     folderWanted = Signal()
+    #: (GreenroomError, [(caption, verb)])
+    noteWanted = Signal(object, object)
 
-    def __init__(self, host: EngineHost, settings: SettingsStore, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, host: EngineHost, settings: SettingsStore, downloads: DownloadHost, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
-        self._host, self._settings = host, settings
-        self._rows: list[RowWidget] = []
+        self._host, self._settings, self._downloads = host, settings, downloads
         self._tasks: list[tasks.Task] = []
         self._settled = ("", "")
+        self._found: Found | None = None
+        self._hits: list[ModelRow] = []
+        self._filter = Filter()
+        self._trash: Trash | None = None
 
         head = PageHead("Models")
         open_file = button("Open a file…", icon="file")
@@ -47,41 +70,76 @@ class ModelsPage(QWidget):
         again.clicked.connect(self.refresh)
         head.add(again, open_file, open_folder)
 
-        self._heading = label("", "faint")
-        self._heading.setContentsMargins(14, 8, 0, 2)
-        self._card = QFrame()
-        self._card.setProperty("surface", "card")
-        self._list = QVBoxLayout(self._card)
-        self._list.setContentsMargins(0, 0, 0, 0)
-        self._list.setSpacing(0)
+        self.list: VirtualList[ShelfItem] = VirtualList(
+            self._make_widget,
+            self._show_item,
+            _key,
+            lambda i: "head" if isinstance(i, Heading) else "row",
+            self._height,
+        )
+        self.list.setAccessibleName("Models")
         self._note = label("", "small", wrap=True)
-        self._note.setContentsMargins(14, 6, 14, 0)
         self._note.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
 
-        content = QVBoxLayout()
-        content.addWidget(head)
-        content.addWidget(self._heading)
-        content.addWidget(self._card)
-        content.addWidget(self._note)
-        content.addStretch(1)
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
-        outer.addWidget(scrolled(content))
+        inner = QWidget()
+        inner.setMaximumWidth(MAX_WIDTH)
+        column = QVBoxLayout(inner)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(8)
+        column.addWidget(head)
+        column.addLayout(self._build_tools())
+        column.addWidget(self.list, 1)
+        column.addWidget(self._note)
+        outer = QHBoxLayout(self)
+        outer.setContentsMargins(MARGIN, 20, MARGIN, 16)
+        outer.addWidget(inner, 1)
 
+        self._filter_timer = QTimer(self)
+        self._filter_timer.setSingleShot(True)
+        self._filter_timer.setInterval(FILTER_MS)
+        self._filter_timer.timeout.connect(self._filter_now)
         host.stateChanged.connect(self._show_state)
         settings.changed.connect(self._settings_changed)
+        downloads.changed.connect(self._show_shelf)
+        downloads.finished.connect(lambda _: self.refresh())
+
+    def _build_tools(self) -> QHBoxLayout:
+        self.search = QLineEdit()
+        self.search.setPlaceholderText("Filter, or press Enter to search Hugging Face")
+        self.search.setAccessibleName("Filter the models, or press Enter to search Hugging Face")
+        self.search.setClearButtonEnabled(True)
+        self.search.setMinimumWidth(200)
+        self.search.setMaximumWidth(360)
+        self.search.textChanged.connect(lambda _: self._filter_timer.start())
+        self.search.returnPressed.connect(self.search_hub)
+        self.fits = _toggle("Fits this PC")
+        self.fits.toggled.connect(lambda on: self._refilter(fits=on))
+        self.free = _toggle("Free licence")
+        self.free.setToolTip("Only models that anybody may use for anything")
+        self.free.toggled.connect(lambda on: self._refilter(free=on))
+        self.sizes = _choice("Size", SIZES, lambda value: self._refilter(largest=value))
+        self.sorts = _choice("Order", SORTS, lambda value: self._refilter(sort=value))
+        tools = QHBoxLayout()
+        tools.setSpacing(8)
+        tools.addWidget(self.search, 3)
+        for part in (self.fits, self.free, self.sizes, self.sorts):
+            tools.addWidget(part)
+        tools.addStretch(1)
+        return tools
 
     @property
     def rows(self) -> list[RowWidget]:
-        return list(self._rows)
+        """The widgets in view."""
+        return [widget for _, widget in self.list.widgets if isinstance(widget, RowWidget)]
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.refresh()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        for widget in self._rows:
-            widget.set_compact(self.width() < ROOMY)
+        super().resizeEvent(event)
+        for part in (self.sizes, self.sorts):
+            part.setVisible(self.width() >= 760)
 
     @Slot()
     def refresh(self) -> None:
@@ -93,35 +151,24 @@ class ModelsPage(QWidget):
         self._tasks = [
             tasks.run(find_models, self._host.api, folder, values.recent, done=self._show_found, failed=self._fail)
         ]
-        if not self._rows:
-            self._heading.setText("Looking at what is here…")
-            self._card.hide()
+        if self._found is None:
+            self._note.setText("Looking at what is here…")
 
     @Slot()
     def _show_found(self, found: Found) -> None:
-        old = {widget.row.path: widget.row for widget in self._rows}
-        for widget in self._rows:
-            self._list.removeWidget(widget)
-            widget.hide()
-            widget.deleteLater()
-        self._rows = []
-        for row in found.rows:
-            widget = RowWidget(_with_old_plan(row, old), first=not self._rows, parent=self._card)
-            widget.loadWanted.connect(self.loadWanted)
-            widget.ejectWanted.connect(self._host.unload)
-            widget.cancelWanted.connect(self._host.cancel_load)
-            widget.show_state(self._host.state)
-            widget.set_compact(self.width() < ROOMY)
-            self._list.addWidget(widget)
-            self._rows.append(widget)
-        self._card.show()
-        self._show_heading()
-        folder = self._settings.values.models_folder or _own_folder()
-        self._note.setText(
-            f"Greenroom lists what lies in {home_path(Path(folder))}. Files and folders opened from elsewhere are used "
-            "where they are, never copied."
+        old = {row.path: row for row in self._all_rows()}
+        self._found = replace(
+            found,
+            rows=[_with_old_plan(row, old) for row in found.rows],
+            offers=[_with_old_plan(row, old) for row in found.offers],
         )
-        self._plan_all(found)
+        folder = Path(self._settings.values.models_folder or _own_folder())
+        self._note.setText(
+            f"Downloads and models in {home_path(folder)} are listed. Files and folders opened from elsewhere, and "
+            "models of other programs, are used where they are, never copied."
+        )
+        self._show_shelf()
+        self._plan_all(self._found)
 
     def _plan_all(self, found: Found) -> None:
         values = self._settings.values
@@ -129,45 +176,180 @@ class ModelsPage(QWidget):
         loaded = self._host.loaded
         if loaded is not None and loaded.plan is not None:
             wishes["unload_bytes"] = loaded.plan.bytes.ram_total
-        for number, row in enumerate(found.rows):
-            widget = self._rows[number]
-            if loaded is not None and loaded.path == row.path:
-                self._show_planned(widget, _of_loaded(row, loaded))
-            self._tasks.append(
-                tasks.run(
-                    plan_model,
-                    self._host.api,
-                    row,
-                    found.report,
-                    values.context,
-                    wishes,
-                    done=partial(self._show_planned, widget),
+        for plan, rows in ((plan_model, found.rows), (plan_offer, found.offers)):
+            for row in rows:
+                self._tasks.append(
+                    tasks.run(
+                        plan,
+                        self._host.api,
+                        row,
+                        found.report,
+                        values.context,
+                        wishes,
+                        done=self._show_planned,
+                        failed=partial(self._not_planned, row),
+                    )
                 )
-            )
 
-    def _show_planned(self, widget: RowWidget, row: ModelRow) -> None:
-        if widget not in self._rows:
+    def _show_planned(self, row: ModelRow) -> None:
+        if self._found is None:
+            return
+        replaced = {row.path: row}
+        self._found = replace(
+            self._found,
+            rows=[replaced.get(old.path, old) for old in self._found.rows],
+            offers=[replaced.get(old.path, old) for old in self._found.offers],
+        )
+        widget = self.list.widget_of(row.path)
+        if isinstance(widget, RowWidget) and not self._filter.fits and self._filter.sort != "speed":
+            self._show_item(widget, row)
+        # Many plans arrive together; the list is put in order once.
+        self._filter_timer.start()
+
+    def _not_planned(self, row: ModelRow, error: GreenroomError) -> None:
+        self._show_planned(replace(row, problem=str(error)))
+
+    @Slot()
+    def search_hub(self) -> None:
+        """Only ever because the user pressed Enter."""
+        text = self.search.text().strip()
+        if not text:
+            return
+        self._note.setText(f'Searching Hugging Face for "{text}"…')
+        settings = network_settings(self._settings.values)
+        self._tasks.append(tasks.run(search_hub, settings, text, done=self._show_hits, failed=self._fail))
+
+    def _show_hits(self, hits: list[ModelRow]) -> None:
+        self._hits = hits
+        self._note.setText(
+            f"{len(hits)} repositories on Hugging Face." if hits else "Hugging Face has nothing like that."
+        )
+        self._show_shelf()
+
+    @Slot()
+    def _show_shelf(self) -> None:
+        found = self._found
+        if found is None:
             return
         loaded = self._host.loaded
-        if loaded is not None and loaded.path == row.path:
-            row = _of_loaded(row, loaded)
-        widget.show_row(row)
-        widget.show_state(self._host.state)
-        self._show_heading()
+        here = [
+            _of_loaded(row, loaded) if loaded is not None and loaded.path == row.path else row for row in found.rows
+        ]
+        self.list.set_items(shelf(here, found.offers, self._hits, self._downloads.statuses, self._filter))
 
-    def _show_heading(self) -> None:
-        count = len(self._rows)
-        size = sum(widget.row.nbytes for widget in self._rows)
-        text = f"On this PC · {count} {'model' if count == 1 else 'models'}"
-        self._heading.setText(f"{text}, {gigabytes(size)}" if size else text)
+    def _refilter(self, **changes: object) -> None:
+        self._filter = replace(self._filter, **changes)
+        self._show_shelf()
+
+    @Slot()
+    def _filter_now(self) -> None:
+        text = self.search.text().strip()
+        if not text:
+            self._hits = []
+        self._refilter(text=text)
+
+    # Widgets of the list
+
+    def _make_widget(self, kind: str) -> QWidget:
+        if kind == "head":
+            heading = label("", "faint")
+            heading.setContentsMargins(14, 14, 0, 2)
+            return heading
+        row = RowWidget()
+        row.loadWanted.connect(self.loadWanted)
+        row.ejectWanted.connect(self._host.unload)
+        row.cancelWanted.connect(self._host.cancel_load)
+        row.detailsWanted.connect(self.open_details)
+        row.deleteWanted.connect(self._delete)
+        row.downloadWanted.connect(self._download)
+        row.pauseWanted.connect(self._downloads.pause)
+        row.resumeWanted.connect(self._downloads.resume)
+        row.dropWanted.connect(self._downloads.cancel)
+        return row
+
+    def _show_item(self, widget: QWidget, item: ShelfItem) -> None:
+        if isinstance(item, Heading):
+            widget.setText(item.text)
+        elif isinstance(widget, RowWidget):
+            widget.set_compact(self.list.width() < ROOMY)
+            widget.show_row(item)
+            widget.show_state(self._host.state)
+
+    def _height(self, item: ShelfItem) -> int:
+        if isinstance(item, Heading):
+            return HEADING_HEIGHT
+        width = self.list.viewport().width()
+        return row_height(item, width, self.list.width() < ROOMY, self.fontMetrics())
+
+    def _all_rows(self) -> list[ModelRow]:
+        return [] if self._found is None else [*self._found.rows, *self._found.offers]
+
+    # Verbs
+
+    @Slot(object)
+    def open_details(self, row: ModelRow) -> None:
+        report = None if self._found is None else self._found.report
+        dialog = DetailsDialog(self._host.api, self._settings, row, report, self)
+        dialog.downloadWanted.connect(self._downloads.add)
+        dialog.open()
+
+    @Slot(object)
+    def _download(self, row: ModelRow) -> None:
+        if row.choice is None:
+            return
+        from app.models.survey import find_remote
+
+        self._note.setText(f"Asking Hugging Face for {row.name}…")
+        settings = network_settings(self._settings.values)
+        self._tasks.append(
+            tasks.run(find_remote, settings, row.choice, done=self._start_download, failed=self._complain)
+        )
+
+    def _start_download(self, model: object) -> None:
+        self._note.setText("")
+        self._downloads.add(model)
+
+    @Slot(object)
+    def _delete(self, row: ModelRow) -> None:
+        """With a way back, until the program closes."""
+        folder = Path(self._settings.values.models_folder or _own_folder())
+        if self._trash is None or self._trash.folder != folder:
+            if self._trash is not None:
+                self._trash.close()
+            self._trash = Trash(folder)
+        loaded = self._host.loaded
+        if loaded is not None and loaded.path == row.path:
+            self._host.unload()
+        self._tasks.append(
+            tasks.run(self._trash.delete, row.name, Path(row.path), done=self._deleted, failed=self._complain)
+        )
+
+    def _deleted(self, deleted: Deleted) -> None:
+        note = GreenroomError(
+            f"{deleted.name} was deleted", "it can be brought back until Greenroom closes", "Its room is freed then."
+        )
+        self.noteWanted.emit(note, [("Undo", lambda: self._restore(deleted))])
+        self.refresh()
+
+    def _restore(self, deleted: Deleted) -> None:
+        if self._trash is not None:
+            tasks.run(self._trash.restore, deleted, done=lambda _: self.refresh(), failed=self._complain)
+
+    def _complain(self, error: GreenroomError) -> None:
+        self._note.setText("")
+        self.noteWanted.emit(error, [])
 
     def _fail(self, error: GreenroomError) -> None:
-        self._heading.setText("")
         self._note.setText(str(error))
+
+    def shutdown(self) -> None:
+        """What was deleted is gone now."""
+        if self._trash is not None:
+            self._trash.close()
 
     @Slot(object)
     def _show_state(self, state: HostState) -> None:
-        for widget in self._rows:
+        for widget in self.rows:
             widget.show_state(state)
         if state.kind in ("ready", "empty", "failed") and (state.kind, state.path or "") != self._settled:
             # Other memory is free now, so every plan may be another.
@@ -181,12 +363,50 @@ class ModelsPage(QWidget):
             self.refresh()
 
 
+def _key(item: ShelfItem) -> str:
+    return f"heading:{item.text.partition(' · ')[0]}" if isinstance(item, Heading) else item.path
+
+
+def _toggle(text: str) -> QPushButton:
+    made = QPushButton(text)
+    made.setCheckable(True)
+    made.setProperty("chip", "plain")
+    made.setAccessibleName(text)
+    made.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+    return made
+
+
+def _choice(name: str, entries: tuple[tuple[str, object], ...], chosen: Callable[[object], object]) -> QPushButton:
+    """A chip that opens a menu with one choice; it shows what is chosen."""
+    made = _toggle(entries[0][0])
+    made.setCheckable(False)
+    made.setAccessibleName(f"{name}: {entries[0][0]}")
+    menu, group = QMenu(made), QActionGroup(made)
+
+    def take(action: QAction) -> None:
+        made.setText(action.text())
+        made.setAccessibleName(f"{name}: {action.text()}")
+        chosen(action.data())
+
+    for number, (text, value) in enumerate(entries):
+        action = group.addAction(text)
+        action.setCheckable(True)
+        action.setChecked(number == 0)
+        action.setData(value)
+        menu.addAction(action)
+    group.triggered.connect(take)
+    made.setMenu(menu)
+    return made
+
+
 def _with_old_plan(row: ModelRow, old: dict[str, ModelRow]) -> ModelRow:
     """Keeps showing what was known while it is worked out anew."""
     before = old.get(row.path)
     if before is None or before.plan is None or row.problem is not None:
         return row
-    return replace(row, name=before.name, detail=before.detail, nbytes=before.nbytes, plan=before.plan)
+    return replace(
+        row, name=before.name, detail=before.detail, nbytes=before.nbytes, plan=before.plan, choice=before.choice
+    )
 
 
 def _of_loaded(row: ModelRow, loaded: HostState) -> ModelRow:

@@ -1,21 +1,59 @@
-"""One model in the list: what it is, where it would live, how fast, how big, and the one thing to do with it."""
+"""One model in the list: what it is, where it would live, how fast, how big, and the thing to do with it."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import QRect, Qt, Signal, SignalInstance
+from PySide6.QtGui import QFontMetrics
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
-from app.host import HostState
+from app.host import DEMO, HostState
 from app.models.survey import ModelRow
+from app.theme.theme import restyle
 from app.widgets.buttons import button
 from app.widgets.chip import ChipButton
 from app.widgets.labels import ElideLabel, label
 from app.widgets.plan_popover import PlanPopover
-from app.words import about, gigabytes, rate_range
+from app.words import about, gigabytes, rate_range, sentence
+from engine.hub.download_words import progress_text
+from engine.hub.downloads import DownloadStatus
 
-CHIP_WIDTH, SPEED_WIDTH, SIZE_WIDTH, ACTION_WIDTH = 256, 112, 72, 152
+CHIP_WIDTH, SPEED_WIDTH, SIZE_WIDTH, ACTION_WIDTH = 256, 112, 72, 232
 #: A range wider than this says less than its likely figure.
 VAGUE = 2.5
+_MARGIN_X, _MARGIN_Y, _GAP = 16, 12, 12
+_LEAST_HEIGHT = 64
+_ACTIONS = ("load", "loaded", "loading", "download", "downloading")
+
+
+def row_height(row: ModelRow, width: int, compact: bool, metrics: QFontMetrics) -> int:
+    """What a row needs at this width. metrics: of body text."""
+    line = metrics.height() + 2
+    used = ACTION_WIDTH + SPEED_WIDTH + 2 * _MARGIN_X + 2 * _GAP
+    if not compact:
+        used += CHIP_WIDTH + SIZE_WIDTH + 2 * _GAP
+    left = 2 * line
+    if row.problem:
+        left += _lines(row.problem, max(80, width - used), metrics) * line
+    if compact:
+        left += line + 10
+    right = 0
+    if row.download is not None:
+        error = row.download.error
+        lines = 1 if error is None else _lines(_stopped(row.download), ACTION_WIDTH, metrics)
+        right = lines * line + 10 + line + 8
+    return max(_LEAST_HEIGHT, 2 * _MARGIN_Y + max(left, right))
+
+
+def _lines(text: str, width: int, metrics: QFontMetrics) -> int:
+    box = metrics.boundingRect(QRect(0, 0, width, 10_000), Qt.TextFlag.TextWordWrap, text)
+    return -(-box.height() // metrics.height())
+
+
+def _stopped(status: DownloadStatus) -> str:
+    """Why a download stands still, in one line or two."""
+    if status.error is None:
+        return progress_text(status)
+    return f"Stopped: {status.error.why}. {status.error.remedy}"
 
 
 class RowWidget(QFrame):
@@ -24,16 +62,23 @@ class RowWidget(QFrame):
     loadWanted = Signal(str, bool)
     ejectWanted = Signal()
     cancelWanted = Signal()
+    #: ModelRow
+    detailsWanted = Signal(object)
+    deleteWanted = Signal(object)
+    downloadWanted = Signal(object)
+    #: The download's id.
+    pauseWanted = Signal(int)
+    resumeWanted = Signal(int)
+    dropWanted = Signal(int)
 
-    def __init__(self, row: ModelRow, first: bool, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.row = row
+        self.row = ModelRow("", "", "")
         self._state = HostState()
         self.setProperty("surface", "row")
-        self.setProperty("first", "true" if first else "false")
 
-        self._name = ElideLabel(row.name, "strong", Qt.TextElideMode.ElideMiddle)
-        self._detail = label("", "small", wrap=True)
+        self._name = ElideLabel("", "strong", Qt.TextElideMode.ElideMiddle)
+        self._detail = ElideLabel("", "small")
         self._problem = label("", "warn-small", wrap=True)
         self._text = QVBoxLayout()
         self._text.setSpacing(2)
@@ -54,49 +99,52 @@ class RowWidget(QFrame):
         self._size_cell = _cell(SIZE_WIDTH, self._size)
 
         self._columns = QHBoxLayout(self)
-        self._columns.setContentsMargins(16, 12, 16, 12)
-        self._columns.setSpacing(12)
+        self._columns.setContentsMargins(_MARGIN_X, _MARGIN_Y, _MARGIN_X, _MARGIN_Y)
+        self._columns.setSpacing(_GAP)
         self._columns.addLayout(self._text, 1)
         for cell in (self._chip_cell, speed_cell, self._size_cell, self._build_action()):
             self._columns.addWidget(cell)
         self._compact = False
-        self.show_row(row)
 
     def _build_action(self) -> QWidget:
         self._action = QStackedWidget()
         self._action.setFixedWidth(ACTION_WIDTH)
         self.load = button("Load")
         self.load.clicked.connect(self._load)
-        idle = _cell(ACTION_WIDTH, self.load)
+        self.delete = button("", icon="trash", kind="ghost", role="muted", name="Delete", tip="Delete")
+        self.delete.clicked.connect(lambda: self.deleteWanted.emit(self.row))
+        idle = _cell(ACTION_WIDTH, self.load, self.delete)
 
         self._loaded_mark = label("● Loaded", "accent")
         self.eject = button("Eject", tip="Free its memory")
         self.eject.clicked.connect(self.ejectWanted)
         loaded = _cell(ACTION_WIDTH, self._loaded_mark, self.eject)
 
-        busy = QWidget()
-        box = QVBoxLayout(busy)
-        box.setContentsMargins(0, 0, 0, 0)
-        box.setSpacing(4)
-        self._message = ElideLabel("", "small")
-        self._progress = QProgressBar()
-        self._progress.setTextVisible(False)
-        self._progress.setAccessibleName("Loading")
+        self._message, self._progress = ElideLabel("", "small"), _bar("Loading")
         self.cancel = button("Cancel", kind="link")
         self.cancel.clicked.connect(self.cancelWanted)
-        box.addStretch(1)
-        box.addWidget(self._message)
-        box.addWidget(self._progress)
-        box.addWidget(self.cancel, 0, Qt.AlignmentFlag.AlignLeft)
-        box.addStretch(1)
-        for page in (idle, loaded, busy):
+        busy = _progress_cell(self._message, self._progress, self.cancel)
+
+        self.get = button("Download")
+        self.get.clicked.connect(lambda: self.downloadWanted.emit(self.row))
+        self.details = button("Details", kind="link")
+        self.details.clicked.connect(lambda: self.detailsWanted.emit(self.row))
+        offer = _cell(ACTION_WIDTH, self.get, self.details)
+
+        self._came, self._came_bar = label("", "small", wrap=True), _bar("Downloading")
+        self.pause = button("Pause", kind="link")
+        self.pause.clicked.connect(self._pause_or_resume)
+        self.drop = button("Cancel", kind="link")
+        self.drop.clicked.connect(lambda: self._about_download(self.dropWanted))
+        coming = _progress_cell(self._came, self._came_bar, self.pause, self.drop)
+        for page in (idle, loaded, busy, offer, coming):
             self._action.addWidget(page)
         return self._action
 
     @property
     def action(self) -> str:
-        """Which action is offered: load | loaded | loading."""
-        return ("load", "loaded", "loading")[self._action.currentIndex()]
+        """Which action is offered: load | loaded | loading | download | downloading."""
+        return _ACTIONS[self._action.currentIndex()]
 
     def show_row(self, row: ModelRow) -> None:
         self.row = row
@@ -105,10 +153,14 @@ class RowWidget(QFrame):
         self._problem.setText(row.problem or "")
         self._problem.setVisible(row.problem is not None)
         self._size.setText(gigabytes(row.nbytes) if row.nbytes else "")
-        self.load.setAccessibleName(f"Load {row.name}")
-        self.eject.setAccessibleName(f"Eject {row.name}")
+        for part, verb in ((self.load, "Load"), (self.eject, "Eject"), (self.delete, "Delete"), (self.get, "Download")):
+            part.setAccessibleName(f"{verb} {row.name}")
+        self.details.setAccessibleName(f"Details of {row.name}")
+        self.delete.setVisible(row.own)
+        self.get.setVisible(row.choice is not None)
         self.chip.setVisible(row.plan is not None)
-        self._waiting.setVisible(row.plan is None and row.problem is None and row.checkpoint is not None)
+        planned = row.checkpoint is not None or row.entry is not None
+        self._waiting.setVisible(row.plan is None and row.problem is None and planned)
         self._speed.setVisible(row.plan is not None)
         self._unit.setVisible(row.plan is not None)
         if row.plan is not None:
@@ -119,11 +171,39 @@ class RowWidget(QFrame):
             self._speed.setToolTip(f"Predicted: {about(speed)} tok/s, from {rate_range(speed)}")
             self.load.setText("Load" if row.plan.runnable else "Load anyway")
         self.load.setEnabled(row.problem is None)
+        if row.download is not None:
+            self._show_download(row.download)
+        self.show_state(self._state)
+
+    def _show_download(self, status: DownloadStatus) -> None:
+        stopped = status.state in ("paused", "failed")
+        self._came.setText(sentence(_stopped(status)))
+        self._came.setToolTip(status.notice)
+        _set_role(self._came, "warn-small" if status.error is not None else "small")
+        self._came_bar.setRange(0, 1000)
+        self._came_bar.setValue(round(1000 * status.done / status.total) if status.total else 0)
+        _set_tone(self._came_bar, "vram" if status.state == "verifying" else "")
+        self.pause.setText("Resume" if stopped else "Pause")
+        self.pause.setAccessibleName(f"{self.pause.text()} {self.row.name}")
+        self.drop.setAccessibleName(f"Cancel {self.row.name}")
+
+    def _pause_or_resume(self) -> None:
+        if self.row.download is not None:
+            stopped = self.row.download.state in ("paused", "failed")
+            self._about_download(self.resumeWanted if stopped else self.pauseWanted)
+
+    def _about_download(self, signal: SignalInstance) -> None:
+        if self.row.download is not None:
+            signal.emit(self.row.download.id)
 
     def show_state(self, state: HostState) -> None:
         self._state = state
         mine = state.path == self.row.path
-        if mine and state.busy:
+        if self.row.download is not None:
+            self._action.setCurrentIndex(4)
+        elif self.row.checkpoint is None and self.row.path != DEMO:
+            self._action.setCurrentIndex(3)
+        elif mine and state.busy:
             self._action.setCurrentIndex(2)
             self._message.setText(state.progress.message if state.progress else "Planning…")
             known = state.progress is not None and state.progress.total > 0
@@ -161,6 +241,43 @@ class RowWidget(QFrame):
         refused = not self.row.plan.runnable and self.action == "load"
         anyway = self._load if refused else None
         PlanPopover(self.row.name, self.row.plan, anyway, self).open_below(self.chip)
+
+
+def _bar(name: str) -> QProgressBar:
+    bar = QProgressBar()
+    bar.setTextVisible(False)
+    bar.setAccessibleName(name)
+    return bar
+
+
+def _progress_cell(message: QWidget, bar: QProgressBar, *links: QPushButton) -> QWidget:
+    cell = QWidget()
+    box = QVBoxLayout(cell)
+    box.setContentsMargins(0, 0, 0, 0)
+    box.setSpacing(4)
+    row = QHBoxLayout()
+    row.setSpacing(8)
+    for link in links:
+        row.addWidget(link)
+    row.addStretch(1)
+    box.addStretch(1)
+    box.addWidget(message)
+    box.addWidget(bar)
+    box.addLayout(row)
+    box.addStretch(1)
+    return cell
+
+
+def _set_role(widget: QWidget, role: str) -> None:
+    if widget.property("role") != role:
+        widget.setProperty("role", role)
+        restyle(widget)
+
+
+def _set_tone(bar: QProgressBar, tone: str) -> None:
+    if (bar.property("tone") or "") != tone:
+        bar.setProperty("tone", tone)
+        restyle(bar)
 
 
 def _cell(width: int, *parts: QWidget) -> QWidget:

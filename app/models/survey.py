@@ -1,4 +1,4 @@
-"""Which models are here and what each would do on this PC. Runs in the background; knows nothing of Qt."""
+"""Which models are here or could be, and what each would do on this PC. Runs in the background; knows no Qt."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ from app.planning import plan_with
 from app.words import file_name, sentence
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
+from engine.hub.catalogue import CatalogueDownload, CatalogueModel, catalogue
+from engine.hub.credentials import token
+from engine.hub.downloads import DownloadStatus
+from engine.hub.headers import fetch_headers
+from engine.hub.network import NetworkSettings
+from engine.hub.repository import Hub, RemoteModel, Repository, choose
 from engine.placement.plan import OffloadPlan
 
 log = logging.getLogger(__name__)
@@ -25,7 +31,15 @@ DEMO_UNMADE = "Loading it puts it together once, from what is here already."
 
 @dataclass(frozen=True)
 class ModelRow:
-    """path: what `EngineHost.load` takes. plan: None until it is known, or for good when there is a problem."""
+    """path: what `EngineHost.load` takes; for what is not here yet, a key of its own.
+
+    plan: None until it is known, or for good when there is a problem
+    checkpoint: where to look for headers; None while there is nothing to read yet
+    own: lies in Greenroom's models folder, so that it can be deleted there
+    entry, choice: of the catalogue, and which of its downloads the row is about
+    download: how the model's download stands
+    repo: the hub's repository that the row is about
+    """
 
     path: str
     name: str
@@ -33,16 +47,25 @@ class ModelRow:
     nbytes: int = 0
     plan: OffloadPlan | None = None
     problem: str | None = None
-    #: Where to look for headers; None while there is nothing to read yet.
     checkpoint: Path | None = None
+    own: bool = False
+    licence: str = ""
+    entry: CatalogueModel | None = None
+    choice: CatalogueDownload | None = None
+    download: DownloadStatus | None = None
+    repo: str = ""
 
 
 @dataclass(frozen=True)
 class Found:
-    """The demo first, then what lies in the models folder, then what was opened elsewhere."""
+    """The demo first, then what lies in the models folder, other programs' models, what was opened elsewhere.
+
+    offers: the catalogue, in its own order
+    """
 
     report: HardwareReport
     rows: list[ModelRow]
+    offers: list[ModelRow]
 
 
 def demo_is_here() -> bool:
@@ -55,6 +78,7 @@ def demo_is_here() -> bool:
 def find_models(api: Any, folder: Path | None, opened: Sequence[str]) -> Found:
     """folder: None for the program's own models folder. opened: paths from anywhere; missing ones are left out."""
     from engine.hub.library import installed
+    from engine.hub.other_programs import find
 
     rows = [_demo_row()]
     known = {_identity(row.checkpoint) for row in rows if row.checkpoint is not None}
@@ -64,13 +88,78 @@ def find_models(api: Any, folder: Path | None, opened: Sequence[str]) -> Found:
         path = Path(model.path)
         known.add(_identity(path))
         detail = " · ".join(part for part in (model.form, model.architecture) if part)
-        rows.append(ModelRow(str(path), file_name(path), detail, model.nbytes, problem=model.error, checkpoint=path))
+        rows.append(
+            ModelRow(str(path), file_name(path), detail, model.nbytes, problem=model.error, checkpoint=path, own=True)
+        )
+    for other in find():
+        if _identity(other.path) not in known:
+            known.add(_identity(other.path))
+            detail = f"found in {other.program}, used in place"
+            rows.append(ModelRow(str(other.path), other.name, detail, other.nbytes, checkpoint=other.path))
     for text in opened:
         path = Path(text)
         if _identity(path) not in known and path.exists():
             known.add(_identity(path))
             rows.append(ModelRow(text, file_name(path), f"opened in {path.parent}, used in place", checkpoint=path))
-    return Found(api.probe(), rows)
+    return Found(api.probe(), rows, _offers())
+
+
+def _offers() -> list[ModelRow]:
+    try:
+        return [_offer(entry, entry.downloads[0]) for entry in catalogue()]
+    except GreenroomError as error:
+        log.error("%s", error)
+        return []
+
+
+def _offer(entry: CatalogueModel, choice: CatalogueDownload) -> ModelRow:
+    parts = (
+        choice.label,
+        entry.author,
+        f"{billions(entry.params_total)}, {billions(entry.params_active)} active",
+        entry.licence,
+    )
+    key = f"catalogue:{entry.id}"
+    return ModelRow(
+        key, entry.name, " · ".join(parts), entry.nbytes(choice), licence=entry.licence, entry=entry, choice=choice
+    )
+
+
+def billions(count: int) -> str:
+    """Weights as people say them: "30.5B", "671B"."""
+    return f"{count / 1e9:.0f}B" if count >= 99.5e9 else f"{count / 1e9:.1f}B".replace(".0B", "B")
+
+
+def plan_offer(
+    api: Any, row: ModelRow, report: HardwareReport, context: int | None, wishes: dict[str, Any]
+) -> ModelRow:
+    """The offer with the largest of its downloads that runs well here; the usual one where none does."""
+    if row.entry is None:
+        return row
+    planned = plan_choices(api, row.entry, report, context, wishes)
+    usual = row.entry.downloads[0]
+    sizes = {download: row.entry.nbytes(download) for download in row.entry.downloads}
+    good = [d for d, plan in planned if isinstance(plan, OffloadPlan) and plan.runnable and sizes[d] <= sizes[usual]]
+    choice = usual if usual in good or not good else max(good, key=lambda download: sizes[download])
+    found = dict(planned)[choice]
+    offer = _offer(row.entry, choice)
+    if isinstance(found, GreenroomError):
+        return replace(offer, problem=f"{sentence(found.why)}. {found.remedy}")
+    return replace(offer, plan=found)
+
+
+def plan_choices(
+    api: Any, entry: CatalogueModel, report: HardwareReport, context: int | None, wishes: dict[str, Any]
+) -> list[tuple[CatalogueDownload, OffloadPlan | GreenroomError]]:
+    """A plan, or why there is none, for each download of an entry."""
+    planned: list[tuple[CatalogueDownload, OffloadPlan | GreenroomError]] = []
+    for download in entry.downloads:
+        try:
+            checkpoint = entry.checkpoint(download.label)
+            planned.append((download, plan_with(api, checkpoint, report, context, wishes)))
+        except GreenroomError as error:
+            planned.append((download, error))
+    return planned
 
 
 def _demo_row() -> ModelRow:
@@ -108,3 +197,52 @@ def plan_model(
 
 def _identity(path: Path) -> str:
     return str(path.resolve())
+
+
+def search_hub(settings: NetworkSettings, text: str) -> list[ModelRow]:
+    """Repositories of the hub that match; their models are listed when one is opened."""
+    hits = Hub(settings, token()).search(text)
+    return [
+        ModelRow(
+            f"hub:{hit.repo}",
+            hit.repo.partition("/")[2],
+            " · ".join(
+                part
+                for part in (
+                    hit.repo.partition("/")[0],
+                    hit.licence,
+                    f"{hit.downloads:,} downloads".replace(",", " "),
+                    "terms to accept first" if hit.gated else "",
+                )
+                if part
+            ),
+            licence=hit.licence,
+            repo=hit.repo,
+        )
+        for hit in hits
+    ]
+
+
+def find_remote(settings: NetworkSettings, choice: CatalogueDownload) -> RemoteModel:
+    """The catalogue's download as the hub has it now."""
+    return choose(Hub(settings, token()).repository(choice.repo), choice.label)
+
+
+def list_repository(settings: NetworkSettings, repo: str) -> Repository:
+    return Hub(settings, token()).repository(repo)
+
+
+def plan_remote(
+    api: Any,
+    settings: NetworkSettings,
+    model: RemoteModel,
+    report: HardwareReport | None,
+    context: int | None,
+    wishes: dict[str, Any],
+) -> OffloadPlan:
+    """The exact plan of a model that is not here, from its header alone."""
+    checkpoint = api.open_checkpoint(fetch_headers(model, settings, token()))
+    try:
+        return plan_with(api, checkpoint, report or api.probe(), context, wishes)
+    finally:
+        checkpoint.close()

@@ -23,6 +23,9 @@ TEMPERATURE_RANGE = (0.0, 2.0)
 TOP_P_RANGE = (0.05, 1.0)
 PENALTY_RANGE = (1.0, 2.0)
 ANSWER_RANGE = (16, 1_048_576)
+DOWNLOADS_RANGE = (1, 8)
+#: Megabytes per second.
+RATE_RANGE = (1, 10_000)
 #: Characters of a system prompt.
 PROMPT_LIMIT = 20_000
 
@@ -40,6 +43,9 @@ class Settings:
     temperature, top_p, repetition_penalty, max_tokens: as in SamplingParams; None leaves it to the program, which
         knows what suits the model
     system_prompt: what every chat tells the model first, "" for nothing
+    hub, proxy, ca_file, offline: as in `engine.hub.network.NetworkSettings`; "" takes the system's
+    downloads_at_once: models on their way at the same time
+    download_rate: MB/s that downloads may use together, None for no limit
     """
 
     theme: str = "system"
@@ -55,6 +61,12 @@ class Settings:
     repetition_penalty: float | None = None
     max_tokens: int | None = None
     system_prompt: str = ""
+    hub: str = ""
+    proxy: str = ""
+    ca_file: str = ""
+    offline: bool = False
+    downloads_at_once: int = 2
+    download_rate: int | None = None
 
 
 def _checked(raw: Any) -> Settings:
@@ -94,6 +106,12 @@ def _checked(raw: Any) -> Settings:
         repetition_penalty=fraction("repetition_penalty", *PENALTY_RANGE),
         max_tokens=number("max_tokens", *ANSWER_RANGE),
         system_prompt=(text("system_prompt") or "")[:PROMPT_LIMIT],
+        hub=text("hub") or "",
+        proxy=text("proxy") or "",
+        ca_file=text("ca_file") or "",
+        offline=raw.get("offline") is True,
+        downloads_at_once=number("downloads_at_once", *DOWNLOADS_RANGE) or defaults.downloads_at_once,
+        download_rate=number("download_rate", *RATE_RANGE),
     )
 
 

@@ -40,6 +40,7 @@ QLabel[chip="vram"], QPushButton[chip="vram"] { background: $vram_soft; color: $
 QLabel[chip="warn"], QPushButton[chip="warn"] { background: $warn_soft; color: $warn; }
 QLabel[chip="bad"], QPushButton[chip="bad"] { background: $bad_soft; color: $bad; }
 QLabel[chip="plain"], QPushButton[chip="plain"] { background: transparent; border-color: $line; color: $muted; }
+QPushButton[chip="plain"]:checked { background: $soft; border-color: transparent; color: $accent; }
 QPushButton[chip]:hover { border-color: $accent; }
 
 QPushButton {
@@ -109,6 +110,7 @@ QFrame[surface="row"][first="true"] { border-top: none; }
 
 QProgressBar { background: $line; border: none; border-radius: 3px; min-height: 6px; max-height: 6px; }
 QProgressBar::chunk { background: $accent; border-radius: 3px; }
+QProgressBar[tone="vram"]::chunk { background: $vram; }
 
 QProgressBar[thin="true"] { background: transparent; border-radius: 0; min-height: 3px; max-height: 3px; }
 QProgressBar[thin="true"]::chunk { border-radius: 0; }

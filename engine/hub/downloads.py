@@ -165,7 +165,7 @@ class DownloadManager:
             for file in stored.files:
                 part = _part(stored.folder / file.file.path)
                 part.unlink(missing_ok=True)
-                _remove_empty(part.parent, self._models)
+                _remove_empty(part.parent, stored.folder.parent.parent)
         self._store.remove(download)
         self._changed(download)
         self._pump()
@@ -186,6 +186,10 @@ class DownloadManager:
     def set_network(self, settings: NetworkSettings) -> None:
         """For downloads that start from now on."""
         self._settings = settings
+
+    def set_folder(self, models: Path) -> None:
+        """For downloads that are added from now on."""
+        self._models = models
 
     def status(self) -> list[DownloadStatus]:
         """All downloads in the order of the queue."""
@@ -350,7 +354,7 @@ class _Job(threading.Thread):
         hub, secret = Hub(settings), token()
         with open_client(settings) as client:
             for number, file in enumerate(stored.files):
-                target = inside(manager._models, f"{stored.model.repo}/{file.file.path}")
+                target = inside(stored.folder, file.file.path)
                 with disk_errors(target):
                     target.parent.mkdir(parents=True, exist_ok=True)
                 part = _part(target)

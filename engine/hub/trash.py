@@ -35,8 +35,13 @@ class Trash:
 
     def __init__(self, models: Path) -> None:
         self._models = models
-        self._folder = models / _FOLDER / f"{os.getpid()}-{time.time_ns()}"
+        self._place = models / _FOLDER / f"{os.getpid()}-{time.time_ns()}"
         self._count = 0
+
+    @property
+    def folder(self) -> Path:
+        """The models folder it belongs to."""
+        return self._models
 
     def delete(self, name: str, path: Path) -> Deleted:
         """path: what `open_checkpoint` accepts; all parts of a split go. Raises GreenroomError when it cannot be."""
@@ -50,7 +55,7 @@ class Trash:
         try:
             for source in _parts(path):
                 self._count += 1
-                target = self._folder / f"{self._count}-{source.name}"
+                target = self._place / f"{self._count}-{source.name}"
                 target.parent.mkdir(parents=True, exist_ok=True)
                 nbytes += _size(source)
                 source.rename(target)
@@ -84,7 +89,7 @@ class Trash:
         if trash.is_symlink() or not trash.is_dir():
             return
         for folder in trash.iterdir():
-            if folder == self._folder or not _is_running(folder.name.partition("-")[0]):
+            if folder == self._place or not _is_running(folder.name.partition("-")[0]):
                 shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):
             trash.rmdir()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from pytestqt.qtbot import QtBot
 from app import tasks
 from app.host import DEMO, EngineHost
 from app.models import survey
+from app.models.download_host import DownloadHost
 from app.models.page import ModelsPage
 from app.models.row import RowWidget
 from app.settings.store import SettingsStore
@@ -41,11 +42,13 @@ def model(tmp_path: Path, settings: SettingsStore) -> str:
 
 
 @pytest.fixture
-def page(host: EngineHost, settings: SettingsStore, model: str, qtbot: QtBot) -> ModelsPage:
-    made = ModelsPage(host, settings)
+def page(host: EngineHost, settings: SettingsStore, model: str, qtbot: QtBot) -> Iterator[ModelsPage]:
+    downloads = DownloadHost(settings)
+    made = ModelsPage(host, settings, downloads)
     qtbot.addWidget(made)
     made.resize(1190, 800)
-    return made
+    yield made
+    downloads.shutdown()
 
 
 def show(page: ModelsPage) -> dict[str, RowWidget]:

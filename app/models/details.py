@@ -1,0 +1,251 @@
+"""One model in detail: what it is, and its quantisations side by side."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QDialog, QFrame, QHBoxLayout, QVBoxLayout, QWidget
+
+from app import tasks
+from app.models.download_host import network_settings
+from app.models.survey import ModelRow, billions, find_remote, list_repository, plan_choices, plan_remote
+from app.settings.store import SettingsStore
+from app.widgets.buttons import button
+from app.widgets.chip import ChipButton
+from app.widgets.labels import ElideLabel, label
+from app.widgets.page import scrolled
+from app.widgets.plan_popover import PlanPopover
+from app.words import gigabytes, rate_range, sentence
+from engine.errors import GreenroomError
+from engine.hardware.report import HardwareReport
+from engine.hub.catalogue import CatalogueDownload
+from engine.hub.repository import RemoteModel, Repository
+from engine.placement.plan import OffloadPlan
+
+WIDTH, HEIGHT = 820, 560
+_LABEL, _SIZE, _SPEED = 168, 76, 96
+
+
+class DetailsDialog(QDialog):
+    """For a row of the catalogue or a repository of the hub.
+
+    report: this PC, None while it is not known; then nothing is planned
+    """
+
+    #: RemoteModel
+    downloadWanted = Signal(object)
+
+    def __init__(
+        self,
+        api: Any,
+        settings: SettingsStore,
+        row: ModelRow,
+        report: HardwareReport | None,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._api, self._settings, self._report = api, settings, report
+        self._tasks: list[tasks.Task] = []
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(row.name)
+        self.resize(WIDTH, HEIGHT)
+
+        box = QVBoxLayout()
+        box.setSpacing(6)
+        box.addWidget(label(row.name, "title", wrap=True))
+        entry = row.entry
+        if entry is None:
+            box.addWidget(label(f"{row.repo} · {row.detail.partition(' · ')[2]}", "muted", wrap=True))
+        else:
+            context = f"up to {entry.context:,} tokens".replace(",", " ")
+            facts = (
+                f"{billions(entry.params_total)} weights, {billions(entry.params_active)} used for each token",
+                context,
+                f"licence {entry.licence}",
+            )
+            box.addWidget(label(" · ".join((entry.author, *facts)), "muted", wrap=True))
+            box.addWidget(label(sentence(entry.good_at), wrap=True))
+        box.addSpacing(8)
+        self._card = QFrame()
+        self._card.setProperty("surface", "card")
+        self._choices = QVBoxLayout(self._card)
+        self._choices.setContentsMargins(0, 0, 0, 0)
+        self._choices.setSpacing(0)
+        box.addWidget(self._card)
+        self._note = label("", "small", wrap=True)
+        box.addWidget(self._note)
+        box.addStretch(1)
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 12)
+        outer.addWidget(scrolled(box))
+        close = button("Close")
+        close.clicked.connect(self.reject)
+        foot = QHBoxLayout()
+        foot.setContentsMargins(28, 0, 28, 0)
+        foot.addStretch(1)
+        foot.addWidget(close)
+        outer.addLayout(foot)
+
+        if entry is not None:
+            self._show_entry(row)
+        else:
+            self._ask(row.repo)
+
+    @property
+    def choices(self) -> list[ChoiceRow]:
+        return self._card.findChildren(ChoiceRow)
+
+    def done(self, result: int) -> None:
+        for task in self._tasks:
+            task.cancel()
+        super().done(result)
+
+    def _show_entry(self, row: ModelRow) -> None:
+        entry = row.entry
+        if entry is None:
+            return
+        for download in entry.downloads:
+            size = entry.nbytes(download)
+            choice = ChoiceRow(download.label, download.repo, size, about=download.nbytes is None)
+            choice.downloadWanted.connect(partial(self._download_listed, choice, download))
+            self._add(choice)
+        self._note.setText("Modes and speeds are worked out from the model's published shape.")
+        if self._report is not None:
+            args = (self._api, entry, self._report, self._settings.values.context, self._wishes())
+            self._tasks.append(tasks.run(plan_choices, *args, done=self._show_plans, failed=self._complain))
+
+    def _show_plans(self, planned: list[tuple[CatalogueDownload, OffloadPlan | GreenroomError]]) -> None:
+        for choice, (_, plan) in zip(self.choices, planned, strict=True):
+            choice.show_plan(plan)
+
+    def _download_listed(self, choice: ChoiceRow, download: CatalogueDownload) -> None:
+        choice.set_busy("Asking…")
+        settings = network_settings(self._settings.values)
+        self._tasks.append(
+            tasks.run(find_remote, settings, download, done=self._start, failed=partial(self._complain_at, choice))
+        )
+
+    def _ask(self, repo: str) -> None:
+        self._note.setText(f"Asking Hugging Face what {repo} holds…")
+        self._card.hide()
+        settings = network_settings(self._settings.values)
+        self._tasks.append(
+            tasks.run(list_repository, settings, repo, done=self._show_repository, failed=self._complain)
+        )
+
+    def _show_repository(self, repository: Repository) -> None:
+        for model in repository.models:
+            choice = ChoiceRow(model.label, model.name, model.nbytes, files=len(model.files))
+            choice.downloadWanted.connect(partial(self._start, model))
+            choice.planWanted.connect(partial(self._plan, choice, model))
+            choice.offer_plan()
+            self._add(choice)
+        self._card.show()
+        words = ["A plan reads the file's header first, a few megabytes of it."]
+        if repository.gated:
+            words.insert(0, f"Its terms must be accepted on its page first: {repository.repo}.")
+        self._note.setText(" ".join(words))
+
+    def _plan(self, choice: ChoiceRow, model: RemoteModel) -> None:
+        choice.set_busy("Reading its header…")
+        values = self._settings.values
+        args = (self._api, network_settings(values), model, self._report, values.context, self._wishes())
+        self._tasks.append(
+            tasks.run(plan_remote, *args, done=choice.show_plan, failed=partial(self._complain_at, choice))
+        )
+
+    def _start(self, model: RemoteModel) -> None:
+        self.downloadWanted.emit(model)
+        self.accept()
+
+    def _wishes(self) -> dict[str, Any]:
+        threads = self._settings.values.threads
+        return {} if threads is None else {"threads": threads}
+
+    def _add(self, choice: ChoiceRow) -> None:
+        choice.setProperty("first", "true" if not self._choices.count() else "false")
+        self._choices.addWidget(choice)
+
+    def _complain(self, error: GreenroomError) -> None:
+        self._note.setText(str(error))
+
+    def _complain_at(self, choice: ChoiceRow, error: GreenroomError) -> None:
+        choice.set_busy("")
+        self._note.setText(str(error))
+
+
+class ChoiceRow(QFrame):
+    """One quantisation: size, mode, speed, and the button that gets it. about: the size is worked out, not listed."""
+
+    downloadWanted = Signal()
+    planWanted = Signal()
+
+    def __init__(self, name: str, detail: str, nbytes: int, files: int = 1, about: bool = False) -> None:
+        super().__init__()
+        self.setProperty("surface", "row")
+        self._plan: OffloadPlan | None = None
+        self._name = name
+        text = QVBoxLayout()
+        text.setSpacing(1)
+        text.addWidget(ElideLabel(name, "strong", Qt.TextElideMode.ElideMiddle))
+        text.addWidget(ElideLabel(detail if files == 1 else f"{files} files, {detail}", "small"))
+        left = QWidget()
+        left.setLayout(text)
+        text.setContentsMargins(0, 0, 0, 0)
+        left.setMinimumWidth(_LABEL)
+        size = label(f"{'~' if about else ''}{gigabytes(nbytes)}")
+        size.setFixedWidth(_SIZE)
+        if about:
+            size.setToolTip("Worked out from the model's shape")
+        self.chip = ChipButton()
+        self.chip.clicked.connect(self._open_plan)
+        self.plan = button("Plan", kind="link", name=f"Plan {name}")
+        self.plan.clicked.connect(self.planWanted)
+        self._state = label("working it out…", "small", wrap=True)
+        self._speed = label("", "strong")
+        self._speed.setFixedWidth(_SPEED)
+        self.get = button("Download", name=f"Download {name}")
+        self.get.clicked.connect(self.downloadWanted)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(16, 10, 16, 10)
+        row.setSpacing(12)
+        row.addWidget(left, 1)
+        row.addWidget(size)
+        middle = QHBoxLayout()
+        middle.setSpacing(0)
+        for part in (self.chip, self.plan, self._state):
+            middle.addWidget(part)
+        middle.addStretch(1)
+        row.addLayout(middle, 1)
+        row.addWidget(self._speed)
+        row.addWidget(self.get)
+        self.chip.hide()
+        self.plan.hide()
+
+    def offer_plan(self) -> None:
+        self.plan.show()
+        self._state.hide()
+
+    def set_busy(self, message: str) -> None:
+        self.plan.setVisible(not message and self._plan is None)
+        self.chip.setVisible(not message and self._plan is not None)
+        self._state.setText(message)
+        self._state.setVisible(bool(message))
+
+    def show_plan(self, plan: OffloadPlan | GreenroomError) -> None:
+        self.plan.hide()
+        if isinstance(plan, GreenroomError):
+            self._state.setText(f"{sentence(plan.why)}.")
+            self._state.show()
+            return
+        self._plan = plan
+        self._state.hide()
+        self.chip.show_plan(plan)
+        self.chip.show()
+        self._speed.setText(f"{rate_range(plan.prediction.decode_tps, '–')} tok/s")
+
+    def _open_plan(self) -> None:
+        if self._plan is not None:
+            PlanPopover(self._name, self._plan, None, self).open_below(self.chip)

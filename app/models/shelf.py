@@ -1,0 +1,100 @@
+"""What the Models page shows, in which order: sections, filters, sorting. No Qt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from app.models.survey import ModelRow
+from app.words import gigabytes
+from engine.hub.downloads import DownloadStatus
+
+#: Licences that let anybody use a model for anything.
+FREE_LICENCES = ("apache-2.0", "mit", "bsd-3-clause", "cc-by-4.0", "cc0-1.0", "openrail")
+SORTS = ("recommended", "name", "size", "speed")
+
+
+@dataclass(frozen=True)
+class Heading:
+    text: str
+
+
+ShelfItem = Heading | ModelRow
+
+
+@dataclass(frozen=True)
+class Filter:
+    """text: words that name, author or detail must hold. largest: bytes, 0 for any. free: only free licences."""
+
+    text: str = ""
+    fits: bool = False
+    largest: int = 0
+    free: bool = False
+    sort: str = "recommended"
+
+    @property
+    def active(self) -> bool:
+        return bool(self.text or self.fits or self.largest or self.free)
+
+    def takes(self, row: ModelRow) -> bool:
+        said = f"{row.name} {row.detail} {row.entry.good_at if row.entry else ''}".casefold()
+        return (
+            all(word in said for word in self.text.casefold().split())
+            # What is not planned yet is shown until it is.
+            and not (self.fits and (row.problem is not None or (row.plan is not None and not row.plan.runnable)))
+            and not (self.largest and row.nbytes > self.largest)
+            and not (self.free and row.entry is not None and row.licence.lower() not in FREE_LICENCES)
+        )
+
+    def sorted(self, rows: Iterable[ModelRow]) -> list[ModelRow]:
+        kept = [row for row in rows if self.takes(row)]
+        if self.sort == "name":
+            kept.sort(key=lambda row: row.name.casefold())
+        elif self.sort == "size":
+            kept.sort(key=lambda row: row.nbytes)
+        elif self.sort == "speed":
+            kept.sort(key=lambda row: -row.plan.prediction.decode_tps.likely if row.plan is not None else 0.0)
+        return kept
+
+
+def shelf(
+    here: Sequence[ModelRow],
+    offers: Sequence[ModelRow],
+    hits: Sequence[ModelRow],
+    downloads: Sequence[DownloadStatus],
+    wanted: Filter,
+) -> list[ShelfItem]:
+    """The page from top to bottom. hits: what a search of the hub found."""
+    by_path = {str(status.path): status for status in downloads}
+    unfinished = [status for status in downloads if status.state != "finished"]
+    coming = {(status.repo, status.label) for status in unfinished}
+    have = {(status.repo, status.label) for status in downloads if status.state == "finished"} & {
+        (by_path[row.path].repo, by_path[row.path].label) for row in here if row.path in by_path
+    }
+    items: list[ShelfItem] = []
+    found = wanted.sorted(here)
+    size = sum(row.nbytes for row in found)
+    count = f"{len(found)} {'model' if len(found) == 1 else 'models'}"
+    items += _section(f"On this PC · {count}{f', {gigabytes(size)}' if size else ''}", found)
+    plans = {(row.choice.repo, row.choice.label): row for row in offers if row.choice is not None}
+    items += _section("Downloading", [_coming(status, plans) for status in unfinished])
+    open_offers = [
+        row for row in offers if row.choice is None or (row.choice.repo, row.choice.label) not in coming | have
+    ]
+    items += _section("Catalogue", wanted.sorted(open_offers))
+    items += _section("On Hugging Face", hits)
+    return items
+
+
+def _section(title: str, rows: Sequence[ModelRow]) -> list[ShelfItem]:
+    return [Heading(title), *rows] if rows else []
+
+
+def _coming(status: DownloadStatus, offers: dict[tuple[str, str], ModelRow]) -> ModelRow:
+    """A download as a row, with its plan where the catalogue knows the model."""
+    known = offers.get((status.repo, status.label))
+    detail = f"{status.label} · {status.repo}"
+    key = f"download:{status.id}"
+    if known is None:
+        return ModelRow(key, status.name.rpartition("/")[2], detail, status.total, download=status)
+    return replace(known, path=key, detail=detail, nbytes=status.total, download=status)

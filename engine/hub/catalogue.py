@@ -1,0 +1,320 @@
+"""The catalogue: Mixture-of-Experts models people want, known without a network.
+
+Each entry carries what a plan needs (its config and its tensors' shapes), so that mode and speed are predicted before
+anything is fetched. File sizes that nobody has confirmed are computed from the shapes and say so.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import platformdirs
+
+from engine.checkpoints.checkpoint import Checkpoint, TensorInfo
+from engine.checkpoints.formats import FORMATS
+from engine.errors import GreenroomError
+from engine.hub.repository import is_repo
+from engine.resources import asset
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from engine.checkpoints.chat_template import ChatTemplate
+    from engine.checkpoints.tokenizer import Tokenizer
+    from engine.hub.network import NetworkSettings
+
+_log = logging.getLogger(__name__)
+
+VERSION = 1
+TIERS = ("home", "workstation", "server")
+_MAX_BYTES = 4 << 20
+_MAX_MODELS, _MAX_TENSORS, _MAX_LAYERS = 1000, 400, 1000
+_LAYERS = re.compile(r"\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*\Z")
+
+#: How each quantisation stores matrices: (most of them, the output head and half of the value and down projections).
+#: llama.cpp's mixes, without the finer points; a row that its blocks do not divide takes the third.
+RECIPES: Mapping[str, tuple[str, str, str]] = {
+    "BF16": ("BF16", "BF16", "BF16"),
+    "F16": ("F16", "F16", "F16"),
+    "Q8_0": ("Q8_0", "Q8_0", "F16"),
+    "Q6_K": ("Q6_K", "Q6_K", "Q8_0"),
+    "Q5_K_M": ("Q5_K", "Q6_K", "Q5_1"),
+    "Q4_K_M": ("Q4_K", "Q6_K", "Q5_0"),
+    "Q4_K_S": ("Q4_K", "Q4_K", "Q5_0"),
+    "UD-Q4_K_XL": ("Q4_K", "Q6_K", "Q5_0"),
+    "Q4_0": ("Q4_0", "Q4_0", "F16"),
+    "IQ4_XS": ("IQ4_XS", "Q5_K", "IQ4_NL"),
+    "Q3_K_M": ("Q3_K", "Q4_K", "IQ4_NL"),
+    "UD-Q3_K_XL": ("Q3_K", "Q4_K", "IQ4_NL"),
+    "Q2_K": ("Q2_K", "Q4_K", "IQ4_NL"),
+    "UD-Q2_K_XL": ("Q2_K", "Q4_K", "IQ4_NL"),
+    "MXFP4": ("MXFP4", "Q8_0", "Q8_0"),
+    "FP8": ("E4M3_G128_F32", "BF16", "BF16"),
+}
+
+
+@dataclass(frozen=True)
+class CatalogueDownload:
+    """repo and label: what `greenroom download repo:label` takes. nbytes: None where nobody confirmed it."""
+
+    repo: str
+    label: str
+    nbytes: int | None
+
+
+@dataclass(frozen=True)
+class CatalogueModel:
+    """params_total, params_active: weights. good_at: a few plain words. config, tensors: for `checkpoint`."""
+
+    id: str
+    name: str
+    author: str
+    family: str
+    params_total: int
+    params_active: int
+    licence: str
+    context: int
+    good_at: str
+    tier: str
+    sources: tuple[str, ...]
+    downloads: tuple[CatalogueDownload, ...]
+    config: Mapping[str, Any]
+    tensors: tuple[tuple[str, tuple[int, ...]], ...]
+
+    def checkpoint(self, label: str) -> Checkpoint:
+        """Headers as a file of this quantisation has them, for a plan; it holds no bytes to read."""
+        return _Described(self, label)
+
+    def nbytes(self, download: CatalogueDownload) -> int:
+        """Confirmed, or worked out from the shapes."""
+        return download.nbytes or self.checkpoint(download.label).nbytes
+
+
+def catalogue() -> tuple[CatalogueModel, ...]:
+    """The newest one here: what came with the program, or an update the user fetched since."""
+    shipped = _read(asset("catalogue.json"))
+    update = update_path()
+    if update.exists():
+        try:
+            newer = _read(update)
+            if newer[0] > shipped[0]:
+                return newer[1]
+        except GreenroomError as error:
+            _log.warning("the catalogue's update is not used: %s", error)
+    return shipped[1]
+
+
+def update_path() -> Path:
+    data = os.environ.get("GREENROOM_DATA")
+    folder = Path(data) if data else Path(platformdirs.user_data_dir("greenroom", appauthor=False))
+    return folder / "catalogue.json"
+
+
+def fetch_update(url: str, settings: NetworkSettings) -> int:
+    """Fetch a newer catalogue, only ever because the user asked for it. Returns how many models it holds.
+
+    Raises GreenroomError when it cannot be had or is no catalogue; the one in use stays then.
+    """
+    import contextlib
+
+    import httpx2
+
+    from engine.hub.network import check_address, network_error, open_client, status_error
+    from engine.hub.transfer import ask, disk_errors
+
+    check_address(url, "The catalogue's address")
+    what = "The catalogue was not updated"
+
+    def failed(why: str, remedy: str) -> GreenroomError:
+        return GreenroomError(what, why, remedy)
+
+    host = url.split("/")[2]
+    content = bytearray()
+    try:
+        with open_client(settings) as client:
+            response, _ = ask(client, url, None, failed)
+            with contextlib.closing(response):
+                if response.status_code != 200:
+                    raise status_error(response.status_code, what, host)
+                for chunk in response.iter_raw():
+                    content += chunk
+                    if len(content) > _MAX_BYTES:
+                        raise failed("what came is far too large to be one", "Check the address.")
+    except httpx2.HTTPError as error:
+        raise network_error(error, host) from error
+    _, models = parse(bytes(content), host)
+    path = update_path()
+    part = path.with_suffix(".part")
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(content)
+        part.replace(path)
+    return len(models)
+
+
+def _read(path: Path) -> tuple[str, tuple[CatalogueModel, ...]]:
+    try:
+        with path.open("rb") as file:
+            return parse(file.read(_MAX_BYTES + 1), path.name)
+    except OSError as error:
+        raise GreenroomError(
+            f"{path} cannot be read", error.strerror or str(error), "Install Greenroom again."
+        ) from error
+
+
+def parse(content: bytes, where: str) -> tuple[str, tuple[CatalogueModel, ...]]:
+    """(date, models). Raises GreenroomError for anything that is not a catalogue of this version."""
+    try:
+        if len(content) > _MAX_BYTES:
+            raise ValueError("it is too large")
+        document = json.loads(content)
+        if document["version"] != VERSION:
+            raise ValueError(f"its version is {document['version']!r}, this program reads {VERSION}")
+        models = tuple(_model(entry) for entry in _list(document["models"], _MAX_MODELS))
+        if len({model.id for model in models}) != len(models):
+            raise ValueError("two models have the same id")
+        return _text(document["date"], 10), models
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise GreenroomError(
+            f"{where} is not a catalogue", why, "Install Greenroom again, or delete the update."
+        ) from error
+
+
+def _model(entry: Any) -> CatalogueModel:
+    if entry["tier"] not in TIERS:
+        raise ValueError(f"tier {entry['tier']!r}")
+    tensors = tuple(_tensors(_list(entry["tensors"], _MAX_TENSORS)))
+    downloads = tuple(
+        CatalogueDownload(
+            _repo(d["repo"]), _text(d["label"], 80), None if d.get("bytes") is None else _count(d["bytes"])
+        )
+        for d in _list(entry["downloads"], 100)
+    )
+    if not tensors or not downloads or not isinstance(entry["config"], dict):
+        raise ValueError(f"{entry['id']!r} is incomplete")
+    if any(d.nbytes is None and d.label not in RECIPES for d in downloads):
+        raise ValueError(f"{entry['id']!r} has a download whose size is neither stated nor known")
+    return CatalogueModel(
+        id=_text(entry["id"], 80),
+        name=_text(entry["name"], 80),
+        author=_text(entry["author"], 80),
+        family=_text(entry["family"], 80),
+        params_total=_count(entry["params_total"]),
+        params_active=_count(entry["params_active"]),
+        licence=_text(entry["licence"], 80),
+        context=_count(entry["context"]),
+        good_at=_text(entry["good_at"], 200),
+        tier=entry["tier"],
+        sources=tuple(_text(source, 300) for source in _list(entry["sources"], 20)),
+        downloads=downloads,
+        config=entry["config"],
+        tensors=tensors,
+    )
+
+
+def _tensors(rows: Sequence[Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Each row is [name, shape] or [name with {i}, shape, layers like "0-2,5"]."""
+    for row in rows:
+        name, shape = _text(row[0], 200), tuple(_count(size) for size in _list(row[1], 4))
+        layers = _layers(row[2]) if len(row) > 2 else [None]
+        for layer in layers:
+            yield (name if layer is None else name.replace("{i}", str(layer))), shape
+
+
+def _layers(text: Any) -> list[int]:
+    if not isinstance(text, str) or not _LAYERS.match(text):
+        raise ValueError(f"layers {text!r}")
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        numbers += range(int(first), int(last or first) + 1)
+    if len(numbers) > _MAX_LAYERS:
+        raise ValueError("too many layers")
+    return numbers
+
+
+def _list(value: Any, limit: int) -> list[Any]:
+    if not isinstance(value, list) or len(value) > limit:
+        raise ValueError(f"no list of up to {limit}: {str(value)[:40]!r}")
+    return value
+
+
+def _text(value: Any, limit: int) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= limit or not value.isprintable():
+        raise ValueError(f"no text of up to {limit} characters: {str(value)[:40]!r}")
+    return value
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 1 << 50:
+        raise ValueError(f"no count: {str(value)[:40]!r}")
+    return value
+
+
+def _repo(value: Any) -> str:
+    if not isinstance(value, str) or not is_repo(value):
+        raise ValueError(f"no repository: {str(value)[:40]!r}")
+    return value
+
+
+class _Described(Checkpoint):
+    """A checkpoint that is only described."""
+
+    def __init__(self, model: CatalogueModel, label: str) -> None:
+        self.path = Path(model.id)
+        self.form = "safetensors"
+        self.architecture = str(model.config.get("model_type", model.family))
+        self.name = f"{model.name} {label}"
+        self.config = model.config
+        recipe = RECIPES.get(label, RECIPES["Q4_K_M"])
+        self.tensors = {name: _info(name, shape, recipe) for name, shape in model.tensors}
+
+    def read(self, name: str, index: int | None = None, rows: tuple[int, int] | None = None) -> npt.NDArray[np.uint8]:
+        raise self._nothing_here()
+
+    def read_float32(
+        self, name: str, index: int | None = None, rows: tuple[int, int] | None = None
+    ) -> npt.NDArray[np.float32]:
+        raise self._nothing_here()
+
+    def tokenizer(self) -> Tokenizer:
+        raise self._nothing_here()
+
+    def chat_template(self) -> ChatTemplate:
+        raise self._nothing_here()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _nothing_here(self) -> GreenroomError:
+        return GreenroomError(f"{self.name} is not here", "only its description is", "Download it first.")
+
+
+def _info(name: str, shape: tuple[int, ...], recipe: tuple[str, str, str]) -> TensorInfo:
+    usual, finer, other = recipe
+    if len(shape) < 2 or "router" in name or name.endswith("mlp.gate.weight"):
+        format_name = "F32"
+    else:
+        finer_here = "lm_head" in name or (("v_proj" in name or "down" in name) and _layer(name) % 2 == 0)
+        format_name = finer if finer_here else usual
+        if shape[-1] % FORMATS[format_name].block_values:
+            format_name = other
+    record = FORMATS[format_name]
+    values = 1
+    for size in shape:
+        values *= size
+    return TensorInfo(name, shape, format_name, Path(name), 0, values // record.block_values * record.block_bytes)
+
+
+def _layer(name: str) -> int:
+    match = re.search(r"\.(\d+)\.", name)
+    return int(match[1]) if match else 1
