@@ -1,0 +1,75 @@
+"""Reading roles that are parts of tensors: one expert, some rows, every other row, a transposed matrix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+
+from engine.checkpoints import open_checkpoint
+from engine.errors import GreenroomError
+from engine.executors.loading import Loader
+from engine.models.spec import ModelSpec, TensorRef
+from engine.progress import ignore_progress
+
+SHAPES = {"stack": (3, 8, 64), "matrix": (8, 64), "vectors": (3, 8), "embed": (4, 32)}
+REFS = {
+    "expert": TensorRef("stack", 1),
+    "above": TensorRef("stack", 2, rows=(0, 3)),
+    "even": TensorRef("stack", 0, rows=(0, 8), step=2),
+    "odd": TensorRef("stack", 0, rows=(1, 8), step=2),
+    "part": TensorRef("matrix", rows=(5, 8)),
+    "third": TensorRef("matrix", rows=(1, 8), step=3),
+    "bias": TensorRef("vectors", 1),
+    "bias.even": TensorRef("vectors", 1, rows=(0, 8), step=2),
+    "bias.half": TensorRef("vectors", 2, rows=(4, 8)),
+    "turned": TensorRef("stack", 1, transposed=True),
+    "turned.odd": TensorRef("stack", 1, rows=(1, 64), step=2, transposed=True),
+    "turned.matrix": TensorRef("matrix", rows=(0, 32), transposed=True),
+    "embed": TensorRef("embed"),
+}
+
+
+def make(path: Path, kind: str) -> tuple[Loader, dict[str, np.ndarray]]:
+    """A loader of tensors in a GGML type (vectors stay F32), and their values."""
+    writer = gguf.GGUFWriter(path, "llama")
+    rng = np.random.default_rng(8)
+    values = {}
+    for name, shape in SHAPES.items():
+        stored = gguf.GGMLQuantizationType["F32" if name == "vectors" else kind]
+        data = gguf.quants.quantize(rng.standard_normal(shape).astype(np.float32), stored)
+        values[name] = gguf.quants.dequantize(data, stored)
+        writer.add_tensor(name, data, raw_dtype=stored)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    spec = ModelSpec("llama", 64, 4, 1, 1e-5, (), REFS)
+    return Loader(open_checkpoint(path), spec, ignore_progress), values
+
+
+def part(ref: TensorRef, values: np.ndarray) -> np.ndarray:
+    values = values if ref.index is None else values[ref.index]
+    values = values.T if ref.transposed else values
+    return values if ref.rows is None else values[ref.rows[0] : ref.rows[1] : ref.step]
+
+
+@pytest.mark.parametrize("kind", ["F32", "BF16", "Q8_0"])
+def test_parts_of_tensors(tmp_path: Path, kind: str) -> None:
+    loader, values = make(tmp_path / "some.gguf", kind)
+    for role, ref in REFS.items():
+        expected = part(ref, values[ref.name])
+        assert loader.shape(role) == expected.shape
+        np.testing.assert_array_equal(loader.float32(role), expected)
+        if kind == "Q8_0" and ref.transposed:
+            with pytest.raises(GreenroomError, match="wrong axis"):
+                loader.stored(role)
+            continue
+        stored = loader.stored(role)
+        assert stored.nbytes == loader.nbytes(role)
+        form = gguf.GGMLQuantizationType["F32" if ref.name == "vectors" else kind]
+        rows = stored.reshape(len(expected), -1)
+        unpacked = rows.view(np.float32) if form.name == "F32" else gguf.quants.dequantize(rows, form)
+        np.testing.assert_array_equal(unpacked.reshape(expected.shape), expected)
