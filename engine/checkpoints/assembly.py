@@ -26,7 +26,7 @@ Integers = npt.NDArray[np.int32]
 _CHUNK = 1 << 19
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Assembly(ABC):
     """info: the tensor as it is shown, [rows, columns] or a stack [n, rows, columns]."""
 
@@ -106,7 +106,7 @@ def refuse(part: TensorInfo, why: str) -> NoReturn:
     raise GreenroomError(f"{part.path.name} cannot be used", f"tensor {shown(part.name)} {why}", DOWNLOAD_AGAIN)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Scales:
     """Where a row's scales come from.
 
@@ -137,7 +137,7 @@ class Scales:
         return scales
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PackedZeros:
     """Zero points [rows, G] of `bits`, packed along the rows into int32 [ceil(rows * bits / 32), G], low bits first."""
 
@@ -154,7 +154,7 @@ class PackedZeros:
         return (words[rows // each - first] >> shifts & np.uint32((1 << self.bits) - 1)).astype(np.uint8)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SignedZeros:
     """Zero points int8 [rows, G]; codes and zeros are both shifted by 128, which leaves their difference as it is."""
 
@@ -176,7 +176,7 @@ def group_order(part: TensorInfo, group: int) -> Integers | None:
     return order
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Quantised(Assembly):
     """Codes in rows, as FP8 files and compressed-tensors have them.
 
@@ -222,7 +222,7 @@ def in_order(codes: Bytes, order: Integers, layout: BlockLayout) -> Bytes:
     return pack_nibbles(np.take(nibbles(codes), order, axis=1))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Transposed(Assembly):
     """Codes in columns, as GPTQ and AWQ keep them.
 
@@ -321,7 +321,7 @@ def _whole(part: TensorInfo) -> Bytes:
     return read_bytes(part.path, part.offset, part.nbytes)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Fp4(Assembly):
     """Four-bit floats: pairs of neighbours in a byte, put into the blocks of GGUF's MXFP4 or NVFP4.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engine.checkpoints.tokenizer import Tokenizer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TensorInfo:
     """One tensor as `Checkpoint.read` gives it: as stored, or put together from several stored ones.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -249,12 +250,15 @@ class _Recogniser:
         return part
 
     def _info(
-        self, name: str, shape: tuple[int, ...], format: str, origin: str, *parts: TensorInfo | None
+        self, name: str, shape: tuple[int, ...], format: str, origin: str, first: TensorInfo, *parts: TensorInfo | None
     ) -> TensorInfo:
-        held = [part for part in parts if part is not None]
-        self._parts.update(part.name for part in held)
-        nbytes = sum(part.nbytes for part in held)
-        return TensorInfo(name, shape, format, held[0].path, held[0].offset, nbytes, origin)
+        self._parts.add(first.name)
+        nbytes = 0
+        for part in parts:
+            if part is not None:
+                self._parts.add(part.name)
+                nbytes += part.nbytes
+        return TensorInfo(name, shape, format, first.path, first.offset, first.nbytes + nbytes, origin)
 
     def _show(self, assembly: Assembly) -> None:
         name = assembly.info.name
@@ -265,11 +269,19 @@ class _Recogniser:
 
 
 def _layout(codes: TensorInfo, code: str, columns: int, group: int, scale: str, *, zero: bool) -> BlockLayout:
+    layout = _blocks(code, columns, group, scale, zero)
+    if layout is None:
+        _fail(codes, f"has {columns} columns in groups of {group}, which are no multiples of {GROUPS[-1]}")
+    return layout
+
+
+@lru_cache(maxsize=256)
+def _blocks(code: str, columns: int, group: int, scale: str, zero: bool) -> BlockLayout | None:
     """The widest blocks that neither a row nor a group of the file cuts."""
     for size in GROUPS:
         if columns % size == 0 and (group % size == 0 or group >= columns):
             return BlockLayout(code, size, scale, zero)
-    _fail(codes, f"has {columns} columns in groups of {group}, which are no multiples of {GROUPS[-1]}")
+    return None
 
 
 def _expect(part: TensorInfo | None, holds: bool) -> None:

@@ -95,7 +95,12 @@ def _record(path: Path, name: str, record: Any) -> tuple[str, tuple[int, ...], i
 
 
 def _sizes(values: Any) -> TypeGuard[list[int]]:
-    return isinstance(values, list) and all(type(v) is int and 0 <= v < 1 << 60 for v in values)
+    if type(values) is not list:
+        return False
+    for value in values:  # several times as fast as all(): this runs for every tensor of the largest models
+        if type(value) is not int or not 0 <= value < 1 << 60:
+            return False
+    return True
 
 
 def damaged(path: Path, why: str) -> NoReturn:

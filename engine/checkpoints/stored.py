@@ -8,6 +8,7 @@ import stat
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,11 +92,15 @@ def read_bytes(path: Path, offset: int, nbytes: int) -> Bytes:
 def check_overlap(tensors: Mapping[str, TensorInfo]) -> None:
     """Refuse a file in which two tensors claim the same bytes."""
     end, previous = 0, ""
-    for tensor in sorted(tensors.values(), key=lambda t: (t.offset, t.nbytes)):
+    # Nearly every header lists its tensors as they lie, which is sorted faster than anything else.
+    for tensor in sorted(tensors.values(), key=_place):
         if tensor.nbytes and tensor.offset < end:
             why = f"tensors {shown(previous)} and {shown(tensor.name)} claim the same bytes"
             raise GreenroomError(f"{tensor.path.name} cannot be read", why, DOWNLOAD_AGAIN)
         end, previous = max(end, tensor.offset + tensor.nbytes), tensor.name
+
+
+_place = attrgetter("offset", "nbytes")
 
 
 def shown(name: str, limit: int = 80) -> str:

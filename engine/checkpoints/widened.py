@@ -37,7 +37,7 @@ class Widened:
     block_values: int = QK_K
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class WidenedTensor(Assembly):
     """part: the stored tensor, its format a key of WIDENED."""
 
