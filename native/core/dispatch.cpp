@@ -26,7 +26,7 @@ int rank_of(const std::string& name, const char* where) {
 
 struct Tier {
   const KernelTable* table;
-  bool integer, floating, bf16; // kinds it has its own kernels for
+  bool integer, floating, bf16; // kinds it has its own kernels for; bf16 stands for e4m3 too
   std::vector<const char*> needs;
 };
 
@@ -90,7 +90,9 @@ std::vector<std::string> tiers() {
 
 const KernelTable& kernels_for(Kind kind, const std::optional<std::string>& isa) {
   for (const Tier& tier : runnable(isa)) {
-    const bool own = kind == kBf16 ? tier.bf16 : (kind == kF16 || kind == kF32) ? tier.floating : tier.integer;
+    const bool own = kind == kBf16 || kind == kE4m3   ? tier.bf16
+                     : (kind == kF16 || kind == kF32) ? tier.floating
+                                                      : tier.integer;
     if (own)
       return *tier.table;
   }
@@ -137,19 +139,26 @@ const char* code_name(Kind kind) {
   case kInt4K:
   case kInt4Nl:
   case kInt4Mx:
+  case kInt4Nv:
+  case kInt4Xs:
+  case kInt2K:
+  case kInt3K:
+  case kInt4Block:
+  case kInt4BlockZero:
+  case kInt4Halves:
+  case kInt4HalvesZero:
     return "int4";
-  case kInt5F16:
-  case kInt5F16Min:
-  case kInt5K:
-  case kInt8F16:
-  case kInt6K:
-    return "int8";
+  case kE4m3:
+    return "e4m3";
   case kBf16:
     return "bf16";
   case kF16:
     return "f16";
-  default:
+  case kF32:
+  case kKinds:
     return "f32";
+  default:
+    return "int8";
   }
 }
 
@@ -158,6 +167,8 @@ Kind kind_of_code(std::string_view code) {
     return kInt4F16;
   if (code == "int8")
     return kInt8F16;
+  if (code == "e4m3")
+    return kE4m3;
   if (code == "bf16")
     return kBf16;
   if (code == "f16")
@@ -165,11 +176,11 @@ Kind kind_of_code(std::string_view code) {
   if (code == "f32")
     return kF32;
   throw std::invalid_argument("unknown weight code \"" + std::string(code) +
-                              "\"; known are int4, int8, bf16, f16, f32");
+                              "\"; known are int4, int8, e4m3, bf16, f16, f32");
 }
 
 ActivationForm form_of(Kind kind, const KernelTable& table) {
-  if (kind == kBf16)
+  if (kind == kBf16 || kind == kE4m3)
     return table.bf16_form;
   return kind == kF16 || kind == kF32 ? kActF32 : kActInt8;
 }

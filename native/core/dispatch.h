@@ -25,7 +25,7 @@ const AttentionKernels& attention_kernels(const std::optional<std::string>& isa)
 // The best vector kernels here, likewise.
 const VectorKernels& vector_kernels(const std::optional<std::string>& isa);
 
-// "int4", "int8" (five and six bits too), "bf16", "f16" or "f32".
+// "int4" (two and three bits too), "int8" (five and six too), "e4m3", "bf16", "f16" or "f32".
 const char* code_name(Kind kind);
 // Any kind of that code. Throws std::invalid_argument for another name.
 Kind kind_of_code(std::string_view code);

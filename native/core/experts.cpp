@@ -323,18 +323,28 @@ void Experts::gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) co
     if (n >= kPairTokens && last - first == kTileStrips) {
       // Gate fetches up at the first tokens, up fetches the next tile at the last.
       const bool at_first = p0 == 0, at_last = p0 + n == active.pairs;
-      const StripTask gate_task = {gate.strip(first), gate.strip(first + 1), gate_.layout.steps,
-                                   at_first ? up.strip(first) : nullptr, at_first ? up.strip(first + 1) : nullptr};
-      const StripTask up_task = {up.strip(first), up.strip(first + 1), up_.layout.steps, at_last ? next_gate : nullptr,
-                                 at_last ? next_gate + gate.strip_stride : nullptr};
+      const StripTask gate_task = {gate.strip(first),
+                                   gate.strip(first + 1),
+                                   gate_.layout.steps,
+                                   at_first ? up.strip(first) : nullptr,
+                                   at_first ? up.strip(first + 1) : nullptr,
+                                   gate_.layout.scaling};
+      const StripTask up_task = {up.strip(first),
+                                 up.strip(first + 1),
+                                 up_.layout.steps,
+                                 at_last ? next_gate : nullptr,
+                                 at_last ? next_gate + gate.strip_stride : nullptr,
+                                 up_.layout.scaling};
       gate_.kernel()(&gate_task, gate_rows, n, g, kGroup);
       up_.kernel()(&up_task, up_rows, n, u, kGroup);
     } else {
       for (size_t s = first; s < last; ++s) {
         const size_t at = (s - first) * kStripRows;
-        const StripTask gate_task = {gate.strip(s), nullptr, gate_.layout.steps, up.strip(s), nullptr};
-        const StripTask up_task = {up.strip(s), nullptr, up_.layout.steps, s + 1 < last ? gate.strip(s + 1) : next_gate,
-                                   nullptr};
+        const StripTask gate_task = {gate.strip(s), nullptr, gate_.layout.steps,
+                                     up.strip(s),   nullptr, gate_.layout.scaling};
+        const StripTask up_task = {up.strip(s),      nullptr,
+                                   up_.layout.steps, s + 1 < last ? gate.strip(s + 1) : next_gate,
+                                   nullptr,          up_.layout.scaling};
         gate_.kernel()(&gate_task, gate_rows, n, g + at, kGroup);
         up_.kernel()(&up_task, up_rows, n, u + at, kGroup);
       }
@@ -371,8 +381,9 @@ void Experts::down_tile(const Pass& pass, const Slice& slice, size_t first, size
       for (size_t i = 0; i < n; ++i)
         rows[i] = pass.down_acts + (active.first_pair + p0 + i) * pass.down_row_nbytes;
       const bool paired = strips == 2, fetch = !paired || p0 + n == active.pairs;
-      const StripTask task = {down.strip(first), paired ? down.strip(first + 1) : nullptr, down_.layout.steps,
-                              fetch ? next : nullptr, fetch ? next + down_.strip_stride : nullptr};
+      const StripTask task = {
+          down.strip(first),      paired ? down.strip(first + 1) : nullptr,    down_.layout.steps,
+          fetch ? next : nullptr, fetch ? next + down_.strip_stride : nullptr, down_.layout.scaling};
       down_.kernel()(&task, rows, n, partial + (active.first_pair + p0) * width, width);
     }
   }

@@ -35,6 +35,23 @@ inline float half_from_e8m0(uint8_t exponent) {
   return std::bit_cast<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1u) << 23);
 }
 
+// Half of what an unsigned e4m3 scale stands for: its bits moved up are an f16 number 2^8 times smaller.
+inline float half_from_ue4m3(uint8_t bits) {
+  return f32_from_f16(static_cast<uint16_t>(bits << 7)) * 128.0f;
+}
+
+// NVFP4's scales without what they do not use: the top bit is ignored and 0x7f stands for 0 (only with the top bit
+// clear).
+inline uint8_t plain_ue4m3(uint8_t bits) {
+  return bits == 0x7f ? uint8_t{0} : static_cast<uint8_t>(bits & 0x7f);
+}
+
+inline float f32_from_e4m3(uint8_t bits) {
+  const float magnitude = f32_from_f16(static_cast<uint16_t>((bits & 0x7f) << 7)) * 256.0f;
+  const uint32_t nan = (bits & 0x7f) == 0x7f ? 0x7fc00000u : std::bit_cast<uint32_t>(magnitude);
+  return std::bit_cast<float>(nan | (uint32_t{bits & 0x80u} << 24));
+}
+
 inline uint16_t f16_from_f32(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;

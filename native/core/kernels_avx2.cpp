@@ -69,7 +69,7 @@ void float_block(const uint8_t* strip, size_t steps, const uint8_t* next, const 
 }
 
 template <Kind kKind>
-void strip_float(const uint8_t* strip, size_t steps, const uint8_t* next, const void* const* x, size_t tokens,
+void strip_float(const uint8_t* strip, size_t steps, Scaling, const uint8_t* next, const void* const* x, size_t tokens,
                  float* out, size_t out_stride) {
   for (; tokens >= 3; tokens -= 3, x += 3, out += 3 * out_stride)
     float_block<kKind, 3>(strip, steps, next, x, out, out_stride);
@@ -77,6 +77,83 @@ void strip_float(const uint8_t* strip, size_t steps, const uint8_t* next, const 
     float_block<kKind, 2>(strip, steps, next, x, out, out_stride);
   else if (tokens == 1)
     float_block<kKind, 1>(strip, steps, next, x, out, out_stride);
+}
+
+// A load of eight rows of four columns of e4m3, in the order 0, 2, 1, 3, to pairs of bf16, as in e4m3_strips_512.h.
+static inline void e4m3_pairs(__m256i codes, __m256i* pairs) {
+  alignas(16) static constexpr uint8_t kNormal[16] = {0x3c, 0x3d, 0x3e, 0x3f, 0x40, 0x41, 0x42, 0x43,
+                                                      0xbc, 0xbd, 0xbe, 0xbf, 0xc0, 0xc1, 0xc2, 0xc3};
+  alignas(16) static constexpr uint8_t kTinyHigh[16] = {0x00, 0x3b, 0x3b, 0x3b, 0x3c, 0x3c, 0x3c, 0x3c};
+  alignas(16) static constexpr uint8_t kTinyLow[16] = {0x00, 0x00, 0x80, 0xc0, 0x00, 0x20, 0x40, 0x60};
+  const __m256i nibble = _mm256_set1_epi8(15), low = _mm256_and_si256(codes, nibble);
+  const auto table = [](const uint8_t* p) {
+    return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(p)));
+  };
+  const __m256i tiny = _mm256_cmpeq_epi8(_mm256_and_si256(codes, _mm256_set1_epi8(0x78)), _mm256_setzero_si256());
+  const __m256i sign = _mm256_and_si256(codes, _mm256_set1_epi8(-128));
+  const __m256i upper =
+      _mm256_blendv_epi8(_mm256_shuffle_epi8(table(kNormal), _mm256_and_si256(_mm256_srli_epi16(codes, 4), nibble)),
+                         _mm256_or_si256(_mm256_shuffle_epi8(table(kTinyHigh), low), sign), tiny);
+  const __m256i lower = _mm256_blendv_epi8(_mm256_slli_epi16(low, 4), _mm256_shuffle_epi8(table(kTinyLow), low), tiny);
+  const __m256i even = _mm256_set1_epi32(0x00ff00ff);
+  pairs[0] = _mm256_or_si256(_mm256_slli_epi16(upper, 8), _mm256_and_si256(lower, even));
+  pairs[1] = _mm256_or_si256(_mm256_andnot_si256(even, upper), _mm256_srli_epi16(lower, 8));
+}
+
+template <int kTokens>
+void e4m3_block(const uint8_t* strip, size_t steps, Scaling scaling, const uint8_t* next, const void* const* x,
+                float* out, size_t out_stride) {
+  const size_t columns = scaling.columns, step_nbytes = kStripRows * (columns + scale_nbytes(scaling.type));
+  const size_t total = steps * step_nbytes, ahead = total < kAhead ? total : kAhead;
+  const __m256i odd = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
+  __m256 acc[kTokens][2];
+  GREENROOM_UNROLL
+  for (int t = 0; t < kTokens; ++t)
+    acc[t][0] = acc[t][1] = _mm256_setzero_ps();
+  for (size_t s = 0; s < steps; ++s) {
+    const uint8_t* step = strip + s * step_nbytes;
+    __m256 sum[kTokens][2];
+    GREENROOM_UNROLL
+    for (int t = 0; t < kTokens; ++t)
+      sum[t][0] = sum[t][1] = _mm256_setzero_ps();
+    for (size_t c = 0; c < columns; c += 4) {
+      prefetch<64>(strip, s * step_nbytes + kStripRows * c, total, ahead, next);
+      GREENROOM_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        __m256i pairs[2];
+        e4m3_pairs(load(step + kStripRows * c + 32 * half), pairs);
+        GREENROOM_UNROLL
+        for (int k = 0; k < 4; ++k) {
+          const __m256i bits = k % 2 ? _mm256_and_si256(pairs[k / 2], odd) : _mm256_slli_epi32(pairs[k / 2], 16);
+          GREENROOM_UNROLL
+          for (int t = 0; t < kTokens; ++t) {
+            const __m256 value = _mm256_set1_ps(static_cast<const float*>(x[t])[s * columns + c + k]);
+            sum[t][half] = _mm256_fmadd_ps(_mm256_castsi256_ps(bits), value, sum[t][half]);
+          }
+        }
+      }
+    }
+    GREENROOM_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const __m256 scale = typed_scales(scaling.type, step + kStripRows * columns, static_cast<size_t>(half));
+      GREENROOM_UNROLL
+      for (int t = 0; t < kTokens; ++t)
+        acc[t][half] = _mm256_fmadd_ps(sum[t][half], scale, acc[t][half]);
+    }
+  }
+  GREENROOM_UNROLL
+  for (int t = 0; t < kTokens; ++t) {
+    _mm256_storeu_ps(out + t * out_stride, acc[t][0]);
+    _mm256_storeu_ps(out + t * out_stride + 8, acc[t][1]);
+  }
+}
+
+void strip_e4m3(const uint8_t* strip, size_t steps, Scaling scaling, const uint8_t* next, const void* const* x,
+                size_t tokens, float* out, size_t out_stride) {
+  for (; tokens >= 2; tokens -= 2, x += 2, out += 2 * out_stride)
+    e4m3_block<2>(strip, steps, scaling, next, x, out, out_stride);
+  if (tokens == 1)
+    e4m3_block<1>(strip, steps, scaling, next, x, out, out_stride);
 }
 
 static inline int32_t largest_of(__m256i v) {
@@ -131,6 +208,8 @@ void avx2::quantise(const float* x, size_t groups, ActivationGroup* out) {
     a->high_x32 = -32 * high;
     a->sum_x128 = -128 * (low + high);
     a->scaled_sum = a->scale * static_cast<float>(low + high);
+    a->scaled_low = a->scale * static_cast<float>(low);
+    a->scaled_high = a->scale * static_cast<float>(high);
   }
 }
 
@@ -162,16 +241,41 @@ uint64_t avx2::read(const uint8_t* p, size_t n) {
   return lanes[0] + lanes[1] + lanes[2] + lanes[3];
 }
 
-const KernelTable kAvx2Kernels = {
-    "avx2",
-    {strips<strip_int<Int4<false, false>>>, strips<strip_int<Int4<true, false>>>, strips<strip_int<Int4K<false>>>,
-     strips<strip_int<Int4Nl>>, strips<strip_int<Int4Mx>>, strips<strip_int<Int4<false, true>>>,
-     strips<strip_int<Int4<true, true>>>, strips<strip_int<Int4K<true>>>, strips<strip_int<Int8>>,
-     strips<strip_int<Int6K>>, strips<strip_float<kBf16>>, strips<strip_float<kF16>>, strips<strip_float<kF32>>},
-    kActF32,
-    avx2::quantise,
-    avx2::round_bf16,
-    avx2::read,
-};
+namespace {
+
+constexpr KernelTable table() {
+  KernelTable t = {"avx2", {}, kActF32, avx2::quantise, avx2::round_bf16, avx2::read};
+  t.strip[kInt4F16] = strips<strip_int<Int4<false, false>>>;
+  t.strip[kInt4F16Min] = strips<strip_int<Int4<true, false>>>;
+  t.strip[kInt4K] = strips<strip_int<Int4K<false>>>;
+  t.strip[kInt4Nl] = strips<strip_int<Int4Nl>>;
+  t.strip[kInt4Mx] = strips<strip_int<Int4Mx>>;
+  t.strip[kInt4Nv] = strips<strip_int<Int4Nv>>;
+  t.strip[kInt4Xs] = strips<strip_int<Int4Xs>>;
+  t.strip[kInt5F16] = strips<strip_int<Int4<false, true>>>;
+  t.strip[kInt5F16Min] = strips<strip_int<Int4<true, true>>>;
+  t.strip[kInt5K] = strips<strip_int<Int4K<true>>>;
+  t.strip[kInt8F16] = strips<strip_int<Int8>>;
+  t.strip[kInt2K] = strips<strip_int<Int2K>>;
+  t.strip[kInt3K] = strips<strip_int<Int3K>>;
+  t.strip[kInt6K] = strips<strip_int<Int6K>>;
+  t.strip[kInt4Block] = strips<strip_int<Block<true, false, false>>>;
+  t.strip[kInt4BlockZero] = strips<strip_int<Block<true, true, false>>>;
+  t.strip[kInt8Block] = strips<strip_int<Block<false, false, false>>>;
+  t.strip[kInt8BlockZero] = strips<strip_int<Block<false, true, false>>>;
+  t.strip[kInt4Halves] = strips<strip_int<Block<true, false, true>>>;
+  t.strip[kInt4HalvesZero] = strips<strip_int<Block<true, true, true>>>;
+  t.strip[kInt8Halves] = strips<strip_int<Block<false, false, true>>>;
+  t.strip[kInt8HalvesZero] = strips<strip_int<Block<false, true, true>>>;
+  t.strip[kE4m3] = strips<strip_e4m3>;
+  t.strip[kBf16] = strips<strip_float<kBf16>>;
+  t.strip[kF16] = strips<strip_float<kF16>>;
+  t.strip[kF32] = strips<strip_float<kF32>>;
+  return t;
+}
+
+} // namespace
+
+constinit const KernelTable kAvx2Kernels = table();
 
 } // namespace greenroom

@@ -1,9 +1,5 @@
 // AVX512_BF16: products of bf16 pairs. Only plain C headers: nothing compiled here may be shared with baseline files.
-#include <immintrin.h>
-#include <string.h>
-
-#include "kernels.h"
-#include "unroll.h"
+#include "e4m3_strips_512.h"
 
 namespace greenroom {
 namespace {
@@ -15,10 +11,6 @@ static inline __m512bh as_bf16(__m512i v) {
   __m512bh out;
   memcpy(&out, &v, sizeof out);
   return out;
-}
-
-static inline void touch(const uint8_t* p) {
-  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
 }
 
 struct Share {
@@ -111,16 +103,28 @@ void strip_bf16(const StripTask* task, const void* const* x, size_t tokens, floa
     block<1>(task, share, x, out, out_stride);
 }
 
+struct E4m3Bf16 {
+  typedef uint16_t Activation;
+  static constexpr int kMost = 3;
+
+  static inline __m512 add(__m512 acc, __m512i two, const uint16_t* x) {
+    return _mm512_dpbf16_ps(acc, as_bf16(two), pair(x, 0));
+  }
+};
+
+void e4m3_strip(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
+  e4m3_tokens<E4m3Bf16>(task, x, tokens, out, out_stride);
+}
+
+constexpr KernelTable table() {
+  KernelTable t = {"avx512bf16", {}, kActBf16, avx512::quantise, avx512::round_bf16, avx512::read};
+  t.strip[kE4m3] = e4m3_strip;
+  t.strip[kBf16] = strip_bf16;
+  return t;
+}
+
 } // namespace
 
-const KernelTable kAvx512Bf16Kernels = {
-    "avx512bf16",
-    {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, strip_bf16, nullptr,
-     nullptr},
-    kActBf16,
-    avx512::quantise,
-    avx512::round_bf16,
-    avx512::read,
-};
+constinit const KernelTable kAvx512Bf16Kernels = table();
 
 } // namespace greenroom

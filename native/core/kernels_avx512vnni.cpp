@@ -1,4 +1,5 @@
 // AVX-512 F, BW, VL, DQ and VNNI. Only plain C headers: nothing compiled here may be shared with baseline files.
+#include "e4m3_strips_512.h"
 #include "exponential_avx512.h"
 #include "integer_codes_512.h"
 
@@ -41,9 +42,10 @@ static inline void prefetch(const StripTask* task, int strip, size_t at, size_t 
 
 template <class Code, int kTokens, int kStrips>
 void block(const StripTask* task, Share share, const void* const* x, float* out, size_t out_stride) {
-  constexpr size_t kGroupBytes = Code::kStepBytes / Code::kGroups; // what one group's turn fetches
   constexpr int kParts = Code::kParts;
-  const size_t total = task->steps * Code::kStepBytes, ahead = total < kAhead ? total : kAhead;
+  const size_t step_nbytes = Code::step_nbytes(task->scaling), groups = Code::groups(task->scaling);
+  const size_t turn = step_nbytes / groups; // what one group's turn fetches
+  const size_t total = task->steps * step_nbytes, ahead = total < kAhead ? total : kAhead;
   __m512 acc[kTokens][kStrips];
   GREENROOM_UNROLL
   for (int t = 0; t < kTokens; ++t) {
@@ -55,20 +57,20 @@ void block(const StripTask* task, Share share, const void* const* x, float* out,
     typename Code::Head head[kStrips];
     GREENROOM_UNROLL
     for (int i = 0; i < kStrips; ++i)
-      head[i] = Code::head((i ? task->second : task->strip) + s * Code::kStepBytes);
-    for (size_t g = 0; g < Code::kGroups; ++g) {
+      head[i] = Code::head((i ? task->second : task->strip) + s * step_nbytes, task->scaling);
+    for (size_t g = 0; g < groups; ++g) {
       __m512i w[kStrips][8];
-      __m512 scale[kStrips][kParts], min[kStrips];
+      __m512 scale[kStrips][kParts], min[kStrips][kParts];
       GREENROOM_UNROLL
       for (int i = 0; i < kStrips; ++i) {
-        const uint8_t* step = (i ? task->second : task->strip) + s * Code::kStepBytes;
-        prefetch<kGroupBytes, kStrips>(task, i, s * Code::kStepBytes + g * kGroupBytes, total, ahead, share);
+        const uint8_t* step = (i ? task->second : task->strip) + s * step_nbytes;
+        prefetch<Code::kTurnBytes, kStrips>(task, i, s * step_nbytes + g * turn, total, ahead, share);
         Code::unpack(step, g, w[i]);
-        Code::scales(head[i], step, g, scale[i], &min[i]);
+        Code::scales(head[i], step, g, scale[i], min[i]);
       }
       GREENROOM_UNROLL
       for (int t = 0; t < kTokens; ++t) {
-        const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + s * Code::kGroups + g;
+        const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + s * groups + g;
         // The halves of a group are chains of their own where they have scales of their own, and for a single strip:
         // eight dependent instructions would fill the scheduler with waiters.
         constexpr int kChains = kStrips == 1 ? 2 : kParts;
@@ -95,8 +97,11 @@ void block(const StripTask* task, Share share, const void* const* x, float* out,
           for (int part = 0; part < kParts; ++part)
             acc[t][i] =
                 _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[i][part]), _mm512_mul_ps(scale[i][part], x_scale), acc[t][i]);
-          if (Code::kHasMin)
-            acc[t][i] = _mm512_fmadd_ps(min[i], _mm512_set1_ps(a->scaled_sum), acc[t][i]);
+          if (Code::kHasMin) {
+            GREENROOM_UNROLL
+            for (int part = 0; part < kParts; ++part)
+              acc[t][i] = _mm512_fmadd_ps(min[i][part], min_factor<Code>(a, part), acc[t][i]);
+          }
         }
       }
     }
@@ -217,6 +222,22 @@ void float_strip(const StripTask* task, const void* const* x, size_t tokens, flo
     float_block<kKind, 1>(task, share, x, out, out_stride);
 }
 
+struct E4m3Floats {
+  typedef float Activation;
+  static constexpr int kMost = 3;
+
+  // Two columns (pair) of the four that a load holds, times two activations.
+  static inline __m512 add(__m512 acc, __m512i pair, const float* x) {
+    const __m512 even = _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16));
+    const __m512 odd = _mm512_castsi512_ps(_mm512_and_si512(pair, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+    return _mm512_fmadd_ps(odd, _mm512_set1_ps(x[1]), _mm512_fmadd_ps(even, _mm512_set1_ps(x[0]), acc));
+  }
+};
+
+void e4m3_strip(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
+  e4m3_tokens<E4m3Floats>(task, x, tokens, out, out_stride);
+}
+
 } // namespace
 
 namespace avx512 {
@@ -249,6 +270,8 @@ void quantise(const float* x, size_t groups, ActivationGroup* out) {
     a->high_x32 = -32 * high;
     a->sum_x128 = -128 * (low + high);
     a->scaled_sum = a->scale * static_cast<float>(low + high);
+    a->scaled_low = a->scale * static_cast<float>(low);
+    a->scaled_high = a->scale * static_cast<float>(high);
   }
 }
 
@@ -289,15 +312,41 @@ uint64_t avx512::read(const uint8_t* p, size_t n) {
   return total;
 }
 
-const KernelTable kAvx512VnniKernels = {
-    "avx512vnni",
-    {strip<Int4<false, false>>, strip<Int4<true, false>>, strip<Int4K<false>>, strip<Int4Table<false>>,
-     strip<Int4Table<true>>, strip<Int4<false, true>>, strip<Int4<true, true>>, strip<Int4K<true>>, strip<Int8>,
-     strip<Int6K>, float_strip<kBf16>, float_strip<kF16>, float_strip<kF32>},
-    kActF32,
-    avx512::quantise,
-    avx512::round_bf16,
-    avx512::read,
-};
+namespace {
+
+constexpr KernelTable table() {
+  KernelTable t = {"avx512vnni", {}, kActF32, avx512::quantise, avx512::round_bf16, avx512::read};
+  t.strip[kInt4F16] = strip<Int4<false, false>>;
+  t.strip[kInt4F16Min] = strip<Int4<true, false>>;
+  t.strip[kInt4K] = strip<Int4K<false>>;
+  t.strip[kInt4Nl] = strip<Int4Table<false>>;
+  t.strip[kInt4Mx] = strip<Int4Table<true>>;
+  t.strip[kInt4Nv] = strip<Int4Nv>;
+  t.strip[kInt4Xs] = strip<Int4Xs>;
+  t.strip[kInt5F16] = strip<Int4<false, true>>;
+  t.strip[kInt5F16Min] = strip<Int4<true, true>>;
+  t.strip[kInt5K] = strip<Int4K<true>>;
+  t.strip[kInt8F16] = strip<Int8>;
+  t.strip[kInt2K] = strip<Int2K>;
+  t.strip[kInt3K] = strip<Int3K>;
+  t.strip[kInt6K] = strip<Int6K>;
+  t.strip[kInt4Block] = strip<Block<true, false, false>>;
+  t.strip[kInt4BlockZero] = strip<Block<true, true, false>>;
+  t.strip[kInt8Block] = strip<Block<false, false, false>>;
+  t.strip[kInt8BlockZero] = strip<Block<false, true, false>>;
+  t.strip[kInt4Halves] = strip<Block<true, false, true>>;
+  t.strip[kInt4HalvesZero] = strip<Block<true, true, true>>;
+  t.strip[kInt8Halves] = strip<Block<false, false, true>>;
+  t.strip[kInt8HalvesZero] = strip<Block<false, true, true>>;
+  t.strip[kE4m3] = e4m3_strip;
+  t.strip[kBf16] = float_strip<kBf16>;
+  t.strip[kF16] = float_strip<kF16>;
+  t.strip[kF32] = float_strip<kF32>;
+  return t;
+}
+
+} // namespace
+
+constinit const KernelTable kAvx512VnniKernels = table();
 
 } // namespace greenroom

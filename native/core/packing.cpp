@@ -15,40 +15,25 @@ namespace {
 
 constexpr size_t kInt6Head = 32, kInt6Group = 256 + 128 + 32;
 
-void put_u16(uint8_t* p, uint16_t value) {
-  std::memcpy(p, &value, 2);
-}
-void put_f32(uint8_t* p, float value) {
-  std::memcpy(p, &value, 4);
-}
-uint16_t get_u16(const uint8_t* p) {
-  uint16_t value;
-  std::memcpy(&value, p, 2);
+template <class T> T get(const uint8_t* p) {
+  T value;
+  std::memcpy(&value, p, sizeof value);
   return value;
 }
-float get_f32(const uint8_t* p) {
-  float value;
-  std::memcpy(&value, p, 4);
-  return value;
+template <class T> void put(uint8_t* p, T value) {
+  std::memcpy(p, &value, sizeof value);
 }
 uint32_t get_u32(const uint8_t* p) {
-  uint32_t value;
-  std::memcpy(&value, p, 4);
-  return value;
+  return get<uint32_t>(p);
 }
 void put_u32(uint8_t* p, uint32_t value) {
-  std::memcpy(p, &value, 4);
+  put(p, value);
 }
 
 // `words` 4-byte pieces of one row go to the row's lane of as many 64-byte loads.
 void scatter(uint8_t* step, size_t row, const uint8_t* codes, size_t words) {
   for (size_t j = 0; j < words; ++j)
     std::memcpy(step + 64 * j + 4 * row, codes + 4 * j, 4);
-}
-
-void gather(const uint8_t* step, size_t row, uint8_t* codes, size_t words) {
-  for (size_t j = 0; j < words; ++j)
-    std::memcpy(codes + 4 * j, step + 64 * j + 4 * row, 4);
 }
 
 void pack_q4_0(const uint8_t* block, uint8_t* step, size_t row) {
@@ -72,12 +57,146 @@ void pack_q8_0(const uint8_t* block, uint8_t* step, size_t row) {
   std::memcpy(step + 512 + 2 * row, block, 2);
 }
 
+// Low nibbles of 16 codes and high nibbles of 16 more, to one row's 4 loads.
+void put_nibbles(uint64_t first, uint64_t second, uint8_t* loads, size_t row) {
+  put_u32(loads + 4 * row, static_cast<uint32_t>(first));
+  put_u32(loads + 64 + 4 * row, static_cast<uint32_t>(first >> 32));
+  put_u32(loads + 128 + 4 * row, static_cast<uint32_t>(second));
+  put_u32(loads + 192 + 4 * row, static_cast<uint32_t>(second >> 32));
+}
+
+constexpr uint64_t kLowNibbles = 0x0f0f0f0f0f0f0f0f;
+
+void pack_nvfp4(const uint8_t* block, uint8_t* steps, size_t step_nbytes, size_t row) {
+  for (size_t half = 0; half < 2; ++half) {
+    // 16 columns are 8 bytes: the first eight in the low nibbles.
+    uint8_t* step = steps + half * step_nbytes;
+    const uint64_t first = get<uint64_t>(block + 4 + 16 * half), second = get<uint64_t>(block + 12 + 16 * half);
+    put_nibbles((first & kLowNibbles) | ((second & kLowNibbles) << 4),
+                ((first >> 4) & kLowNibbles) | (second & ~kLowNibbles), step, row);
+    step[256 + row] = plain_ue4m3(block[2 * half]);
+    step[272 + row] = plain_ue4m3(block[2 * half + 1]);
+  }
+}
+
+void pack_iq4_xs(const uint8_t* block, uint8_t* step, size_t row) {
+  for (size_t word = 0; word < 2; ++word) {
+    uint32_t bits = uint32_t{block[word]} << 24;
+    for (size_t i = 0; i < 4; ++i)
+      bits |= uint32_t{iq4_xs_scale(block, 4 * word + i)} << (6 * i);
+    put_u32(step + 64 * word + 4 * row, bits);
+  }
+  for (size_t group = 0; group < 8; ++group)
+    scatter(step + 128 + 256 * group, row, block + 8 + 16 * group, 4);
+}
+
+// 32 codes of two bits, or the upper two of six: 2 loads.
+void put_pairs(const uint8_t* codes, int shift, uint8_t* loads, size_t row) {
+  for (size_t half = 0; half < 2; ++half) {
+    uint32_t bits = 0;
+    for (size_t i = 0; i < 4; ++i)
+      bits |= ((get_u32(codes + 16 * half + 4 * i) >> shift) & 0x03030303u) << (2 * i);
+    put_u32(loads + 64 * half + 4 * row, bits);
+  }
+}
+
+// One bit of each of 32 codes: 1 load.
+void put_bits(const uint8_t* codes, int shift, uint8_t* load, size_t row) {
+  uint32_t bits = 0;
+  for (size_t j = 0; j < 8; ++j)
+    bits |= ((get_u32(codes + 4 * j) >> shift) & 0x01010101u) << j;
+  put_u32(load + 4 * row, bits);
+}
+
+void pack_q2_k(const uint8_t* block, uint8_t* step, size_t row) {
+  uint8_t codes[256];
+  q2_k_codes(block, codes);
+  std::memcpy(step + 2 * row, block + 80, 2);
+  put(step + 32 + 2 * row, static_cast<uint16_t>(get<uint16_t>(block + 82) ^ 0x8000u));
+  for (size_t group = 0; group < 8; ++group) {
+    uint8_t* out = step + 64 + 160 * group;
+    put_pairs(codes + 32 * group, 0, out, row);
+    out[128 + row] = block[2 * group];
+    out[144 + row] = block[2 * group + 1];
+  }
+}
+
+void pack_q3_k(const uint8_t* block, uint8_t* step, size_t row) {
+  uint8_t codes[256], scales[16];
+  q3_k_codes(block, codes);
+  q3_k_scales(block, scales);
+  uint32_t words[4];
+  for (size_t p = 0; p < 4; ++p)
+    words[p] = scales[4 * p] | (uint32_t{scales[4 * p + 1]} << 6) | (uint32_t{scales[4 * p + 2]} << 12) |
+               (uint32_t{scales[4 * p + 3]} << 18);
+  std::memcpy(step + 2 * row, block + 108, 2);
+  for (size_t p = 0; p < 3; ++p)
+    put_u32(step + 32 + 64 * p + 4 * row, words[p] | (((words[3] >> (8 * p)) & 255) << 24));
+  for (size_t group = 0; group < 8; ++group) {
+    uint8_t* out = step + 224 + 192 * group;
+    put_pairs(codes + 32 * group, 0, out, row);
+    put_bits(codes + 32 * group, 2, out + 128, row);
+  }
+}
+
+// 8 nibbles, the even ones low, to 8 bytes.
+uint64_t spread(uint32_t nibbles) {
+  uint64_t v = nibbles;
+  v = (v | (v << 16)) & 0x0000ffff0000ffff;
+  v = (v | (v << 8)) & 0x00ff00ff00ff00ff;
+  return (v | (v << 4)) & kLowNibbles;
+}
+
+// A generic block. Both parts of a block of 16 are half a step.
+void pack_block(const Layout& layout, const uint8_t* block, uint8_t* step, size_t index, size_t row) {
+  const Kind kind = layout.kind;
+  const bool halves = kind >= kInt4Halves && kind <= kInt8HalvesZero;
+  const bool nibbles = kind == kInt4Block || kind == kInt4BlockZero || kind == kInt4Halves || kind == kInt4HalvesZero;
+  const bool zero =
+      kind == kInt4BlockZero || kind == kInt8BlockZero || kind == kInt4HalvesZero || kind == kInt8HalvesZero;
+  const size_t scale_bytes = scale_nbytes(layout.scaling.type), block_columns = layout.format->block;
+  const uint8_t* codes = block + scale_bytes + zero;
+  const size_t part = halves ? index % 2 : 0, parts = halves ? 2 : 1;
+  uint8_t* scales = step + (halves ? kGroup : block_columns) * (nibbles ? 8 : 16);
+  std::memcpy(scales + (part * kStripRows + row) * scale_bytes, block, scale_bytes);
+  if (zero)
+    scales[parts * kStripRows * scale_bytes + part * kStripRows + row] = block[scale_bytes];
+
+  if (nibbles && halves) {
+    // The other half's nibbles are in the same bytes.
+    for (size_t j = 0; j < 4; ++j) {
+      uint8_t* at = step + 64 * j + 4 * row;
+      const uint32_t four = static_cast<uint32_t>(spread(get<uint16_t>(codes + 2 * j)));
+      put_u32(at, part ? (get_u32(at) & 0x0f0f0f0fu) | (four << 4) : (get_u32(at) & 0xf0f0f0f0u) | four);
+    }
+  } else if (nibbles) {
+    for (size_t c = 0; c < block_columns; c += kGroup, codes += 16)
+      put_nibbles(spread(get_u32(codes)) | (spread(get_u32(codes + 8)) << 4),
+                  spread(get_u32(codes + 4)) | (spread(get_u32(codes + 12)) << 4), step + 8 * c, row);
+  } else {
+    const uint32_t offset = zero ? 0x80808080u : 0;
+    for (size_t j = 0; j < block_columns / 4; ++j)
+      put_u32(step + 64 * (j + 4 * part) + 4 * row, get_u32(codes + 4 * j) ^ offset);
+  }
+}
+
+void pack_e4m3(const Layout& layout, const uint8_t* block, uint8_t* step, size_t row) {
+  const size_t scale_bytes = scale_nbytes(layout.scaling.type), columns = layout.scaling.columns;
+  uint32_t nan = 0;
+  for (size_t j = 0; j < columns / 4; ++j) {
+    const uint32_t four = get_u32(block + scale_bytes + 4 * j);
+    nan |= ((four & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u;
+    put_u32(step + 64 * j + 4 * row, (four & 0xff0000ffu) | ((four & 0xff00u) << 8) | ((four >> 8) & 0xff00u));
+  }
+  uint8_t* scale = step + 16 * columns + row * scale_bytes;
+  std::memcpy(scale, block, scale_bytes);
+  if (nan) // a quiet NaN of any type has these top bits set
+    scale[scale_bytes - 1] = 0x7f, scale[scale_bytes - 2] |= 0xf0;
+}
+
 // 32 codes of five bits: 4 loads of low nibbles, 1 of high bits.
 void put_int5(const uint8_t* codes, uint8_t* loads, size_t row) {
-  uint32_t high = 0;
-  for (size_t j = 0; j < 8; ++j)
-    high |= ((get_u32(codes + 4 * j) >> 4) & 0x01010101u) << j;
-  put_u32(loads + 256 + 4 * row, high);
+  put_bits(codes, 4, loads + 256, row);
   for (size_t j = 0; j < 4; ++j) {
     const uint32_t first = get_u32(codes + 4 * j), second = get_u32(codes + 16 + 4 * j);
     put_u32(loads + 64 * j + 4 * row, (first & 0x0f0f0f0fu) | ((second & 0x0f0f0f0fu) << 4));
@@ -101,7 +220,7 @@ void pack_q5_1(const uint8_t* block, uint8_t* step, size_t row) {
 
 // Scale words of a Q4_K or Q5_K block.
 void put_scale_words(const uint8_t* block, uint8_t* step, size_t row) {
-  const uint32_t d = get_u16(block), negated_min = get_u16(block + 2) ^ 0x8000u;
+  const uint32_t d = get<uint16_t>(block), negated_min = get<uint16_t>(block + 2) ^ 0x8000u;
   const uint32_t super[4] = {d & 255, d >> 8, negated_min & 255, negated_min >> 8};
   for (size_t pair = 0; pair < 4; ++pair) {
     const PairQ4K even = q4_k_pair(block, 2 * pair), odd = q4_k_pair(block, 2 * pair + 1);
@@ -143,13 +262,9 @@ void pack_q6_k(const uint8_t* block, uint8_t* step, size_t row) {
       const uint32_t first = get_u32(q + 4 * j), second = get_u32(q + 16 + 4 * j);
       put_u32(out + 64 * j + 4 * row, (first & 0x0f0f0f0fu) | ((second & 0x0f0f0f0fu) << 4));
     }
-    for (size_t half = 0; half < 2; ++half) {
-      uint32_t high = 0;
-      for (size_t i = 0; i < 4; ++i)
-        high |= ((get_u32(q + 16 * half + 4 * i) >> 4) & 0x03030303u) << (2 * i);
-      put_u32(out + 256 + 64 * half + 4 * row, high);
+    put_pairs(q, 4, out + 256, row);
+    for (size_t half = 0; half < 2; ++half)
       out[384 + 16 * half + row] = block[192 + 2 * group + half];
-    }
   }
 }
 
@@ -187,6 +302,40 @@ void pack_stored_row(const Layout& layout, const uint8_t* row, uint8_t* strip, s
     for (size_t b = 0; b < blocks; ++b)
       pack_q5_k(row + b * nbytes, strip + b * step, lane);
     break;
+  case kInt4Nv:
+    for (size_t b = 0; b < blocks; ++b)
+      pack_nvfp4(row + b * nbytes, strip + 2 * b * step, step, lane);
+    break;
+  case kInt4Xs:
+    for (size_t b = 0; b < blocks; ++b)
+      pack_iq4_xs(row + b * nbytes, strip + b * step, lane);
+    break;
+  case kInt2K:
+    for (size_t b = 0; b < blocks; ++b)
+      pack_q2_k(row + b * nbytes, strip + b * step, lane);
+    break;
+  case kInt3K:
+    for (size_t b = 0; b < blocks; ++b)
+      pack_q3_k(row + b * nbytes, strip + b * step, lane);
+    break;
+  case kInt4Block:
+  case kInt4BlockZero:
+  case kInt8Block:
+  case kInt8BlockZero:
+    for (size_t b = 0; b < blocks; ++b)
+      pack_block(layout, row + b * nbytes, strip + b * step, b, lane);
+    break;
+  case kInt4Halves:
+  case kInt4HalvesZero:
+  case kInt8Halves:
+  case kInt8HalvesZero:
+    for (size_t b = 0; b < blocks; ++b)
+      pack_block(layout, row + b * nbytes, strip + b / 2 * step, b, lane);
+    break;
+  case kE4m3:
+    for (size_t b = 0; b < blocks; ++b)
+      pack_e4m3(layout, row + b * nbytes, strip + b * step, lane);
+    break;
   case kInt8F16:
     for (size_t b = 0; b < blocks; ++b)
       pack_q8_0(row + b * nbytes, strip + b * step, lane);
@@ -213,145 +362,27 @@ void pack_stored_row(const Layout& layout, const uint8_t* row, uint8_t* strip, s
 void pack_float_row(const Layout& layout, const float* row, uint8_t* strip, size_t lane) {
   if (layout.kind == kF32) {
     for (size_t c = 0; c < layout.columns; ++c)
-      put_f32(strip + 64 * c + 4 * lane, row[c]);
+      put(strip + 64 * c + 4 * lane, row[c]);
     return;
   }
   for (size_t c = 0; c < layout.columns; ++c)
     if (!std::isfinite(row[c]))
       throw std::invalid_argument("weights that are NaN or infinite cannot be recoded to integers");
+  const size_t group = layout.columns / layout.steps;
   for (size_t g = 0; g < layout.steps; ++g) {
     uint8_t* step = strip + g * layout.step_nbytes;
-    uint8_t codes[kGroup];
+    uint8_t codes[128];
     if (layout.kind == kInt8F16) {
-      const uint16_t scale = recode_int8(row + kGroup * g, reinterpret_cast<int8_t*>(codes));
+      const uint16_t scale = recode_int8(row + group * g, reinterpret_cast<int8_t*>(codes));
       scatter(step, lane, codes, 8);
-      put_u16(step + 512 + 2 * lane, scale);
+      put(step + 512 + 2 * lane, scale);
     } else {
-      uint8_t nibbles[kGroup / 2];
-      const uint16_t scale = recode_int4(row + kGroup * g, codes);
-      for (size_t i = 0; i < 16; ++i)
-        nibbles[i] = static_cast<uint8_t>(codes[i] | (codes[i + 16] << 4));
-      scatter(step, lane, nibbles, 4);
-      put_u16(step + 256 + 2 * lane, scale);
-    }
-  }
-}
-
-void unpack_int4(const uint8_t* loads, size_t lane, int offset, float scale, float* out) {
-  uint8_t codes[kGroup / 2];
-  gather(loads, lane, codes, 4);
-  for (size_t i = 0; i < 16; ++i) {
-    out[i] = scale * static_cast<float>((codes[i] & 15) - offset);
-    out[16 + i] = scale * static_cast<float>((codes[i] >> 4) - offset);
-  }
-}
-
-void unpack_int5(const uint8_t* loads, size_t lane, int offset, float scale, float* out) {
-  uint8_t low[kGroup / 2];
-  gather(loads, lane, low, 4);
-  for (size_t c = 0; c < kGroup; ++c) {
-    const int high = (loads[256 + 4 * lane + c % 4] >> (c / 4)) & 1;
-    const int code = (c < 16 ? low[c] & 15 : low[c - 16] >> 4) | (high << 4);
-    out[c] = scale * static_cast<float>(code - offset);
-  }
-}
-
-void unpack_table(const uint8_t* loads, size_t lane, const int8_t* values, float scale, float* out) {
-  uint8_t codes[kGroup / 2];
-  gather(loads, lane, codes, 4);
-  for (size_t i = 0; i < 16; ++i) {
-    out[i] = scale * static_cast<float>(values[codes[i] & 15]);
-    out[16 + i] = scale * static_cast<float>(values[codes[i] >> 4]);
-  }
-}
-
-void add_min(float min, float* out) {
-  for (size_t i = 0; i < kGroup; ++i)
-    out[i] += min;
-}
-
-// Four or five bits.
-void unpack_k(const uint8_t* step, size_t lane, bool five, float* out) {
-  uint32_t words[4];
-  for (size_t pair = 0; pair < 4; ++pair)
-    words[pair] = get_u32(step + 64 * pair + 4 * lane);
-  const float d = f32_from_f16(static_cast<uint16_t>((words[0] >> 24) | ((words[1] >> 24) << 8)));
-  const float negated_min = f32_from_f16(static_cast<uint16_t>((words[2] >> 24) | ((words[3] >> 24) << 8)));
-  for (size_t group = 0; group < 8; ++group, out += kGroup) {
-    const uint32_t bits = words[group / 2] >> (12 * (group % 2));
-    const float scale = d * static_cast<float>(bits & 63);
-    if (five)
-      unpack_int5(step + 256 + 320 * group, lane, 0, scale, out);
-    else
-      unpack_int4(step + 256 + 256 * group, lane, 0, scale, out);
-    add_min(negated_min * static_cast<float>((bits >> 6) & 63), out);
-  }
-}
-
-void unpack_int6_k(const uint8_t* step, size_t lane, float* out) {
-  const float d = f32_from_f16(get_u16(step + 2 * lane));
-  for (size_t group = 0; group < 8; ++group) {
-    const uint8_t* at = step + kInt6Head + kInt6Group * group;
-    for (size_t c = 0; c < kGroup; ++c, ++out) {
-      const size_t half = c / 16, i = c % 16 / 4, b = 4 * lane + c % 4;
-      const int low = (at[64 * i + b] >> (4 * half)) & 15, high = (at[256 + 64 * half + b] >> (2 * i)) & 3;
-      const float scale = d * static_cast<float>(static_cast<int8_t>(at[384 + 16 * half + lane]));
-      *out = scale * static_cast<float>((low | (high << 4)) - 32);
-    }
-  }
-}
-
-void unpack_row(const Layout& layout, const uint8_t* strip, size_t lane, float* out) {
-  for (size_t s = 0; s < layout.steps; ++s) {
-    const uint8_t* step = strip + s * layout.step_nbytes;
-    switch (layout.kind) {
-    case kInt4F16:
-      unpack_int4(step, lane, 8, f32_from_f16(get_u16(step + 256 + 2 * lane)), out + kGroup * s);
-      break;
-    case kInt4F16Min:
-      unpack_int4(step, lane, 0, f32_from_f16(get_u16(step + 256 + 2 * lane)), out + kGroup * s);
-      add_min(f32_from_f16(get_u16(step + 288 + 2 * lane)), out + kGroup * s);
-      break;
-    case kInt4Nl:
-      unpack_table(step, lane, kNlValues, f32_from_f16(get_u16(step + 256 + 2 * lane)), out + kGroup * s);
-      break;
-    case kInt4Mx:
-      unpack_table(step, lane, kMxValues, half_from_e8m0(step[256 + lane]), out + kGroup * s);
-      break;
-    case kInt4K:
-      unpack_k(step, lane, false, out + 256 * s);
-      break;
-    case kInt5K:
-      unpack_k(step, lane, true, out + 256 * s);
-      break;
-    case kInt5F16:
-      unpack_int5(step, lane, 16, f32_from_f16(get_u16(step + 320 + 2 * lane)), out + kGroup * s);
-      break;
-    case kInt5F16Min:
-      unpack_int5(step, lane, 0, f32_from_f16(get_u16(step + 320 + 2 * lane)), out + kGroup * s);
-      add_min(f32_from_f16(get_u16(step + 352 + 2 * lane)), out + kGroup * s);
-      break;
-    case kInt6K:
-      unpack_int6_k(step, lane, out + 256 * s);
-      break;
-    case kInt8F16: {
-      uint8_t codes[kGroup];
-      gather(step, lane, codes, 8);
-      const float scale = f32_from_f16(get_u16(step + 512 + 2 * lane));
-      for (size_t i = 0; i < 32; ++i)
-        out[kGroup * s + i] = scale * static_cast<float>(static_cast<int8_t>(codes[i]));
-      break;
-    }
-    case kBf16:
-      out[2 * s] = f32_from_bf16(get_u16(step + 4 * lane));
-      if (2 * s + 1 < layout.columns)
-        out[2 * s + 1] = f32_from_bf16(get_u16(step + 4 * lane + 2));
-      break;
-    case kF16:
-      out[s] = f32_from_f16(get_u16(step + 2 * lane));
-      break;
-    default:
-      out[s] = get_f32(step + 4 * lane);
+      const uint16_t scale = recode_int4(row + group * g, group, codes);
+      for (size_t c = 0; c < group; c += kGroup)
+        for (size_t j = 0; j < 4; ++j)
+          put_u32(step + 8 * c + 64 * j + 4 * lane,
+                  get_u32(codes + c + 4 * j) | (get_u32(codes + c + 16 + 4 * j) << 4));
+      put(step + 8 * group + 2 * lane, scale);
     }
   }
 }
@@ -386,19 +417,13 @@ void pack(ThreadPool& pool, const PackedMatrix& matrix, const uint8_t* data, siz
       if (keep) {
         pack_stored_row(layout, stored, matrix.strip(strip), lane);
       } else {
-        layout.format->dequantise(stored, layout.columns, floats.data());
+        layout.format->dequantise(*layout.format, stored, layout.columns, floats.data());
         pack_float_row(layout, floats.data(), matrix.strip(strip), lane);
       }
     }
   };
   ThreadPool::Call call(pool);
   call.run({{strips, pack_strip}});
-}
-
-void dequantise_rows(const PackedMatrix& matrix, size_t first, size_t last, float* out) {
-  const Layout& layout = matrix.layout;
-  for (size_t row = first; row < last; ++row, out += layout.columns)
-    unpack_row(layout, matrix.strip(row / kStripRows), row % kStripRows, out);
 }
 
 } // namespace greenroom

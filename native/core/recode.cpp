@@ -36,10 +36,10 @@ float as_f16(float scale) {
 }
 
 // Sum of squared differences under one scale.
-float error_of(const float* x, float scale, float low, float high) {
+float error_of(const float* x, size_t n, float scale, float low, float high) {
   const float inverse = inverse_of(scale);
   float sum[kLanes] = {};
-  for (size_t i = 0; i < kGroup; i += kLanes)
+  for (size_t i = 0; i < n; i += kLanes)
     for (size_t j = 0; j < kLanes; ++j) {
       const float difference = x[i + j] - scale * nearest(clamp(x[i + j] * inverse, low, high));
       sum[j] += difference * difference;
@@ -53,10 +53,10 @@ struct Match {
   float xq, qq;
 };
 
-Match match(const float* x, float scale, float low, float high) {
+Match match(const float* x, size_t n, float scale, float low, float high) {
   const float inverse = inverse_of(scale);
   float xq[kLanes] = {}, qq[kLanes] = {};
-  for (size_t i = 0; i < kGroup; i += kLanes)
+  for (size_t i = 0; i < n; i += kLanes)
     for (size_t j = 0; j < kLanes; ++j) {
       const float q = nearest(clamp(x[i + j] * inverse, low, high));
       xq[j] += x[i + j] * q;
@@ -67,9 +67,9 @@ Match match(const float* x, float scale, float low, float high) {
 
 // Tries scales around the one that puts the largest value on the outermost code: a slightly smaller step serves the
 // many values in the middle better than it hurts the one that clips. The result is exact in f16.
-float search(const float* x, float low, float high, int candidates, float spread) {
+float search(const float* x, size_t n, float low, float high, int candidates, float spread) {
   float extreme = 0.0f, magnitude = 0.0f;
-  for (size_t i = 0; i < kGroup; ++i) {
+  for (size_t i = 0; i < n; ++i) {
     if (std::fabs(x[i]) > magnitude) {
       magnitude = std::fabs(x[i]);
       extreme = x[i];
@@ -81,28 +81,28 @@ float search(const float* x, float low, float high, int candidates, float spread
   float best = widest, gain = -1.0f;
   for (int i = 0; i < candidates; ++i) {
     const float code = low - spread + 2 * spread * static_cast<float>(i) / static_cast<float>(candidates - 1);
-    const Match m = match(x, extreme / code, low, high);
+    const Match m = match(x, n, extreme / code, low, high);
     if (m.qq > 0.0f && m.xq * m.xq > gain * m.qq) {
       gain = m.xq * m.xq / m.qq;
       best = m.xq / m.qq;
     }
   }
   best = as_f16(best);
-  return error_of(x, best, low, high) < error_of(x, widest, low, high) ? best : widest;
+  return error_of(x, n, best, low, high) < error_of(x, n, widest, low, high) ? best : widest;
 }
 
 } // namespace
 
 uint16_t recode_int8(const float* x, int8_t* codes) {
-  const float scale = search(x, -127.0f, 127.0f, 6, 2.0f), inverse = inverse_of(scale);
+  const float scale = search(x, kGroup, -127.0f, 127.0f, 6, 2.0f), inverse = inverse_of(scale);
   for (size_t i = 0; i < kGroup; ++i)
     codes[i] = static_cast<int8_t>(nearest(clamp(x[i] * inverse, -127.0f, 127.0f)));
   return f16_from_f32(scale);
 }
 
-uint16_t recode_int4(const float* x, uint8_t* codes) {
-  const float scale = search(x, -8.0f, 7.0f, 16, 1.6f), inverse = inverse_of(scale);
-  for (size_t i = 0; i < kGroup; ++i)
+uint16_t recode_int4(const float* x, size_t n, uint8_t* codes) {
+  const float scale = search(x, n, -8.0f, 7.0f, 16, 1.6f), inverse = inverse_of(scale);
+  for (size_t i = 0; i < n; ++i)
     codes[i] = static_cast<uint8_t>(nearest(clamp(x[i] * inverse, -8.0f, 7.0f)) + 8.0f);
   return f16_from_f32(scale);
 }

@@ -36,7 +36,7 @@ void require(bool condition, const std::string& what) {
 // Exactly as long as stored rows are: a read beyond them is the sanitizer's to find.
 std::vector<uint8_t> stored(const Layout& layout, std::mt19937& rng) {
   std::vector<uint8_t> bytes(layout.rows * layout.stored_row_nbytes());
-  const std::string name = layout.format->name;
+  const std::string& name = layout.format->name;
   if (name == "F32") {
     for (size_t i = 0; i < bytes.size(); i += 4) {
       const float value = static_cast<float>(rng() % 2000) / 1000.0f - 1.0f;
@@ -60,8 +60,25 @@ std::vector<uint8_t> stored(const Layout& layout, std::mt19937& rng) {
   } else if (name == "MXFP4") {
     for (size_t i = 0; i < bytes.size(); i += block)
       bytes[i] = static_cast<uint8_t>(118 + rng() % 8);
+  } else if (name == "NVFP4") {
+    for (size_t i = 0; i < bytes.size(); ++i)
+      bytes[i] = i % block < 4 ? bytes[i] & 63 : bytes[i];
   } else if (name == "Q6_K") {
     tame(209, block);
+  } else if (name == "Q3_K") {
+    tame(109, block);
+  } else if (name == "Q2_K") {
+    tame(81, block);
+    tame(83, block);
+  } else if (name.find("_G") != std::string::npos) {
+    const bool f32 = name.find("F32") != std::string::npos;
+    const size_t top = f32 ? 3 : 1;
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      if (i % block == top)
+        bytes[i] = static_cast<uint8_t>(name.find("_F16") != std::string::npos ? 0x28 : 0x3c);
+      else if (name[0] == 'E' && i % block > top && (bytes[i] & 0x7f) > 0x48)
+        bytes[i] &= 0xbf; // no NaN, nothing that would drown the others
+    }
   } else {
     tame(1, block);
     if (name == "Q4_1" || name == "Q5_1" || name == "Q4_K" || name == "Q5_K")
@@ -81,11 +98,15 @@ std::vector<float> normal(size_t n, std::mt19937& rng) {
 void matrices(ThreadPool& pool, const std::string& isa) {
   std::mt19937 rng(1);
   for (const char* format :
-       {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "MXFP4"}) {
+       {"F32",           "F16",           "BF16",         "Q8_0",       "Q4_0",           "Q4_1",
+        "Q5_0",          "Q5_1",          "Q2_K",         "Q3_K",       "Q4_K",           "Q5_K",
+        "Q6_K",          "IQ4_NL",        "IQ4_XS",       "MXFP4",      "NVFP4",          "I4_G32_BF16",
+        "I4_G128_F16_Z", "I4_G16_F32",    "I4_G16_F16_Z", "I8_G64_F32", "I8_G128_BF16_Z", "I8_G16_BF16",
+        "I8_G16_F16_Z",  "E4M3_G128_F32", "E4M3_G16_BF16"}) {
     const bool floats = format[0] == 'F' || format[0] == 'B';
-    for (const char* recode : {"", "float32", "int8", "int4"}) {
-      const bool integers = !std::strcmp(recode, "int8") || !std::strcmp(recode, "int4");
-      const long long columns = !floats ? 256 : integers ? 96 : 37;
+    for (const char* recode : {"", "float32", "int8", "int4", "int4_g128"}) {
+      const bool integers = !std::strncmp(recode, "int", 3);
+      const long long columns = !floats ? 256 : !integers ? 37 : !std::strcmp(recode, "int4_g128") ? 128 : 96;
       Matrix w(35, columns, format, *recode ? std::optional<std::string>(recode) : std::nullopt, isa);
       const std::vector<uint8_t> bytes = stored(w.layout(), rng);
       w.load(pool, bytes.data(), bytes.size(), 0);
@@ -117,7 +138,7 @@ void matrices(ThreadPool& pool, const std::string& isa) {
 void layers(ThreadPool& pool, const std::string& isa) {
   std::mt19937 rng(2);
   constexpr size_t kExperts = 5, kHidden = 64, kInner = 96, kTopK = 3;
-  for (const char* format : {"Q4_1", "Q8_0", "BF16", "F32"}) {
+  for (const char* format : {"Q4_1", "Q8_0", "BF16", "F32", "I4_G16_BF16", "E4M3_G32_F16", "I4_G32_F32_Z"}) {
     Experts experts(kExperts, kHidden, kInner, format, format, format, std::nullopt, isa);
     for (size_t e = 0; e < kExperts; ++e)
       for (Part part : {Part::gate, Part::up, Part::down}) {
@@ -146,7 +167,9 @@ void activations_at_the_edge(const std::string& isa) {
   auto* base =
       static_cast<uint8_t*>(mmap(nullptr, kMapped + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   require(base != MAP_FAILED && mprotect(base + kMapped, kPage, PROT_NONE) == 0, "no guard page");
-  for (const char* format : {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q4_K", "Q6_K", "IQ4_NL", "MXFP4"}) {
+  for (const char* format :
+       {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q2_K", "Q3_K", "Q4_K", "Q6_K", "IQ4_NL", "IQ4_XS",
+        "MXFP4", "NVFP4", "I4_G128_F16_Z", "I8_G16_F32_Z", "E4M3_G64_BF16", "E4M3_G16_F16"}) {
     const Layout layout = layout_of(32, kColumns, format, std::nullopt);
     const KernelTable& kernels = kernels_for(layout.kind, isa);
     const std::vector<uint8_t> strips(layout.nbytes());
@@ -156,8 +179,9 @@ void activations_at_the_edge(const std::string& isa) {
       for (size_t t = 0; t < tokens; ++t)
         x[t] = base + kMapped - (tokens - t) * row;
       float out[kTokens * 32];
-      const StripTask one = {strips.data(), nullptr, layout.steps, strips.data(), nullptr};
-      const StripTask two = {strips.data(), strips.data() + layout.strip_nbytes, layout.steps, nullptr, nullptr};
+      const StripTask one = {strips.data(), nullptr, layout.steps, strips.data(), nullptr, layout.scaling};
+      const StripTask two = {strips.data(), strips.data() + layout.strip_nbytes, layout.steps, nullptr, nullptr,
+                             layout.scaling};
       kernels.strip[layout.kind](&one, x, tokens, out, 32);
       kernels.strip[layout.kind](&two, x, tokens, out, 32);
     }

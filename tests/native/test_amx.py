@@ -76,6 +76,7 @@ from kernel_reference import FORMATS, stored
 from engine import _native
 assert _native.tiers()[0] == "amx"
 assert _native.kernel_tier("int4") == _native.kernel_tier("int8") == _native.kernel_tier("bf16") == "amx"
+assert _native.kernel_tier("e4m3") == "amx"
 assert _native.kernel_tier("f32") == "avx512vnni"
 pool = _native.ThreadPool(2)
 rng = np.random.default_rng(1)
@@ -90,7 +91,7 @@ for fmt in FORMATS:
             y = np.zeros((tokens, rows), np.float32)
             matrix.forward(pool, x.ctypes.data, tokens, y.ctypes.data)
             results.append(y)
-        if fmt != "BF16":
+        if fmt[:4] not in ("BF16", "E4M3"):
             assert np.array_equal(results[0].view(np.uint32), results[1].view(np.uint32)), (fmt, rows, tokens)
 print("same")
 """

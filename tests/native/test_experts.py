@@ -29,6 +29,9 @@ FORMAT_SETS = [
     ("F32", "Q6_K", "Q4_1"),
     ("MXFP4", "MXFP4", "IQ4_NL"),
     ("Q5_0", "Q5_1", "Q5_K"),
+    ("Q2_K", "Q3_K", "IQ4_XS"),
+    ("NVFP4", "I4_G32_BF16", "I4_G128_F16_Z"),
+    ("E4M3_G128_F32", "I8_G128_BF16", "E4M3_G64_BF16"),
 ]
 Floats = npt.NDArray[np.float32]
 
@@ -120,7 +123,7 @@ def expected(
                 ratio = h / np.where(step > 0, step, 1)
                 doubt = h_err / np.where(step > 0, step, 1) + 2.0**-20 * np.abs(ratio)
                 step = np.where(np.abs(ratio - np.floor(ratio) - 0.5) <= doubt, step, 0)
-            elif codes[2] != "bf16":
+            elif codes[2] not in ("bf16", "e4m3"):
                 step = np.zeros_like(step)
             one_err = np.abs(down_w) @ (step + h_err)
             one_err += (len(h) + 20) * 2.0**-24 * (np.abs(down_w) @ np.abs(h_seen))

@@ -7,7 +7,20 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_reference import BLOCKS, CODES, FORMATS, SCALES, activations, dequantised, linear, rounding_bound, stored
+from kernel_reference import (
+    ALL_BLOCKS,
+    BLOCKS,
+    CODES,
+    FORMATS,
+    MULTIPLES,
+    SCALES,
+    activations,
+    dequantised,
+    linear,
+    magnitudes,
+    rounding_bound,
+    stored,
+)
 
 from engine import _native
 
@@ -43,16 +56,29 @@ def test_product_is_exact_for_the_activations_it_sees(
     pool: _native.ThreadPool, isa: str, fmt: str, rows: int, blocks: int, tokens: int, odd: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    block = BLOCKS[fmt][0]
-    columns = blocks * block if block > 1 else 8 * blocks + odd
+    multiple = MULTIPLES[fmt]
+    columns = blocks * multiple if multiple > 1 else 8 * blocks + odd
     raw = stored(rng, rows, columns, fmt)
     matrix = packed(pool, raw, columns, fmt, isa)
     assert matrix.code == CODES[fmt]
     x = rng.standard_normal((tokens, columns)).astype(np.float32)
     seen = activations(x, _native.kernel_tier(matrix.code, isa), matrix.code)
-    exact, bound = linear(dequantised(raw, fmt), seen)
+    exact, bound = linear(raw, fmt, seen)
     y = forward(pool, matrix, x, rows)
     assert np.all(np.abs(y - exact) <= bound)
+
+
+@pytest.mark.parametrize("fmt", ALL_BLOCKS)
+def test_every_block_on_every_tier(pool: _native.ThreadPool, fmt: str) -> None:
+    rng = np.random.default_rng(len(fmt))
+    raw = stored(rng, 35, 384, fmt)
+    x = rng.standard_normal((9, 384)).astype(np.float32)
+    for isa in TIERS:
+        matrix = packed(pool, raw, 384, fmt, isa)
+        assert np.array_equal(matrix.dequantise().view(np.uint32), dequantised(raw, fmt).view(np.uint32))
+        exact, bound = linear(raw, fmt, activations(x, _native.kernel_tier(matrix.code, isa), matrix.code))
+        assert np.all(np.abs(forward(pool, matrix, x, 35) - exact) <= bound)
+        assert np.all(np.abs(forward(pool, matrix, x[:1], 35) - exact[:1]) <= bound[:1])
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
@@ -64,7 +90,7 @@ def test_error_against_exact_activations_is_at_most_half_a_step(pool: _native.Th
     x = rng.standard_normal((20, 512)).astype(np.float32)
     w = dequantised(raw, fmt).astype(np.float64)
     step = activations(x, _native.kernel_tier(matrix.code, isa), matrix.code).step
-    bound = 0.5 * step @ np.abs(w.T) + rounding_bound(np.abs(x.astype(np.float64)) @ np.abs(w.T), 512)
+    bound = 0.5 * step @ np.abs(w.T) + rounding_bound(np.abs(x.astype(np.float64)) @ magnitudes(raw, fmt).T, 512)
     error = np.abs(forward(pool, matrix, x, 48) - x.astype(np.float64) @ w.T)
     assert np.all(error <= bound)
     if matrix.code in ("int4", "int8"):
@@ -96,7 +122,7 @@ def test_more_tokens_than_one_pass_takes(pool: _native.ThreadPool, isa: str) -> 
     raw = stored(rng, 5, 32, "Q8_0")
     matrix = packed(pool, raw, 32, "Q8_0", isa)
     x = rng.standard_normal((1100, 32)).astype(np.float32)
-    exact, bound = linear(dequantised(raw, "Q8_0"), activations(x, isa, "int8"))
+    exact, bound = linear(raw, "Q8_0", activations(x, isa, "int8"))
     assert np.all(np.abs(forward(pool, matrix, x, 5) - exact) <= bound)
 
 
@@ -127,7 +153,7 @@ def test_tiny_and_huge_activations(pool: _native.ThreadPool, isa: str, fmt: str)
     tiny = forward(pool, matrix, np.full((1, 256), 1e-42, np.float32), 16)
     assert np.all(np.abs(tiny) < 1e-35)
     huge = np.full((1, 256), 1e30, np.float32)
-    exact, bound = linear(dequantised(raw, fmt), activations(huge, _native.kernel_tier(matrix.code, isa), matrix.code))
+    exact, bound = linear(raw, fmt, activations(huge, _native.kernel_tier(matrix.code, isa), matrix.code))
     assert np.all(np.abs(forward(pool, matrix, huge, 16) - exact) <= bound)
 
 
@@ -143,21 +169,22 @@ def test_extreme_codes_do_not_saturate(pool: _native.ThreadPool) -> None:
         assert np.array_equal(y[:, 0], [-128 * 127 * 32, 128 * 127 * 32, 0, -128 * 127 * 32])
 
 
-@pytest.mark.parametrize("fmt", sorted(SCALES))
+@pytest.mark.parametrize("fmt", [*sorted(SCALES), "I4_G16_F16_Z", "I4_G128_F16", "I8_G16_F16", "I8_G128_F16_Z"])
 @pytest.mark.parametrize("isa", TIERS)
 def test_largest_codes_do_not_overflow(pool: _native.ThreadPool, isa: str, fmt: str) -> None:
     """Every bit of every code set, against the largest activations: intermediate sums are 16 bits wide in places."""
-    block, nbytes = BLOCKS[fmt]
-    raw = np.full((16, nbytes), 0xFF, np.uint8)
-    for at in SCALES[fmt]:
-        raw[:, at : at + 2] = np.float16(0.5).reshape(1).view(np.uint8)
+    block, nbytes = MULTIPLES[fmt], BLOCKS[fmt][1]
+    raw = np.full((16, block // BLOCKS[fmt][0], nbytes), 0xFF, np.uint8)
+    for at in SCALES.get(fmt, (0,)):
+        raw[:, :, at : at + 2] = np.float16(0.5).reshape(1).view(np.uint8)
     if fmt == "MXFP4":
-        raw[:, 0] = 127
+        raw[:, :, 0] = 127
+    raw = raw.reshape(16, -1)
     x = np.full((5, block), 127, np.float32)
     x[1] = -127
     x[2, ::2] = -127
     x[3, 16:] = -127
-    exact, bound = linear(dequantised(raw, fmt), activations(x, isa, CODES[fmt]))
+    exact, bound = linear(raw, fmt, activations(x, isa, CODES[fmt]))
     assert np.all(np.abs(forward(pool, packed(pool, raw, block, fmt, isa), x, 16) - exact) <= bound)
 
 
@@ -206,8 +233,7 @@ def test_packed_nbytes_is_what_a_matrix_takes(fmt: str, recode: str | None, rows
 
 
 def test_packed_bits_per_weight() -> None:
-    bits = {f: _native.packed_nbytes(1024, 2048, f) * 8 / (1024 * 2048) for f in FORMATS}
-    assert bits == {
-        "F32": 32, "F16": 16, "BF16": 16, "Q8_0": 8.5, "Q4_0": 4.5, "Q4_1": 5.0, "Q5_0": 5.5, "Q5_1": 6.0,
-        "IQ4_NL": 4.5, "MXFP4": 4.25, "Q4_K": 4.5, "Q5_K": 5.5, "Q6_K": 6.5625,
-    }  # fmt: skip
+    bits = {f: _native.packed_nbytes(1024, 2048, f) * 8 / (1024 * 2048) for f in BLOCKS}
+    assert bits == {fmt: 8 * nbytes / block for fmt, (block, nbytes) in BLOCKS.items()}
+    assert bits["E4M3_G128_F32"] == 8.25
+    assert bits["I4_G128_F16_Z"] == 4.1875

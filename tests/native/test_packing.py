@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_reference import BLOCKS, FORMATS, SCALES, dequantised, stored
+from kernel_reference import BLOCKS, FORMATS, MULTIPLES, SCALES, dequantised, scale_bytes, stored
 
 from engine import _native
 
@@ -19,7 +19,7 @@ def test_dequantise_is_bit_for_bit(
     pool: _native.ThreadPool, fmt: str, recode: str | None, rows: int, blocks: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    columns = blocks * BLOCKS[fmt][0]
+    columns = blocks * MULTIPLES[fmt]
     raw = stored(rng, rows, columns, fmt)
     matrix = _native.Matrix(rows, columns, fmt, recode)
     matrix.load(pool, raw)
@@ -39,9 +39,54 @@ def test_any_scale_survives(pool: _native.ThreadPool, fmt: str) -> None:
         raw[:, at : at + 2] = scales[:, None].view(np.uint8)
     if fmt == "MXFP4":
         raw[:, 0] = np.arange(len(raw)) % 256
+    if fmt == "NVFP4":
+        raw[:, :4] = np.arange(4 * len(raw)).reshape(-1, 4) % 256
     matrix = _native.Matrix(len(scales), block, fmt)
     matrix.load(pool, raw)
     assert np.array_equal(matrix.dequantise(), dequantised(raw, fmt))
+
+
+@pytest.mark.parametrize("fmt", ["I4_G32_F16", "I8_G64_BF16_Z", "E4M3_G32_BF16", "I4_G16_BF16", "E4M3_G64_F16"])
+def test_any_sixteen_bit_scale_of_a_block_survives(pool: _native.ThreadPool, fmt: str) -> None:
+    scales = np.arange(1 << 16, dtype=np.uint16)
+    exponent = 0x7F80 if "BF16" in fmt else 0x7C00
+    scales = scales[(scales & exponent) != exponent][: 1 << 15]
+    raw = stored(np.random.default_rng(1), len(scales), MULTIPLES[fmt], fmt)
+    raw[:, :2] = scales[:, None].view(np.uint8)
+    matrix = _native.Matrix(len(scales), MULTIPLES[fmt], fmt)
+    matrix.load(pool, raw)
+    assert np.array_equal(matrix.dequantise().view(np.uint32), dequantised(raw, fmt).view(np.uint32))
+
+
+@pytest.mark.parametrize("isa", _native.tiers())
+def test_every_e4m3_is_multiplied_with(pool: _native.ThreadPool, isa: str) -> None:
+    """All codes, subnormal ones too; a NaN spoils its row and no other."""
+    raw = np.empty((256, 34), np.uint8)
+    raw[:, :2] = scale_bytes(np.full(256, 0.5), "BF16")
+    raw[:, 2:] = np.arange(256)[:, None]
+    matrix = _native.Matrix(256, 32, "E4M3_G32_BF16", isa=isa)
+    matrix.load(pool, raw)
+    expected = dequantised(raw, "E4M3_G32_BF16")
+    assert np.array_equal(matrix.dequantise(), expected, equal_nan=True)
+    for column in (0, 1, 2, 3, 30):
+        x, y = np.zeros((1, 32), np.float32), np.zeros((1, 256), np.float32)
+        x[0, column] = 1
+        matrix.forward(pool, x.ctypes.data, 1, y.ctypes.data)
+        assert np.array_equal(y[0], expected[:, column], equal_nan=True)
+        assert np.isnan(y[0]).sum() == 2
+
+
+@pytest.mark.parametrize("isa", _native.tiers())
+def test_every_nvfp4_scale_is_multiplied_with(pool: _native.ThreadPool, isa: str) -> None:
+    raw = np.random.default_rng(1).integers(0, 256, (256, 36), dtype=np.uint8)
+    raw[:, :4] = np.arange(256)[:, None]
+    matrix = _native.Matrix(256, 64, "NVFP4", isa=isa)
+    matrix.load(pool, raw)
+    for column in (3, 12, 17, 40, 63):
+        x, y = np.zeros((1, 64), np.float32), np.zeros((1, 256), np.float32)
+        x[0, column] = 1
+        matrix.forward(pool, x.ctypes.data, 1, y.ctypes.data)
+        assert np.allclose(y[0], dequantised(raw, "NVFP4")[:, column], rtol=1e-6, atol=1e-12)
 
 
 @pytest.mark.parametrize("isa", _native.tiers())
