@@ -1,8 +1,8 @@
 """The compiled kernels. All arrays are C-contiguous; every call that works releases the GIL.
 
 Numerics. int4 and int8 weights meet activations rounded to int8 (symmetric, per group of 32); float weights meet
-float32 activations, except bf16 weights on the tiers "avx512bf16" and "amx", where activations are rounded to bfloat16
-in decode and prefill alike. Sums are float32. On one tier a token's result has the same bits for any number of threads,
+float32 activations, except bf16 and e4m3 weights on the tiers "avx512bf16" and "amx", where activations are rounded to
+bfloat16 in decode and prefill alike. Sums are float32. On one tier a token's result has the same bits for any number of threads,
 whatever other tokens are in the call; tiers differ in the last bits ("amx" and "avx512vnni" do not for integer
 codes). A NaN or an infinity spoils the token it is in, no other.
 """
@@ -33,7 +33,7 @@ def tiers() -> list[str]:
     """
 
 def kernel_tier(code: str, isa: str | None = None) -> str:
-    """The tier the kernel for a weight code ("int4", "int8", "bf16", "f16", "f32") runs on here, at most `isa`."""
+    """The tier the kernel for a weight code ("int4", "int8", "e4m3", "bf16", "f16", "f32") runs on here, at most `isa`."""
 
 class ThreadPool:
     """Own workers; the calling thread works too, so threads=1 starts none. Idle workers spin about 1 ms, then sleep.
@@ -66,10 +66,12 @@ class Interrupted(RuntimeError): ...
 class Matrix:
     """One packed weight matrix [rows, columns]: y = x @ W.T (+ nothing else).
 
-    format: how the given bytes are stored: "F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1",
-        "IQ4_NL", "MXFP4", "Q4_K", "Q5_K", "Q6_K".
-    recode: None keeps the stored bits; "int8", "int4" (groups of 32, searched scales) or "float32" re-codes. Codes
-        of the width asked for are kept as they are.
+    format: how the given bytes are stored: "F32", "F16", "BF16", a GGUF type ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1",
+        "IQ4_NL", "MXFP4", "NVFP4", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS"), or blocks as
+        `engine.checkpoints.blocks` names them: {I4, I8, E4M3}_G{16, 32, 64, 128}_{F16, BF16, F32}, with _Z behind
+        integers that have zero points. All are kept in as many bytes as the file takes.
+    recode: None keeps the stored bits; "int8", "int4" (groups of 32), "int4_g128" (of 128; both with searched scales)
+        or "float32" re-codes. Codes of the width asked for are kept as they are.
     Raises ValueError for unknown names and for columns that are no multiple of the format's block, MemoryError.
     """
 
@@ -80,7 +82,7 @@ class Matrix:
     def nbytes(self) -> int: ...
     @property
     def code(self) -> str:
-        """ "int4", "int8" (codes of five and six bits too), "bf16", "f16" or "f32"."""
+        """ "int4" (codes of two and three bits too), "int8" (of five and six), "e4m3", "bf16", "f16" or "f32"."""
 
     def load(self, pool: ThreadPool, data: npt.NDArray[np.uint8], first_row: int = 0) -> None:
         """Pack stored rows (a whole number of them) starting at first_row. Raises ValueError on any size mismatch."""

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
+from engine.checkpoints.formats import FORMATS, Format
+
 #: Output rows that lie interleaved; the last strip of a matrix is filled up.
 STRIP_ROWS = 16
 CACHE_LINE = 64
@@ -21,30 +23,37 @@ class Code:
     name: str
 
 
+#: GGUF's integer types whose kernels take a byte per code. Those of fewer bits run on the four-bit ones.
+_WIDE = frozenset({"Q8_0", "Q5_0", "Q5_1", "Q5_K", "Q6_K"})
+_FLOATS = {"BF16": Code(2, 4, "bf16"), "F16": Code(1, 2, "f16"), "F32": Code(1, 4, "f32")}
+
+
+def _code(form: Format) -> Code:
+    if form.name in _FLOATS:
+        return _FLOATS[form.name]
+    if form.name.startswith("E4M3"):
+        return Code(form.block_values, form.block_bytes, "e4m3")
+    wide = form.name in _WIDE or form.name.startswith("I8_")
+    # Integer codes go in groups of 32 columns: two blocks of 16.
+    blocks = max(1, 32 // form.block_values)
+    return Code(blocks * form.block_values, blocks * form.block_bytes, "int8" if wide else "int4")
+
+
 #: Stored format -> packed code. Every one keeps the stored values, in as many bytes as the file takes.
-CODES = {
-    "Q4_0": Code(32, 16 + 2, "int4"),
-    "Q4_1": Code(32, 16 + 2 + 2, "int4"),
-    "Q5_0": Code(32, 16 + 4 + 2, "int8"),
-    "Q5_1": Code(32, 16 + 4 + 2 + 2, "int8"),
-    "IQ4_NL": Code(32, 16 + 2, "int4"),
-    "MXFP4": Code(32, 16 + 1, "int4"),
-    "Q4_K": Code(256, 144, "int4"),
-    "Q8_0": Code(32, 32 + 2, "int8"),
-    "Q5_K": Code(256, 176, "int8"),
-    "Q6_K": Code(256, 210, "int8"),
-    "BF16": Code(2, 4, "bf16"),
-    "F16": Code(1, 2, "f16"),
-    "F32": Code(1, 4, "f32"),
-}
+CODES = {form.name: _code(form) for form in FORMATS.values()}
 #: What `recode` turns a matrix into.
-RECODES = {"int8": CODES["Q8_0"], "int4": CODES["Q4_0"], "float32": CODES["F32"]}
+RECODES = {
+    "int8": CODES["Q8_0"],
+    "int4": CODES["Q4_0"],
+    "int4_g128": CODES["I4_G128_F16"],
+    "float32": CODES["F32"],
+}
 
 
 def code_of(format: str, recode: str | None = None) -> Code:
     """Weights that already have the asked-for code keep their stored bits."""
     stored = CODES[format]
-    return stored if recode in (None, stored.name) else RECODES[recode]
+    return stored if recode is None or recode.startswith(stored.name) else RECODES[recode]
 
 
 def packed_nbytes_rule(rows: int, columns: int, format: str, recode: str | None = None) -> int:

@@ -167,7 +167,9 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
 def kernel_tier(report: HardwareReport, code: str, isa: str | None) -> str:
     """The tier of this code's kernels here, at most `isa`."""
     kernels = report.cpu.kernels
-    tier = {"int4": kernels.int4, "int8": kernels.int8, "bf16": kernels.bf16}.get(code, kernels.int8)
+    tier = {"int4": kernels.int4, "int8": kernels.int8, "bf16": kernels.bf16, "e4m3": kernels.bf16}.get(
+        code, kernels.int8
+    )
     if isa is not None and tier in TIERS:
         tier = min(tier, isa, key=TIERS.index)
     # A name without kernels of its own for a code stands for the next lower ones.
@@ -176,7 +178,7 @@ def kernel_tier(report: HardwareReport, code: str, isa: str | None) -> str:
         lower = {"avx512bf16": "avx512vnni"} | dict.fromkeys(("avx512", "avxvnni"), "avxvnni" if has_vnni else "avx2")
     else:
         lower = {"avx512": "avx2", "avxvnni": "avx2"}
-        if code != "bf16":
+        if code not in ("bf16", "e4m3"):
             lower |= dict.fromkeys(("amx", "avx512bf16"), "avx512vnni")
     return lower.get(tier, tier)
 

@@ -86,9 +86,7 @@ BLOCKS = {
     "IQ4_XS": (256, 136),
 } | {name: (blocks.group, blocks.nbytes) for name, blocks in ALL_BLOCKS.items()}
 #: What the columns of a matrix must be a multiple of. Integer codes go in groups of 32.
-MULTIPLES = {
-    name: max(block, GROUP) if name[0] == "I" else block for name, (block, _) in BLOCKS.items()
-}
+MULTIPLES = {name: max(block, GROUP) if name[0] == "I" else block for name, (block, _) in BLOCKS.items()}
 #: Bytes per block where f16 scales stand: any other byte may be anything (those of MXFP4 and NVFP4 are powers of two
 #: and e4m3).
 SCALES = {
