@@ -2,8 +2,8 @@
 
 Numerics. int4 and int8 weights meet activations rounded to int8 (symmetric, per group of 32); float weights meet
 float32 activations, except bf16 and e4m3 weights on the tiers "avx512bf16" and "amx", where activations are rounded to
-bfloat16 in decode and prefill alike. Sums are float32. On one tier a token's result has the same bits for any number of threads,
-whatever other tokens are in the call; tiers differ in the last bits ("amx" and "avx512vnni" do not for integer
+bfloat16 in decode and prefill alike. Sums are float32. On one tier a token's result has the same bits for any number of
+threads, whatever other tokens are in the call; tiers differ in the last bits ("amx" and "avx512vnni" do not for integer
 codes). A NaN or an infinity spoils the token it is in, no other.
 """
 
@@ -33,7 +33,7 @@ def tiers() -> list[str]:
     """
 
 def kernel_tier(code: str, isa: str | None = None) -> str:
-    """The tier the kernel for a weight code ("int4", "int8", "e4m3", "bf16", "f16", "f32") runs on here, at most `isa`."""
+    """The tier a weight code's kernels run on here, at most `isa`: "int4", "int8", "e4m3", "bf16", "f16" or "f32"."""
 
 class ThreadPool:
     """Own workers; the calling thread works too, so threads=1 starts none. Idle workers spin about 1 ms, then sleep.

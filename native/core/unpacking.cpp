@@ -132,7 +132,7 @@ void unpack_int4_nv(const uint8_t* step, size_t lane, float* out) {
 
 template <bool kNibbles, bool kZero, bool kHalves>
 void unpack_block(Scaling scaling, const uint8_t* step, size_t lane, float* out) {
-  const size_t columns = kHalves ? kGroup : scaling.columns, scale_bytes = scale_nbytes(scaling.type);
+  const size_t columns = kHalves ? size_t{kGroup} : scaling.columns, scale_bytes = scale_nbytes(scaling.type);
   const uint8_t* scales = step + columns * (kNibbles ? 8 : 16);
   const uint8_t* zeros = scales + (kHalves ? 2 : 1) * kStripRows * scale_bytes;
   for (size_t c = 0; c < columns; ++c) {
