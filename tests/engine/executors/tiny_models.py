@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
+import safetensors.torch
+import tiny_families
 import torch
 from tiny_families import VOCAB
 from transformers import PreTrainedModel
@@ -49,10 +50,12 @@ def save_fused(model: PreTrainedModel, folder: Path) -> Path:
 
 def save_rounded(model: PreTrainedModel, folder: Path, dtype: torch.dtype) -> Path:
     """In half precision; the model goes on with the rounded weights in float32."""
-    copy.deepcopy(model).to(dtype).save_pretrained(folder)
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(parameter.to(dtype))
+        for values in model.state_dict().values():
+            values.copy_(values.to(dtype))
+    path = tiny_families.save(model, folder) / "model.safetensors"
+    tensors = {name: values.to(dtype) for name, values in safetensors.torch.load_file(path).items()}
+    safetensors.torch.save_file(tensors, path)
     return folder
 
 
