@@ -1,0 +1,47 @@
+"""Files that llama.cpp's own converter and quantiser wrote, against what llama.cpp computes from them.
+
+How they were made: tests/engine/llama_cpp_files.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_models import make_plan
+
+from engine.checkpoints import open_checkpoint
+from engine.executors.torch_executor import load
+from engine.models import model_spec
+
+FOLDER = Path(__file__).parents[1] / "llama_cpp"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.gguf"))
+PROMPT = "In the then-other hand, an anther on thin ether: 3.14 日本 🎉!\n  The end"
+
+#: Largest difference allowed, in standard deviations of the logits, with every product in float32 on both sides.
+EXACT = 1e-4
+#: llama.cpp looks GELU up in a table of half precision, 11 bits, which the next layers carry on.
+ROUNDED = {"gemma4": 5e-3, "gemma4-dense": 5e-3}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_logits_equal_llama_cpp(name: str) -> None:
+    checkpoint = open_checkpoint(FOLDER / f"{name}.gguf")
+    expected = np.load(FOLDER / f"{name}.npz")
+    tokens, positions, logits = expected["tokens"], expected["positions"], expected["logits"]
+    executor = load(checkpoint, model_spec(checkpoint), make_plan(context=64))
+    try:
+        whole = executor.forward(tokens, "all")
+        executor.truncate(0)
+        steps = np.concatenate([executor.forward(tokens[i : i + 1]) for i in range(len(tokens))])
+    finally:
+        executor.close()
+    for ours in (whole, steps):
+        assert np.abs(ours[positions] - logits).max() < ROUNDED.get(name, EXACT) * logits.std()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tokens_equal_llama_cpp(name: str) -> None:
+    tokenizer = open_checkpoint(FOLDER / f"{name}.gguf").tokenizer()
+    assert tokenizer.encode(PROMPT) == np.load(FOLDER / f"{name}.npz")["tokens"].tolist()
