@@ -51,7 +51,10 @@ THETA = 150000.0
 def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     header = Header(checkpoint, KEYS)
     config_form = checkpoint.form == "safetensors"
-    weights = WeightMap(header, NAMES, interleaved=config_form, transposed=config_form)
+    stack = checkpoint.tensors.get("model.layers.0.mlp.experts.down_proj")
+    # Published files keep MXFP4, whose blocks run along a row's inputs; transformers writes floats the other way.
+    plain = stack is not None and stack.format in ("F32", "F16", "BF16")
+    weights = WeightMap(header, NAMES, interleaved=config_form, transposed=config_form and plain)
     trunk = read_trunk(header, weights)
     alpha, limit = header.number("alpha", 0.0, 100.0, ALPHA), header.number("limit", 1e-3, 1e6, LIMIT)
     if alpha != ALPHA:

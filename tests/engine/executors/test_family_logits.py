@@ -47,10 +47,18 @@ def test_every_family_has_a_model_here() -> None:
     assert {family.name for family in FAMILIES} <= set(ONE_EACH)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_float32_logits_equal_transformers(tiny: MakeTiny, run: Run, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        *((name, "safetensors") for name in CONFIGS),
+        ("gpt_oss", "mxfp4"),
+        # Stacked experts, as transformers 5 keeps them in memory.
+        *((name, "fused") for name in ("mixtral", "minimax_m2", "glm4_moe", "olmoe")),
+    ],
+)
+def test_float32_logits_equal_transformers(tiny: MakeTiny, run: Run, name: str, form: str) -> None:
     """Windows and chunks are 8 tokens long: prompts, steps and chunks all cross their borders."""
-    model = tiny(name, "safetensors")
+    model = tiny(name, form)
     executor = run(model, context=CONTEXT)
     assert worst(executor.forward(TOKENS, "all"), model.logits) < EXACT
     executor.truncate(0)

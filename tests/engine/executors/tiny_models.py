@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,28 @@ def save_rounded(model: PreTrainedModel, folder: Path, dtype: torch.dtype) -> Pa
     path = tiny_families.save(model, folder) / "model.safetensors"
     tensors = {name: values.to(dtype) for name, values in safetensors.torch.load_file(path).items()}
     safetensors.torch.save_file(tensors, path)
+    return folder
+
+
+def save_mxfp4(model: PreTrainedModel, folder: Path) -> Path:
+    """gpt-oss as published: experts in MXFP4, which the model goes on with in float32."""
+    path = tiny_families.save(model, folder) / "model.safetensors"
+    tensors = safetensors.torch.load_file(path)
+    kind = gguf.GGMLQuantizationType.MXFP4
+    for name in [name for name in tensors if name.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+        values = np.ascontiguousarray(tensors.pop(name).numpy().swapaxes(1, 2))
+        stored = gguf.quants.quantize(values, kind)
+        with torch.no_grad():
+            model.get_parameter(name).copy_(torch.from_numpy(gguf.quants.dequantize(stored, kind).swapaxes(1, 2)))
+        blocks = stored.reshape(*values.shape[:2], -1, 17)
+        # GGUF pairs value j with j + 16 in a byte, these files each value with its neighbour.
+        codes = np.concatenate((blocks[..., 1:] & 15, blocks[..., 1:] >> 4), axis=-1)
+        tensors[f"{name}_blocks"] = torch.from_numpy(codes[..., 0::2] | codes[..., 1::2] << 4)
+        tensors[f"{name}_scales"] = torch.from_numpy(np.ascontiguousarray(blocks[..., 0]))
+    safetensors.torch.save_file(tensors, path)
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    (folder / "config.json").write_text(json.dumps(config))
     return folder
 
 
