@@ -39,7 +39,8 @@ def _float32(data: Bytes) -> Floats:
 
 
 def _float16(data: Bytes) -> Floats:
-    return data.view("<f2").astype(np.float32)
+    with np.errstate(invalid="ignore"):  # of a signalling NaN
+        return data.view("<f2").astype(np.float32)
 
 
 def _ggml(name: str) -> Format:
@@ -47,7 +48,8 @@ def _ggml(name: str) -> Format:
     values, size = GGML_QUANT_SIZES[kind]
 
     def dequantise(data: Bytes) -> Floats:
-        return cast(Floats, dequantize(data.reshape(-1, size), kind)).reshape(-1)
+        with np.errstate(over="ignore", invalid="ignore"):  # a damaged scale may be infinite or no number
+            return cast(Floats, dequantize(data.reshape(-1, size), kind)).reshape(-1)
 
     return Format(name, values, size, dequantise)
 

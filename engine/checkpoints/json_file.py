@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from engine.checkpoints.stored import DOWNLOAD_AGAIN, file_size, read_bytes, siz
 from engine.errors import GreenroomError
 
 _LIMIT = 16_000_000
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def read_object(path: Path, limit: int = _LIMIT) -> dict[str, Any]:
@@ -30,6 +32,9 @@ def parse_object(data: bytes, path: Path) -> dict[str, Any]:
     """path only names the file in errors. A key given twice is refused: readers would disagree on which one counts."""
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique)
+        if _SURROGATE.search(data):
+            # Half of a pair is no character: nothing that takes UTF-8 takes it, so it must not get further.
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         why = f"its JSON is damaged ({reason[:120]})"

@@ -95,12 +95,13 @@ def _record(path: Path, name: str, record: Any) -> tuple[str, tuple[int, ...], i
 
 
 def _sizes(values: Any) -> TypeGuard[list[int]]:
-    if type(values) is not list:
-        return False
-    for value in values:  # several times as fast as all(): this runs for every tensor of the largest models
-        if type(value) is not int or not 0 <= value < 1 << 60:
-            return False
-    return True
+    # No generator: this runs for every tensor, and large models have a hundred thousand.
+    return (
+        type(values) is list
+        and set(map(type, values)) <= {int}
+        and min(values, default=0) >= 0
+        and max(values, default=0) < 1 << 60
+    )
 
 
 def damaged(path: Path, why: str) -> NoReturn:

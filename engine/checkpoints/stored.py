@@ -178,10 +178,10 @@ class StoredCheckpoint(Checkpoint):
         values = FORMATS[tensor.format].dequantise(self._read(tensor, piece, index, rows)).reshape(piece.shape)
         factors = self._factors(name)
         if factors is not None:
-            if index is None and len(factors) > 1:
-                values = values * factors.reshape(-1, *[1] * (values.ndim - 1))
-            else:
-                values = values * factors[index or 0 if len(factors) > 1 else 0]
+            if len(factors) > 1:
+                factors = factors[:, None, None] if index is None else factors[index]
+            with np.errstate(over="ignore"):
+                values = values * factors
         order = self.column_order(name)
         if order is None:
             return values
