@@ -251,7 +251,7 @@ def rms_norm(pool: ThreadPool, x: int, added: int, tokens: int, hidden: int, wei
 def layer_norm(
     pool: ThreadPool, x: int, added: int, tokens: int, hidden: int, weight: int, bias: int, eps: float, y: int
 ) -> None:
-    """y = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias per token, after x += added; otherwise as above."""
+    """y = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias per token; otherwise as `rms_norm`."""
 
 def packed_nbytes(rows: int, columns: int, format: str, recode: str | None = None, isa: str | None = None) -> int:
     """What a Matrix of this shape will take in RAM, without making it. (Plans use it.)"""
