@@ -229,8 +229,9 @@ class Attention:
         """Tokens at positions start .. start + tokens - 1 join the cache and attend to everything up to themselves.
 
         Addresses of: qkv float32 [tokens, heads + 2 kv_heads, head_dim], which is overwritten; turns float32 [tokens,
-        rotated / 2, 2], cosine and sine of each pair's angle; cache [kv_cache_nbytes], with the positions below start;
-        y float32 [tokens, heads * head_dim]. Raises ValueError when the cache has no room.
+        rotated / 2, 2], cosine and sine of each pair's angle, ignored where nothing is rotated; cache
+        [kv_cache_nbytes], with the positions below start; y float32 [tokens, heads * head_dim]. Raises ValueError when
+        the cache has no room.
         """
 
 def kv_cache_nbytes(

@@ -18,12 +18,11 @@ from engine.executors.linear import Linear, NativeLinear, RowOrder, TorchLinear
 from engine.executors.loading import Loader
 from engine.executors.mlp import Mlp, NativeMlp, TorchMlp
 from engine.executors.moe import Moe, ParallelMoe, RoutedExperts, Router
-from engine.executors.native_attention import NativeAttention
-from engine.executors.native_support import can_attend, can_feed_forward
-from engine.executors.norms import NativeRmsNorm, Norm, TorchLayerNorm, TorchRmsNorm
+from engine.executors.native_attention import MAX_HEAD_DIM, NativeAttention, attention_kernel
+from engine.executors.norms import NativeLayerNorm, NativeRmsNorm, Norm, TorchLayerNorm, TorchRmsNorm
 from engine.executors.rope import pair_order
 from engine.executors.short_conv import ShortConv
-from engine.models.spec import AttentionSpec, LayerSpec, MlpSpec, MoeSpec, RopeSpec, ShortConvSpec
+from engine.models.spec import AttentionSpec, LayerSpec, MlpSpec, MoeSpec, ShortConvSpec
 from engine.placement.plan import OffloadPlan
 
 Floats = npt.NDArray[np.float32]
@@ -64,9 +63,12 @@ class Builder:
 
     def norm(self, role: str) -> Norm:
         weight = self._norm_weight(role)
-        if self._spec.norm == "layer":
-            return TorchLayerNorm(weight, self.vector(f"{role}_bias"), self._spec.norm_eps)
-        return self._rms_norm(weight)
+        if self._spec.norm != "layer":
+            return self._rms_norm(weight)
+        bias = self.vector(f"{role}_bias")
+        if self._device.own_attention:
+            return NativeLayerNorm(self._pool, weight, bias, self._spec.norm_eps)
+        return TorchLayerNorm(weight, bias, self._spec.norm_eps)
 
     def vector(self, role: str) -> torch.Tensor:
         """A bias or the like: float32 on the device."""
@@ -97,15 +99,15 @@ class Builder:
         qkv, o = self.linear(roles, orders), self.linear([f"{prefix}.o"])
         o_bias = self.vector(f"{prefix}.o_bias") if spec.output_bias else None
         context = self._plan.context
-        if self._device.own_attention and can_attend(spec):
-            rope = spec.rope
-            assert rope is not None
-            kernel = self._attention_kernel(spec, rope, bias, q_norm, k_norm)
+        rope = spec.rope and spec.rope.at_context(context)
+        if self._device.own_attention and spec.head_dim <= MAX_HEAD_DIM:
+            sinks = loader.float32(f"{prefix}.sinks").reshape(-1) if spec.sinks else None
+            kernel = attention_kernel(
+                spec, context, self._plan.kv_type, self._spec.norm_eps, self._isa, bias, q_norm, k_norm, sinks
+            )
             state = NativeKv(spec, context, self._plan.kv_type)
             self.states.append(state)
-            return NativeAttention(
-                self._pool, kernel, rope.at_context(context), state, spec.heads * spec.head_dim, qkv, o, o_bias
-            )
+            return NativeAttention(self._pool, kernel, rope, state, spec.heads * spec.head_dim, qkv, o, o_bias)
         if self._device.own_attention:
             self.fallbacks.add("attention")
         torch_state = TorchKv(spec, context, KV_TYPES[self._plan.kv_type], self._device.device)
@@ -118,7 +120,7 @@ class Builder:
             ]
             qk_norm = self._to_device(np.concatenate(rows))
         return TorchAttention(
-            replace(spec, rope=spec.rope and spec.rope.at_context(context)),
+            replace(spec, rope=rope),
             self._spec.norm_eps,
             torch_state,
             qkv,
@@ -145,24 +147,6 @@ class Builder:
         )
         return q, k
 
-    def _attention_kernel(
-        self, spec: AttentionSpec, rope: RopeSpec, bias: Floats | None, q_norm: Floats | None, k_norm: Floats | None
-    ) -> _native.Attention:
-        return _native.Attention(
-            heads=spec.heads,
-            kv_heads=spec.kv_heads,
-            head_dim=spec.head_dim,
-            rotated=rope.dim,
-            context=self._plan.context,
-            scale=spec.score_scale,
-            kv_type=self._plan.kv_type,
-            bias=bias,
-            q_norm=q_norm,
-            k_norm=k_norm,
-            norm_eps=self._spec.norm_eps,
-            isa=self._isa,
-        )
-
     def _short_conv(self, prefix: str, spec: ShortConvSpec) -> ShortConv:
         state = ConvState(spec, self._plan.context, self._device.device)
         self.states.append(state)
@@ -172,10 +156,8 @@ class Builder:
         return ShortConv(state, inputs, self._to_device(kernel.T), out, *biases)
 
     def _mlp(self, role: str, spec: MlpSpec) -> Mlp:
-        if self._device.native and can_feed_forward(spec):
-            return NativeMlp(self._pool, self._loader, role, isa=self._isa)
         if self._device.native:
-            self.fallbacks.add("activations")
+            return NativeMlp(self._pool, self._loader, role, spec, isa=self._isa)
         biases = None
         if spec.bias:
             gate, up, down = (self.vector(f"{role}.{part}_bias") for part in ("gate", "up", "down"))

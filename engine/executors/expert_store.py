@@ -14,7 +14,7 @@ from engine import _native
 from engine.errors import Cancelled
 from engine.executors.devices import DenseDevice
 from engine.executors.loading import REPORT_INTERVAL, Loader, check_ram
-from engine.executors.mlp import kernel_name
+from engine.executors.mlp import kernel_name, native_experts
 from engine.models.spec import MoeSpec
 
 log = logging.getLogger(__name__)
@@ -207,8 +207,8 @@ def _read_layer(
     hidden = loader.spec.hidden
     stop = threading.Event()
     try:
-        experts = _native.Experts(
-            spec.experts, hidden, spec.intermediate, formats["gate"], formats["up"], formats["down"], recode, isa
+        experts = native_experts(
+            spec.expert, spec.experts, hidden, (formats["gate"], formats["up"], formats["down"]), recode, isa
         )
     except ValueError as error:
         raise loader.refuse(f"{prefix}.0.gate", error) from error
@@ -222,6 +222,8 @@ def _read_layer(
                 if loader.format(role) != form:
                     raise ValueError(f"other experts of this layer are stored as {form}")
                 experts.load(_reader.pool, expert, part, loader.stored(role))
+                if spec.bias:
+                    experts.load_bias(expert, part, loader.float32(f"{role}_bias").reshape(-1))
             except ValueError as error:
                 raise loader.refuse(role, error) from error
 

@@ -10,7 +10,7 @@ import torch
 
 from engine import _native
 from engine.errors import GreenroomError
-from engine.models.spec import CHECKPOINT_INTERVAL, AttentionSpec, ShortConvSpec
+from engine.models.spec import CHECKPOINT_INTERVAL, ROLLBACK, AttentionSpec, ShortConvSpec
 
 
 class LayerState(Protocol):
@@ -72,56 +72,16 @@ class KvCache:
         return kept
 
 
-class _FullState:
-    """Everything stays, so going back only moves the length."""
-
-    def advance(self, length: int) -> None:
-        pass
-
-    def restorable(self, length: int) -> int:
-        return length
-
-    def truncate(self, length: int) -> None:
-        pass
-
-
-class NativeKv(_FullState):
-    """Keys and values in the CPU's memory, bytes in our kernel's layout. An untouched part is not committed.
-
-    kv_type: "f32", "bf16" or "f16"
+class _Kv:
+    """Keys and values of one layer. With a window or chunks only the last tokens stay, ROLLBACK of them beyond what the
+    next one sees, so that a call of as many can be undone.
     """
 
-    def __init__(self, spec: AttentionSpec, context: int, kv_type: str) -> None:
-        nbytes = _native.kv_cache_nbytes(spec.kv_heads, spec.head_dim, context, kv_type)
-        with _enough_memory(context):
-            self.buffer = torch.empty(nbytes, dtype=torch.uint8)
-
-    @property
-    def nbytes(self) -> int:
-        return self.buffer.nbytes
-
-
-class TorchKv:
-    """Keys and values on a torch device, [2 * kv_heads, kept, head_dim], keys before values.
-
-    Position p lies in row p modulo `kept`: with a window or chunks only the last tokens stay, ROLLBACK of them beyond
-    what the next one sees, so that a call of as many can be undone.
-    """
-
-    def __init__(self, spec: AttentionSpec, context: int, dtype: torch.dtype, device: torch.device) -> None:
-        #: What attention computes in: on the CPU the cache is widened, because that costs less than half-precision
-        #: attention there.
-        self.arithmetic = torch.float32 if device.type == "cpu" else dtype
+    def __init__(self, spec: AttentionSpec, context: int) -> None:
         self._spec = spec
         self._kept = spec.kept(context)
         #: End of the positions ever written and not forgotten wholly: older ones than kept are overwritten.
         self._written = 0
-        with _enough_memory(context):
-            self.buffer = torch.empty((2 * spec.kv_heads, self._kept, spec.head_dim), dtype=dtype, device=device)
-
-    @property
-    def nbytes(self) -> int:
-        return self.buffer.nbytes
 
     def first_seen(self, position: int) -> int:
         """The earliest position that the token at `position` sees."""
@@ -130,6 +90,54 @@ class TorchKv:
         if self._spec.chunk is not None:
             return position // self._spec.chunk * self._spec.chunk
         return 0
+
+    def reserve(self, end: int) -> None:
+        """Positions up to end - 1 are about to be written."""
+        self._written = max(self._written, end)
+
+    def advance(self, length: int) -> None:
+        pass
+
+    def restorable(self, length: int) -> int:
+        return length if length == 0 or self.first_seen(length) >= self._written - self._kept else 0
+
+    def truncate(self, length: int) -> None:
+        if length == 0:
+            self._written = 0
+
+
+class NativeKv(_Kv):
+    """In the CPU's memory, bytes in our kernel's layout. An untouched part is not committed.
+
+    kv_type: "f32", "bf16", "f16" or "q8"
+    """
+
+    def __init__(self, spec: AttentionSpec, context: int, kv_type: str) -> None:
+        super().__init__(spec, context)
+        reach = spec.reach or 0
+        nbytes = _native.kv_cache_nbytes(spec.kv_heads, spec.head_dim, context, kv_type, reach, ROLLBACK)
+        with _enough_memory(context):
+            self.buffer = torch.empty(nbytes, dtype=torch.uint8)
+
+    @property
+    def nbytes(self) -> int:
+        return self.buffer.nbytes
+
+
+class TorchKv(_Kv):
+    """On a torch device, [2 * kv_heads, kept, head_dim], keys before values. Position p lies in row p modulo `kept`."""
+
+    def __init__(self, spec: AttentionSpec, context: int, dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__(spec, context)
+        #: What attention computes in: on the CPU the cache is widened, because that costs less than half-precision
+        #: attention there.
+        self.arithmetic = torch.float32 if device.type == "cpu" else dtype
+        with _enough_memory(context):
+            self.buffer = torch.empty((2 * spec.kv_heads, self._kept, spec.head_dim), dtype=dtype, device=device)
+
+    @property
+    def nbytes(self) -> int:
+        return self.buffer.nbytes
 
     def append(self, start: int, keys_values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Write [T, 2 * kv_heads, head_dim] at positions start..start+T-1; with a reach, T is at most ROLLBACK.
@@ -141,20 +149,10 @@ class TorchKv:
         end = start + new.shape[1]
         for at, row, count in self._pieces(start, end):
             self.buffer.narrow(1, row, count).copy_(new.narrow(1, at, count))
-        self._written = max(self._written, end)
+        self.reserve(end)
         seen = self._read(self.first_seen(start), end).to(self.arithmetic)
         kv_heads = seen.shape[0] // 2
         return seen[:kv_heads], seen[kv_heads:]
-
-    def advance(self, length: int) -> None:
-        pass
-
-    def restorable(self, length: int) -> int:
-        return length if length == 0 or self.first_seen(length) >= self._written - self._kept else 0
-
-    def truncate(self, length: int) -> None:
-        if length == 0:
-            self._written = 0
 
     def _read(self, first: int, end: int) -> torch.Tensor:
         """Positions first..end-1 in order; a view where they lie together."""

@@ -31,17 +31,25 @@ class NativeMlp:
     """One call of our expert kernels, which fuse the three products: the MLP is a layer of a single expert."""
 
     def __init__(
-        self, pool: _native.ThreadPool, loader: Loader, role: str, recode: str | None = None, isa: str | None = None
+        self,
+        pool: _native.ThreadPool,
+        loader: Loader,
+        role: str,
+        spec: MlpSpec,
+        recode: str | None = None,
+        isa: str | None = None,
     ) -> None:
         """role: "layers.3.ffn" or "layers.3.moe.shared"."""
         self._pool = pool
         parts = {part: f"{role}.{part}" for part in ("gate", "up", "down")}
-        intermediate, hidden = loader.shape(parts["gate"])
+        hidden = loader.shape(parts["gate"])[-1]
         gate, up, down = (loader.format(name) for name in parts.values())
         try:
-            self._expert = _native.Experts(1, hidden, intermediate, gate, up, down, recode, isa)
+            self._expert = native_experts(spec, 1, hidden, (gate, up, down), recode, isa)
             for part, name in parts.items():
                 self._expert.load(pool, 0, part, loader.stored(name))
+                if spec.bias:
+                    self._expert.load_bias(0, part, loader.float32(f"{name}_bias").reshape(-1))
         except ValueError as error:
             raise loader.refuse(parts["gate"], error) from error
         self._ids = torch.zeros(1, dtype=torch.int32)
@@ -64,6 +72,23 @@ class NativeMlp:
         self._expert.forward(
             self._pool, x.data_ptr(), tokens, self._ids.data_ptr(), weights.data_ptr(), 1, out.data_ptr(), True
         )
+
+
+def native_experts(
+    spec: MlpSpec, experts: int, hidden: int, formats: tuple[str, str, str], recode: str | None, isa: str | None
+) -> _native.Experts:
+    """Room for so many MLPs of one kind. formats: of gate, up and down. Raises ValueError as the kernel does."""
+    return _native.Experts(
+        experts,
+        hidden,
+        spec.intermediate,
+        *formats,
+        recode,
+        isa,
+        activation=spec.activation,
+        limit=spec.limit or 0.0,
+        bias=spec.bias,
+    )
 
 
 def kernel_name(experts: _native.Experts) -> str:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from engine import _native
 from engine.executors.kv_cache import NativeKv
 from engine.executors.linear import Linear
 from engine.executors.step import Step
-from engine.models.spec import RopeSpec
+from engine.models.spec import ROLLBACK, AttentionSpec, RopeSpec
+
+#: Widest head the kernel takes.
+MAX_HEAD_DIM = 512
+
+Floats = npt.NDArray[np.float32]
 
 
 class NativeAttention:
     """On the CPU: one call of our kernel for everything between the projections.
 
-    kernel:   made for this layer's sizes, bias, norms and the cache's type
+    kernel:   as `attention_kernel` makes it
+    rope:     settled for the context, or None where nothing is rotated
     columns:  of o, heads * head_dim
     qkv:      q above k above v, [heads + 2 kv_heads] * head_dim rows; rotated pairs are neighbours
     o_bias:   [hidden] or None
@@ -24,7 +32,7 @@ class NativeAttention:
         self,
         pool: _native.ThreadPool,
         kernel: _native.Attention,
-        rope: RopeSpec,
+        rope: RopeSpec | None,
         state: NativeKv,
         columns: int,
         qkv: Linear,
@@ -43,11 +51,12 @@ class NativeAttention:
         """x float32 [T, hidden] -> float32 [T, hidden]."""
         qkv = self._qkv(x)
         y = torch.empty((step.tokens, self._columns))
+        self._state.reserve(step.start + step.tokens)
         self._kernel.forward(
             self._pool,
             qkv.data_ptr(),
             step.tokens,
-            step.turns(self._rope).data_ptr(),
+            0 if self._rope is None else step.turns(self._rope).data_ptr(),
             step.start,
             self._state.buffer.data_ptr(),
             y.data_ptr(),
@@ -56,3 +65,42 @@ class NativeAttention:
         if self._o_bias is not None:
             out += self._o_bias
         return out
+
+
+def attention_kernel(
+    spec: AttentionSpec,
+    context: int,
+    kv_type: str,
+    norm_eps: float,
+    isa: str | None,
+    bias: Floats | None,
+    q_norm: Floats | None,
+    k_norm: Floats | None,
+    sinks: Floats | None,
+) -> _native.Attention:
+    """bias, q_norm, k_norm: in the order of rows that makes rotated pairs neighbours; each None where there is none."""
+    temperature = spec.temperature
+    return _native.Attention(
+        heads=spec.heads,
+        kv_heads=spec.kv_heads,
+        head_dim=spec.head_dim,
+        rotated=0 if spec.rope is None else spec.rope.dim,
+        context=context,
+        scale=spec.score_scale,
+        kv_type=kv_type,
+        bias=bias,
+        q_norm=q_norm,
+        k_norm=k_norm,
+        norm_eps=norm_eps,
+        isa=isa,
+        qk_norm=spec.qk_norm or "head",
+        norm_after_rope=spec.norm_after_rope,
+        v_norm=spec.v_norm,
+        clip=spec.clip_qkv or 0.0,
+        window=spec.window or 0,
+        chunk=spec.chunk or 0,
+        rollback=ROLLBACK,
+        sinks=sinks,
+        temperature_interval=0 if temperature is None else temperature.interval,
+        temperature_strength=0.0 if temperature is None else temperature.strength,
+    )

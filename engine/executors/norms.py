@@ -46,6 +46,23 @@ class NativeRmsNorm:
         return y
 
 
+class NativeLayerNorm:
+    """(x - mean) / sqrt(variance + eps) * weight + bias (Ba et al. 2016), likewise."""
+
+    def __init__(self, pool: _native.ThreadPool, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> None:
+        self._pool = pool
+        self._weight, self._bias = weight, bias
+        self._eps = eps
+
+    def __call__(self, x: torch.Tensor, added: torch.Tensor | None = None) -> torch.Tensor:
+        tokens, hidden = x.shape
+        y = torch.empty_like(x)
+        more = 0 if added is None else added.data_ptr()
+        weight, bias = self._weight.data_ptr(), self._bias.data_ptr()
+        _native.layer_norm(self._pool, x.data_ptr(), more, tokens, hidden, weight, bias, self._eps, y.data_ptr())
+        return y
+
+
 class TorchLayerNorm:
     """(x - mean) / sqrt(variance + eps) * weight + bias (Ba et al. 2016). weight, bias float32 [hidden]."""
 

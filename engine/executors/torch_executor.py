@@ -22,12 +22,10 @@ from engine.executors.expert_store import ExpertStore
 from engine.executors.kv_cache import KvCache
 from engine.executors.layer import Layer
 from engine.executors.loading import Loader
-from engine.executors.matrix_experts import MatrixExperts
 from engine.executors.mlp import NativeMlp
-from engine.executors.native_support import can_feed_forward
 from engine.executors.rope import Rope
 from engine.executors.step import Step
-from engine.models.spec import ROLLBACK, ModelSpec, MoeSpec, RopeSpec
+from engine.models.spec import ROLLBACK, ModelSpec, RopeSpec
 from engine.placement.plan import OffloadPlan
 from engine.placement.sizes import KV_BYTES
 from engine.progress import ProgressCallback, ignore_progress
@@ -78,7 +76,7 @@ class TorchExecutor:
         self._device = DenseDevice.of_plan(plan)
         self._pool = _native.ThreadPool(plan.threads)
         self._layers: list[Layer] = []
-        self._experts: ExpertStore | MatrixExperts | DeviceExperts | None = None
+        self._experts: ExpertStore | DeviceExperts | None = None
         self._closed = False
         try:
             with torch.inference_mode(), _memory_errors(checkpoint.name):
@@ -150,15 +148,11 @@ class TorchExecutor:
         self._head_bias = build.vector("lm_head_bias") if loader.has("lm_head_bias") else None
         ropes = {attention.rope.at_context(plan.context) for attention in spec.attentions if attention.rope is not None}
         self._ropes: dict[RopeSpec, Rope] = {rope: Rope(rope, device.device) for rope in ropes}
-        if isinstance(self._experts, MatrixExperts):
-            build.fallbacks.add("activations")
         self.fallbacks = tuple(sorted(build.fallbacks))
         self.kernel = self._kernel(plan)
         loader.report("Ready", always=True)
 
-    def _load_experts(
-        self, loader: Loader, plan: OffloadPlan, cached: int
-    ) -> ExpertStore | MatrixExperts | DeviceExperts:
+    def _load_experts(self, loader: Loader, plan: OffloadPlan, cached: int) -> ExpertStore | DeviceExperts:
         """cached: bytes that the KV cache will take."""
         if plan.mode == "all_gpu":
             return DeviceExperts.load(self._device, loader)
@@ -169,9 +163,6 @@ class TorchExecutor:
         if self._device.device.type == "cpu":
             width = None if self._device.native else self._device.dtype.itemsize
             besides = loader.dense_nbytes(width) + cached
-        moes = [layer.ffn for layer in self._spec.layers if isinstance(layer.ffn, MoeSpec)]
-        if not all(can_feed_forward(moe.expert) for moe in moes):
-            return MatrixExperts.load(self._pool, loader, recode, plan.isa)
         return ExpertStore.load(self._pool, self._device, loader, recode, plan.isa, besides)
 
     def _kernel(self, plan: OffloadPlan) -> str:

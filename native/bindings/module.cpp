@@ -278,8 +278,8 @@ void bind_attention(py::module_& m) {
           [](const Attention& a, ThreadPool& pool, uintptr_t qkv, long long tokens, uintptr_t turns, long long start,
              uintptr_t cache, uintptr_t y) {
             const size_t n = count(tokens, "tokens");
-            a.forward(pool, address<float>(qkv, n, "qkv"), n, address<const float>(turns, n, "turns"), start,
-                      address<uint8_t>(cache, n, "cache"), address<float>(y, n, "y"));
+            a.forward(pool, address<float>(qkv, n, "qkv"), n, address<const float>(turns, a.rotated() ? n : 0, "turns"),
+                      start, address<uint8_t>(cache, n, "cache"), address<float>(y, n, "y"));
           },
           py::arg("pool"), py::arg("qkv"), py::arg("tokens"), py::arg("turns"), py::arg("start"), py::arg("cache"),
           py::arg("y"), Unlocked());

@@ -49,6 +49,7 @@ public:
             const std::optional<std::string>& isa);
 
   const char* tier() const { return kernels_->name; }
+  size_t rotated() const { return rotated_; }
 
   // Tokens at positions start .. start + tokens - 1 join the cache and attend to everything up to themselves.
   // qkv [tokens, heads + 2 kv_heads, head_dim]: overwritten. turns [tokens, rotated / 2, 2]: cosine and sine.

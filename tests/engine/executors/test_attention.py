@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,8 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine import _native
+from engine.executors import kv_cache, native_attention
 from engine.executors.attention import TorchAttention
-from engine.executors.kv_cache import KvCache, TorchKv
+from engine.executors.kv_cache import KvCache, NativeKv, TorchKv
+from engine.executors.native_attention import NativeAttention, attention_kernel
 from engine.executors.rope import Rope, pair_order, rotate
 from engine.executors.step import Step
 from engine.models import spec as spec_module
@@ -27,7 +31,15 @@ ROLLBACK = 6
 
 @pytest.fixture(autouse=True)
 def short_rollback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spec_module, "ROLLBACK", ROLLBACK)
+    for module in (spec_module, kv_cache, native_attention):
+        monkeypatch.setattr(module, "ROLLBACK", ROLLBACK)
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[_native.ThreadPool]:
+    pool = _native.ThreadPool(2)
+    yield pool
+    pool.close()
 
 
 class Same:
@@ -52,28 +64,45 @@ class Weights:
     @classmethod
     def of(cls, spec: AttentionSpec, rng: np.random.Generator) -> Weights:
         normed = spec.heads + spec.kv_heads
+        qk_norm = None
+        if spec.qk_norm in ("head", "full"):
+            qk_norm = 1 + 0.3 * rng.standard_normal((normed, spec.head_dim)).astype(np.float32)
+        if spec.qk_norm == "head":
+            # One weight for all heads of q, one for all of k.
+            qk_norm[: spec.heads], qk_norm[spec.heads :] = qk_norm[0], qk_norm[-1]
         return cls(
             rng.standard_normal((normed + spec.kv_heads) * spec.head_dim).astype(np.float32) if spec.qkv_bias else None,
-            1 + 0.3 * rng.standard_normal((normed, spec.head_dim)).astype(np.float32)
-            if spec.qk_norm in ("head", "full")
-            else None,
+            qk_norm,
             rng.standard_normal(spec.heads).astype(np.float32) if spec.sinks else None,
         )
 
 
 class Running:
-    """The block without projections: x is q, k, v side by side."""
+    """The block without projections: x is q, k, v side by side. In torch, or with a pool in our kernel."""
 
-    def __init__(self, spec: AttentionSpec, weights: Weights) -> None:
-        state = TorchKv(spec, CONTEXT, torch.float32, CPU)
-        self.cache = KvCache(CONTEXT, [state])
+    def __init__(self, spec: AttentionSpec, weights: Weights, pool: _native.ThreadPool | None = None) -> None:
         self._ropes = {} if spec.rope is None else {spec.rope: Rope(spec.rope, CPU)}
-        bias, qk_norm, sinks = (
-            None if part is None else torch.from_numpy(part) for part in (weights.bias, weights.qk_norm, weights.sinks)
-        )
         width = (spec.heads + 2 * spec.kv_heads) * spec.head_dim
         out = Same(spec.heads * spec.head_dim)
-        self._block = TorchAttention(spec, EPS, state, Same(width), out, bias, None, qk_norm, sinks)
+        self._block: TorchAttention | NativeAttention
+        state: TorchKv | NativeKv
+        if pool is None:
+            bias, qk_norm, sinks = (
+                None if part is None else torch.from_numpy(part)
+                for part in (weights.bias, weights.qk_norm, weights.sinks)
+            )
+            state = TorchKv(spec, CONTEXT, torch.float32, CPU)
+            self._block = TorchAttention(spec, EPS, state, Same(width), out, bias, None, qk_norm, sinks)
+        else:
+            q_norm = k_norm = None
+            if weights.qk_norm is not None:
+                n = {"q": spec.heads, "k": spec.kv_heads} if spec.qk_norm == "full" else {"q": 1, "k": 1}
+                q_norm = weights.qk_norm[: n["q"]].reshape(-1)
+                k_norm = weights.qk_norm[spec.heads :][: n["k"]].reshape(-1)
+            kernel = attention_kernel(spec, CONTEXT, "f32", EPS, None, weights.bias, q_norm, k_norm, weights.sinks)
+            state = NativeKv(spec, CONTEXT, "f32")
+            self._block = NativeAttention(pool, kernel, spec.rope, state, out.rows, Same(width), out, None)
+        self.cache = KvCache(CONTEXT, [state])
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         step = Step(self.cache.length, len(x), self._ropes, CPU)
@@ -151,6 +180,7 @@ def specs(draw: st.DrawFn) -> AttentionSpec:
         qkv_bias=draw(st.booleans()),
         qk_norm=qk_norm,
         scale=draw(st.sampled_from([None, 0.3])),
+        # A norm after the rotation is one over each head.
         norm_after_rope=qk_norm in ("head", "l2") and draw(st.booleans()),
         v_norm=draw(st.booleans()),
         clip_qkv=draw(st.sampled_from([None, None, 0.8])),
@@ -160,7 +190,8 @@ def specs(draw: st.DrawFn) -> AttentionSpec:
     )
 
 
-@settings(max_examples=120, deadline=None)
+@pytest.mark.parametrize("native", [False, True])
+@settings(max_examples=100, deadline=None)
 @given(
     spec=specs(),
     chunks=st.lists(st.integers(1, ROLLBACK), min_size=1, max_size=7),
@@ -168,12 +199,12 @@ def specs(draw: st.DrawFn) -> AttentionSpec:
     seed=st.integers(0, 99),
 )
 def test_attention_in_any_chunks_and_after_going_back(
-    spec: AttentionSpec, chunks: list[int], back: int, seed: int
+    pool: _native.ThreadPool, native: bool, spec: AttentionSpec, chunks: list[int], back: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     weights, total = Weights.of(spec, rng), sum(chunks)
     x = rng.standard_normal((total, (spec.heads + 2 * spec.kv_heads) * spec.head_dim)).astype(np.float32)
-    run, expected = Running(spec, weights), reference(spec, weights, x)
+    run, expected = Running(spec, weights, pool if native else None), reference(spec, weights, x)
     got = np.concatenate([run(part) for part in np.split(x, np.cumsum(chunks)[:-1])])
     np.testing.assert_allclose(got, expected, atol=3e-5)
     asked = max(0, total - back)

@@ -98,7 +98,7 @@ def test_mlps_agree(loader: Loader, pool: _native.ThreadPool, tokens: int, gated
     device = torch.device("cpu")
     both = TorchLinear(device, torch.float32, loader, ["gate", "up"])
     for mlp in (
-        NativeMlp(pool, loader, "mlp", recode="float32"),
+        NativeMlp(pool, loader, "mlp", MlpSpec(32), recode="float32"),
         TorchMlp(MlpSpec(96), both, TorchLinear(device, torch.float32, loader, ["down"])),
     ):
         out = torch.ones(tokens, 64)

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.executors.device_experts import DeviceExperts, ExpertWeights
-from engine.executors.matrix_experts import MatrixExperts
 from engine.executors.mlp import TorchMlp, activate
 from engine.executors.moe import Moe, Router, route
 from engine.executors.norms import TorchRmsNorm
@@ -180,10 +179,9 @@ def test_an_unknown_activation_is_refused() -> None:
 
 
 @pytest.mark.parametrize("spec", MLPS)
-@pytest.mark.parametrize("kind", ["device", "matrices"])
 @given(tokens=st.integers(1, 6), top_k=st.integers(1, 4), seed=st.integers(0, 99))
 @settings(max_examples=15, deadline=None)
-def test_experts_of_every_kind(spec: MlpSpec, kind: str, tokens: int, top_k: int, seed: int) -> None:
+def test_experts_on_the_device(spec: MlpSpec, tokens: int, top_k: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     gate_up, down, x, wide, narrow = (
         rng.standard_normal(shape).astype(np.float32) for shape in ((4, 10, 8), (4, 8, 5), (tokens, 8), (4, 10), (4, 8))
@@ -198,15 +196,8 @@ def test_experts_of_every_kind(spec: MlpSpec, kind: str, tokens: int, top_k: int
             expected[t] += weights[t, slot] * y
     out = torch.ones(tokens, 8)
     bias = (torch.from_numpy(wide), torch.from_numpy(narrow)) if spec.bias else None
-    store: DeviceExperts | MatrixExperts
-    if kind == "device":
-        parts = ExpertWeights(spec, torch.from_numpy(gate_up), torch.from_numpy(down), bias)
-        store = DeviceExperts({3: parts}, "float32 on cpu")
-    else:
-        biases = [None if bias is None else (bias[0][e], bias[1][e]) for e in range(4)]
-        store = MatrixExperts(
-            {3: [TorchMlp(spec, Plain(gate_up[e]), Plain(down[e]), biases[e]) for e in range(4)]}, "f32"
-        )
+    parts = ExpertWeights(spec, torch.from_numpy(gate_up), torch.from_numpy(down), bias)
+    store = DeviceExperts({3: parts}, "float32 on cpu")
     store.forward(3, torch.from_numpy(x), torch.from_numpy(ids), torch.from_numpy(weights), out)
     np.testing.assert_allclose(out.numpy(), expected, atol=1e-3)
     store.close()
