@@ -367,15 +367,23 @@ def _rename_to_bailing(folder: Path) -> None:
     safetensors.torch.save_file(tensors, path, {"format": "pt"})
 
 
-def save_tokenizer(folder: Path) -> None:
-    """A byte-level BPE tokenizer with a few merges and ChatML's tokens and template."""
+def _tokenizer() -> tokenizers.Tokenizer:
     pieces = [*sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()), *("".join(pair) for pair in MERGES)]
     backend = tokenizers.Tokenizer(tokenizers.models.BPE({p: i for i, p in enumerate(pieces)}, list(MERGES)))
     backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = tokenizers.decoders.ByteLevel()
     spare = VOCAB - len(pieces) - len(SPECIAL)
     backend.add_special_tokens([*SPECIAL, *(f"<|spare_{i}|>" for i in range(spare))])
-    backend.save(str(folder / "tokenizer.json"))
+    return backend
+
+
+def encode(text: str) -> list[int]:
+    return _tokenizer().encode(text).ids
+
+
+def save_tokenizer(folder: Path) -> None:
+    """A byte-level BPE tokenizer with a few merges and ChatML's tokens and template."""
+    _tokenizer().save(str(folder / "tokenizer.json"))
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": SPECIAL[0],
