@@ -34,7 +34,7 @@ def row_height(row: ModelRow, width: int, compact: bool, metrics: QFontMetrics) 
     left = 2 * line
     if row.problem:
         left += _lines(row.problem, max(80, width - used), metrics) * line
-    if compact:
+    if compact and row.problem is None and (row.checkpoint is not None or row.entry is not None):
         left += line + 10
     right = 0
     if row.download is not None:
@@ -75,7 +75,7 @@ class RowWidget(QFrame):
         super().__init__(parent)
         self.row = ModelRow("", "", "")
         self._state = HostState()
-        self.setProperty("surface", "row")
+        self.setProperty("surface", "shelf")
 
         self._name = ElideLabel("", "strong", Qt.TextElideMode.ElideMiddle)
         self._detail = ElideLabel("", "small")
@@ -148,6 +148,9 @@ class RowWidget(QFrame):
 
     def show_row(self, row: ModelRow) -> None:
         self.row = row
+        if self.property("place") != row.place:
+            self.setProperty("place", row.place)
+            restyle(self)
         self._name.setText(row.name)
         self._detail.setText(row.detail)
         self._problem.setText(row.problem or "")

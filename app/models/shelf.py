@@ -87,7 +87,10 @@ def shelf(
 
 
 def _section(title: str, rows: Sequence[ModelRow]) -> list[ShelfItem]:
-    return [Heading(title), *rows] if rows else []
+    if not rows:
+        return []
+    places = ["only"] if len(rows) == 1 else ["first", *["middle"] * (len(rows) - 2), "last"]
+    return [Heading(title), *(replace(row, place=place) for row, place in zip(rows, places, strict=True))]
 
 
 def _coming(status: DownloadStatus, offers: dict[tuple[str, str], ModelRow]) -> ModelRow:

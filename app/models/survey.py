@@ -39,6 +39,7 @@ class ModelRow:
     entry, choice: of the catalogue, and which of its downloads the row is about
     download: how the model's download stands
     repo: the hub's repository that the row is about
+    place: in its section: "first", "middle", "last" or "only"
     """
 
     path: str
@@ -54,6 +55,7 @@ class ModelRow:
     choice: CatalogueDownload | None = None
     download: DownloadStatus | None = None
     repo: str = ""
+    place: str = "only"
 
 
 @dataclass(frozen=True)

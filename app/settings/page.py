@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QLabel, QVBoxLay
 import engine
 from app.actions import ACTIONS, shortcut_text
 from app.settings.fields import CONTROL_WIDTH, Combo, Fraction, LongText, WholeNumber
+from app.settings.network import network_rows
 from app.settings.store import PENALTY_RANGE, TEMPERATURE_RANGE, THREADS_RANGE, TOP_P_RANGE, SettingsStore
 from app.widgets.buttons import button
 from app.widgets.labels import ElideLabel, label
@@ -121,6 +122,9 @@ class SettingsPage(QWidget):
                 ),
             )
         )
+        content.addWidget(_heading("Network and downloads"))
+        self.network = network_rows(settings, self)
+        content.addWidget(_card(*self.network))
         content.addWidget(_heading("Keyboard"))
         content.addWidget(_card(*((spec.text.rstrip("…"), "", _keys(spec.key)) for spec in ACTIONS)))
         content.addWidget(_heading("About"))

@@ -4,7 +4,8 @@ Widgets say what they are through dynamic properties, never how they look:
   QLabel       role = title | heading | strong | muted | small | faint | figure | mono | warn | warn-small | accent
   QLabel, QPushButton  chip = accent | vram | warn | bad | plain
   QPushButton  kind = primary | nav | ghost | link | model (none: the bordered default)
-  QWidget      surface = page | card | row | side | topbar | statusbar | banner-warn | banner-bad | banner-info
+  QWidget      surface = page | card | row | shelf | side | topbar | statusbar | banner-warn | banner-bad | banner-info
+  QFrame       surface = shelf: a row of a card, with place = first | middle | last | only
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ QLineEdit, QPlainTextEdit, QTextEdit, QSpinBox, QDoubleSpinBox, QComboBox {
     selection-background-color: $accent; selection-color: $accent_ink; }
 QLineEdit:focus, QPlainTextEdit:focus, QTextEdit:focus, QSpinBox:focus, QDoubleSpinBox:focus, QComboBox:focus {
     border: 2px solid $accent; padding: 6px 9px; }
+QLineEdit[wrong="true"] { border-color: $bad; }
 QLineEdit:disabled, QSpinBox:disabled, QDoubleSpinBox:disabled, QComboBox:disabled { color: $faint; background: $bg; }
 QAbstractSpinBox QLineEdit, QAbstractSpinBox QLineEdit:focus {
     border: none; padding: 0; min-height: 0; background: transparent; }
@@ -107,6 +109,11 @@ QFrame[surface="banner-warn"] { background: $warn_soft; border: 1px solid $warn;
 QFrame[surface="banner-info"] { background: $soft; border: 1px solid $accent; border-radius: 10px; }
 QFrame[surface="row"] { background: transparent; border: none; border-top: 1px solid $line; }
 QFrame[surface="row"][first="true"] { border-top: none; }
+QFrame[surface="shelf"] { background: $panel; border: 1px solid $line; border-radius: 12px; }
+QFrame[surface="shelf"][place="first"] { border-bottom: none; border-bottom-left-radius: 0;
+    border-bottom-right-radius: 0; }
+QFrame[surface="shelf"][place="middle"] { border-bottom: none; border-radius: 0; }
+QFrame[surface="shelf"][place="last"] { border-top-left-radius: 0; border-top-right-radius: 0; }
 
 QProgressBar { background: $line; border: none; border-radius: 3px; min-height: 6px; max-height: 6px; }
 QProgressBar::chunk { background: $accent; border-radius: 3px; }

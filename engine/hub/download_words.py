@@ -32,10 +32,11 @@ def duration(seconds: float) -> str:
     minutes = round(seconds / 60)
     if minutes < 60:
         return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes} min" if minutes and hours < 10 else f"{hours} h"
-    return f"{round(hours / 24)} days"
+    if minutes < 600:
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    hours = round(minutes / 60)
+    return f"{hours} h" if hours < 48 else f"{round(hours / 24)} days"
 
 
 def _percent(status: DownloadStatus) -> int:
@@ -47,9 +48,9 @@ def _percent(status: DownloadStatus) -> int:
 
 def _of(done: int, total: int) -> str:
     """ "1.2 / 4.7 GB", or with both units where they differ."""
-    first, second = size_text(done), size_text(total)
-    number, _, unit = first.partition(" ")
-    return f"{number} / {second}" if second.endswith(unit) else f"{first} / {second}"
+    if total >= 10**9 > done:
+        return f"{done / 1e6:.0f} MB / {total / 1e9:.1f} GB"
+    return f"{done / 1e9:.1f} / {total / 1e9:.1f} GB" if total >= 10**9 else f"{done / 1e6:.0f} / {total / 1e6:.0f} MB"
 
 
 def _rate(bytes_per_s: float) -> str:
