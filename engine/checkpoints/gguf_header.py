@@ -95,12 +95,12 @@ class GgufHeader:
         array = self.arrays[key]
         if array.kind != _STRING:
             _damaged(self.path, f"{shown(key)} does not hold strings")
-        data = self._bytes(array)
+        data, unpack = self._bytes(array), _LENGTH.unpack_from
         texts, at = [], 0
         for _ in range(array.count):
-            (length,) = _LENGTH.unpack_from(data, at)
-            at += 8 + length
-            texts.append(data[at - length : at].decode("utf-8", "replace"))
+            start = at + 8
+            at = start + unpack(data, at)[0]
+            texts.append(str(data[start:at], "utf-8", "replace"))
         return texts
 
     def numbers(self, key: str) -> npt.NDArray[Any]:

@@ -23,6 +23,9 @@ END_NAMES = frozenset(
         "<|return|>",
         "<|call|>",
         "<end_of_turn>",
+        "<turn|>",
+        "<|tool_response>",
+        "[e~[",
         "<end_of_utterance>",
         "<EOT>",
         "<|EOT|>",
@@ -39,10 +42,17 @@ class Tokenizer:
     backend:  splits and merges; its post-processor is not used
     bos_id:   begins every text of a model that wants one (add_bos)
     eos_ids:  every id that ends an answer
+    vocab_size: one more than the highest id; None to find out, which takes a while for a large vocabulary
     """
 
     def __init__(
-        self, backend: tokenizers.Tokenizer, *, bos_id: int | None, eos_ids: Iterable[int], add_bos: bool
+        self,
+        backend: tokenizers.Tokenizer,
+        *,
+        bos_id: int | None,
+        eos_ids: Iterable[int],
+        add_bos: bool,
+        vocab_size: int | None = None,
     ) -> None:
         backend.no_truncation()
         backend.no_padding()
@@ -50,7 +60,9 @@ class Tokenizer:
         added = backend.get_added_tokens_decoder()
         self._added = {token: record.content for token, record in added.items()}
         self.special_ids = frozenset(token for token, record in added.items() if record.special)
-        self.vocab_size = max(backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        if vocab_size is None:
+            vocab_size = max(backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        self.vocab_size = vocab_size
         self.bos_id = bos_id
         self.add_bos = add_bos and bos_id is not None
         self.eos_ids = frozenset(token for token in eos_ids if 0 <= token < self.vocab_size) | self._named_ends()

@@ -6,26 +6,23 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
+import numpy as np
 import tokenizers
-from tokenizers import AddedToken, decoders, models, normalizers
+from tokenizers import AddedToken, decoders, models
 
+from engine.checkpoints import sentencepiece
 from engine.checkpoints.chat_template import ChatTemplate
 from engine.checkpoints.gguf_header import GgufHeader
 from engine.checkpoints.pretokenizers import GPT2, PRE_TOKENIZERS
+from engine.checkpoints.sentencepiece import CONTROL, NORMAL, SPACE_MARK, USER_DEFINED, Pieces
 from engine.checkpoints.tokenizer import END_NAMES, Tokenizer
 from engine.errors import GreenroomError
 
 log = logging.getLogger(__name__)
 
 _TOKENS = "tokenizer.ggml.tokens"
-# Values of tokenizer.ggml.token_type
-_NORMAL = 1
-_CONTROL = 3
-_USER_DEFINED = 4
-_BYTE = 6
-# No trained vocabulary has longer pieces; every split of each is tried.
-_MAX_MERGED_PIECE = 512
-_SPACE_MARK = "▁"
+#: How texts are cut, by tokenizer.ggml.model.
+_KINDS = ("gpt2", "llama", "gemma4", "t5")
 
 
 def tokenizer_from_gguf(header: GgufHeader) -> Tokenizer:
@@ -34,15 +31,17 @@ def tokenizer_from_gguf(header: GgufHeader) -> Tokenizer:
     model = config.get("tokenizer.ggml.model")
     if _TOKENS not in header.arrays or model is None:
         _refuse(header, "it carries no tokenizer")
+    if model not in _KINDS:
+        _refuse(header, f'its tokenizer is of the kind "{model}", and only {", ".join(_KINDS)} are read')
     tokens = header.strings(_TOKENS)
     kinds = _numbers(header, "tokenizer.ggml.token_type", len(tokens))
     try:
         if model == "gpt2":
             backend, add_bos = _byte_level(header, tokens)
-        elif model == "llama":
-            backend, add_bos = _sentencepiece(header, tokens, kinds), True
+        elif model == "gemma4":
+            backend, add_bos = _merged_characters(header, tokens), True
         else:
-            _refuse(header, f'its tokenizer is of the kind "{model}", and only "gpt2" and "llama" are supported yet')
+            backend, add_bos = _sentencepiece(header, tokens, kinds, unigram=model == "t5"), model == "llama"
         backend.add_tokens(list(_added_tokens(tokens, kinds)))
     except GreenroomError:
         raise
@@ -55,7 +54,9 @@ def tokenizer_from_gguf(header: GgufHeader) -> Tokenizer:
         backend,
         bos_id=_token_id(config, "bos", len(tokens)),
         eos_ids=[token for token in ends if token is not None],
-        add_bos=wanted if isinstance(wanted, bool) else add_bos,
+        # Files of Gemma 4 say no, wrongly: without its first token the model writes nonsense.
+        vocab_size=len(tokens),
+        add_bos=wanted if isinstance(wanted, bool) and model != "gemma4" else add_bos,
     )
 
 
@@ -79,8 +80,6 @@ def chat_template_from_gguf(header: GgufHeader) -> ChatTemplate:
 
 def _byte_level(header: GgufHeader, tokens: Sequence[str]) -> tuple[tokenizers.Tokenizer, bool]:
     """(tokenizer, whether texts begin with bos when the file does not say)."""
-    if "tokenizer.ggml.merges" not in header.arrays:
-        _refuse(header, "its tokenizer has no merges")
     name = header.config.get("tokenizer.ggml.pre", "default")
     rule = PRE_TOKENIZERS.get(name)
     if rule is None:
@@ -91,20 +90,7 @@ def _byte_level(header: GgufHeader, tokens: Sequence[str]) -> tuple[tokenizers.T
         )
         rule = GPT2
     vocabulary = {token: number for number, token in enumerate(tokens)}
-    merges, useless = [], 0
-    for merge in header.strings("tokenizer.ggml.merges"):
-        # The first half is never empty, so a space in first place belongs to it.
-        space = merge.find(" ", 1)
-        if space < 0:
-            _refuse(header, "its tokenizer has a merge of one part")
-        left, right = merge[:space], merge[space + 1 :]
-        # Two tokens that make no third are never joined, and some vocabularies list such a merge.
-        if left in vocabulary and right in vocabulary and left + right not in vocabulary:
-            useless += 1
-        else:
-            merges.append((left, right))
-    if useless:
-        log.warning("%s: %d merges that lead to no token are left out", header.path.name, useless)
+    merges = _merges(header, vocabulary)
     backend = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=rule.ignore_merges))
     backend.pre_tokenizer = rule.build()
     backend.decoder = decoders.ByteLevel()
@@ -114,43 +100,60 @@ def _byte_level(header: GgufHeader, tokens: Sequence[str]) -> tuple[tokenizers.T
     return backend, rule.add_bos
 
 
-def _sentencepiece(header: GgufHeader, tokens: Sequence[str], kinds: Sequence[int]) -> tokenizers.Tokenizer:
-    """SentencePiece's BPE: of all neighbours that form a piece, the best-scored is merged first."""
-    scores = _numbers(header, "tokenizer.ggml.scores", len(tokens))
+def _merged_characters(header: GgufHeader, tokens: Sequence[str]) -> tokenizers.Tokenizer:
+    """BPE over characters with the file's own merges."""
     vocabulary = {token: number for number, token in enumerate(tokens)}
-    unknown = _token_id(header.config, "unknown", len(tokens)) or 0
-    ranked = []
-    for number, token in enumerate(tokens):
-        if (kinds and kinds[number] in (_CONTROL, _BYTE)) or len(token) > _MAX_MERGED_PIECE:
-            continue
-        for cut in range(1, len(token)):
-            left, right = token[:cut], token[cut:]
-            if left in vocabulary and right in vocabulary:
-                score = scores[number] if scores else 0.0
-                ranked.append((-score, vocabulary[left], vocabulary[right], left, right))
-    ranked.sort()
-    model = models.BPE(
-        vocab=vocabulary,
-        merges=[(left, right) for *_, left, right in ranked],
-        unk_token=tokens[unknown] if tokens else None,
-        fuse_unk=True,
-        byte_fallback=True,
+    unknown = _token_id(header.config, "unknown", len(tokens))
+    model = sentencepiece.spaced_model(
+        vocabulary, _merges(header, vocabulary), None if unknown is None else tokens[unknown]
     )
-    backend = tokenizers.Tokenizer(model)
-    steps: list[Any] = [normalizers.Replace(" ", _SPACE_MARK)]
-    if header.config.get("tokenizer.ggml.add_space_prefix", True):
-        steps.insert(0, normalizers.Prepend(_SPACE_MARK))
-    backend.normalizer = normalizers.Sequence(steps)
-    backend.decoder = decoders.Sequence([decoders.Replace(_SPACE_MARK, " "), decoders.ByteFallback(), decoders.Fuse()])
-    return backend
+    return sentencepiece.wrap(model, space_first=False)
+
+
+def _merges(header: GgufHeader, vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
+    if "tokenizer.ggml.merges" not in header.arrays:
+        _refuse(header, "its tokenizer has no merges")
+    merges = []
+    for merge in header.strings("tokenizer.ggml.merges"):
+        # The first half is never empty, so a space in first place belongs to it.
+        space = merge.find(" ", 1)
+        if space < 0:
+            _refuse(header, "its tokenizer has a merge of one part")
+        merges.append((merge[:space], merge[space + 1 :]))
+    # Two tokens that make no third are never joined, and some vocabularies list such a merge.
+    useful = [pair for pair in merges if pair[0] + pair[1] in vocabulary or not vocabulary.keys() >= set(pair)]
+    if len(useful) < len(merges):
+        log.warning("%s: %d merges that lead to no token are left out", header.path.name, len(merges) - len(useful))
+    return useful
+
+
+def _sentencepiece(
+    header: GgufHeader, tokens: Sequence[str], kinds: Sequence[int], *, unigram: bool
+) -> tokenizers.Tokenizer:
+    config = header.config
+    charsmap = b""
+    if unigram and "tokenizer.ggml.precompiled_charsmap" in header.arrays:
+        charsmap = header.numbers("tokenizer.ggml.precompiled_charsmap").astype(np.uint8).tobytes()
+    return sentencepiece.build(
+        Pieces(
+            tokens,
+            _numbers(header, "tokenizer.ggml.scores", len(tokens)),
+            kinds,
+            unigram=unigram,
+            unknown=_token_id(config, "unknown", len(tokens)) or 0,
+            space_first=bool(config.get("tokenizer.ggml.add_space_prefix", True)),
+            squeeze=unigram and bool(config.get("tokenizer.ggml.remove_extra_whitespaces", False)),
+            charsmap=charsmap,
+        )
+    )
 
 
 def _added_tokens(tokens: Sequence[str], kinds: Sequence[int]) -> Iterator[AddedToken]:
-    for token, kind in zip(tokens, kinds or [_NORMAL] * len(tokens), strict=True):
+    for token, kind in zip(tokens, kinds or [NORMAL] * len(tokens), strict=True):
         # Some converters store <|im_end|> and its like as ordinary tokens; an answer would then never end.
-        special = kind == _CONTROL or (token in END_NAMES and token.startswith("<|"))
+        special = kind == CONTROL or (token in END_NAMES and token.startswith("<|"))
         # A user-defined piece with a space mark (runs of spaces) is found by merging; text holds no such mark.
-        if token and (special or (kind == _USER_DEFINED and _SPACE_MARK not in token)):
+        if token and (special or (kind == USER_DEFINED and SPACE_MARK not in token)):
             yield AddedToken(token, special=special, normalized=False)
 
 
