@@ -8,6 +8,7 @@ codes). A NaN or an infinity spoils the token it is in, no other.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +63,7 @@ class ThreadPool:
     def close(self) -> None: ...
 
 class Interrupted(RuntimeError): ...
+class EndOfFile(EOFError): ...
 
 class Matrix:
     """One packed weight matrix [rows, columns]: y = x @ W.T (+ nothing else).
@@ -86,6 +88,12 @@ class Matrix:
 
     def load(self, pool: ThreadPool, data: npt.NDArray[np.uint8], first_row: int = 0) -> None:
         """Pack stored rows (a whole number of them) starting at first_row. Raises ValueError on any size mismatch."""
+
+    def load_file(self, pool: ThreadPool, path: Path, offset: int, nbytes: int, first_row: int = 0) -> None:
+        """The same, reading the rows from a file in cache-sized pieces, in parallel.
+
+        Raises also OSError, EndOfFile when the file is too short, and Interrupted after pool.cancel().
+        """
 
     def forward(self, pool: ThreadPool, x: int, tokens: int, y: int) -> None:
         """x, y: addresses of float32 [tokens, columns] and [tokens, rows]."""
@@ -151,6 +159,9 @@ class Experts:
 
     def load_bias(self, expert: int, part: str, bias: npt.NDArray[np.float32]) -> None:
         """bias float32 [rows of the part]. Raises ValueError for another size, or when the layer has none."""
+
+    def load_file(self, pool: ThreadPool, expert: int, part: str, path: Path, offset: int, nbytes: int) -> None:
+        """The same, reading from a file. Raises what Matrix.load_file raises."""
 
     def forward(
         self,

@@ -36,6 +36,15 @@ class TensorInfo:
     origin: str = ""
 
 
+@dataclass(frozen=True)
+class FileRange:
+    """Bytes of a file that are stored rows as they are, one after the other."""
+
+    path: Path
+    offset: int
+    nbytes: int
+
+
 class Checkpoint(ABC):
     """Opened from headers only; tensor bytes are read on demand.
 
@@ -64,6 +73,10 @@ class Checkpoint(ABC):
         rows:  a half-open range of rows, the second-to-last axis of what index left.
         Raises GreenroomError when the file is shorter than its header says.
         """
+
+    def location(self, name: str, index: int | None = None, rows: tuple[int, int] | None = None) -> FileRange | None:
+        """Where `read` would find its bytes, for readers that need no copy; None when it puts them together itself."""
+        return None
 
     @abstractmethod
     def read_float32(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.checkpoints.blocks import Bytes, Floats
-from engine.checkpoints.checkpoint import Checkpoint, TensorInfo
+from engine.checkpoints.checkpoint import Checkpoint, FileRange, TensorInfo
 from engine.checkpoints.formats import FORMATS
 from engine.errors import GreenroomError
 
@@ -84,9 +84,13 @@ def read_bytes(path: Path, offset: int, nbytes: int) -> Bytes:
     except OSError as error:
         raise unreadable(path, error) from error
     if done < nbytes:
-        why = f"it ends {size_text(nbytes - done)} too early, although it was long enough when opened"
-        raise GreenroomError(f"{path.name} cannot be read", why, DOWNLOAD_AGAIN)
+        raise ends_early(path, size_text(nbytes - done))
     return buffer
+
+
+def ends_early(path: Path, missing: str) -> GreenroomError:
+    why = f"it ends {missing} too early, although it was long enough when opened"
+    return GreenroomError(f"{path.name} cannot be read", why, DOWNLOAD_AGAIN)
 
 
 def check_overlap(tensors: Mapping[str, TensorInfo]) -> None:
@@ -171,6 +175,13 @@ class StoredCheckpoint(Checkpoint):
     def read(self, name: str, index: int | None = None, rows: tuple[int, int] | None = None) -> Bytes:
         tensor = self._tensor(name)
         return self._read(tensor, _cut(tensor, index, rows), index, rows)
+
+    def location(self, name: str, index: int | None = None, rows: tuple[int, int] | None = None) -> FileRange | None:
+        tensor = self._tensor(name)
+        piece = _cut(tensor, index, rows)
+        if name in self._assemblies or piece.count != 1:
+            return None
+        return FileRange(tensor.path, piece.offset, piece.nbytes)
 
     def read_float32(self, name: str, index: int | None = None, rows: tuple[int, int] | None = None) -> Floats:
         tensor = self._tensor(name)

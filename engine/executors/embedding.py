@@ -1,4 +1,4 @@
-"""Token embeddings, kept as stored and dequantised row by row as tokens ask for them."""
+"""Token embeddings, dequantised row by row as tokens ask for them: kept as stored, or in the output head they share."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import numpy.typing as npt
 import torch
 
 from engine.checkpoints.formats import FORMATS
+from engine.executors.linear import Linear, NativeLinear
 from engine.executors.loading import Loader
 
 
 class Embedding:
+    """Rows as the file stores them."""
+
     def __init__(self, loader: Loader) -> None:
         vocab, self._hidden = loader.shape("embed")
         self._rows = loader.stored("embed").reshape(vocab, -1)
@@ -24,3 +27,25 @@ class Embedding:
         """[T] -> float32 [T, hidden] on the CPU."""
         values = self._dequantise(self._rows[token_ids].reshape(-1))
         return torch.from_numpy(values.reshape(len(token_ids), self._hidden))
+
+
+class TiedEmbedding:
+    """Rows of the output head, which is the same matrix and in memory already."""
+
+    #: Bytes beside the head's.
+    nbytes = 0
+
+    def __init__(self, head: NativeLinear) -> None:
+        self._head = head
+
+    def __call__(self, token_ids: npt.NDArray[np.int64]) -> torch.Tensor:
+        """[T] -> float32 [T, hidden] on the CPU."""
+        return torch.from_numpy(self._head.rows_of(token_ids))
+
+
+def embedding(loader: Loader, head: Linear) -> Embedding | TiedEmbedding:
+    """The embedding of a model whose output head is loaded: nothing is held twice in RAM."""
+    if loader.has("lm_head") or not isinstance(head, NativeLinear):
+        return Embedding(loader)
+    loader.skip("embed")
+    return TiedEmbedding(head)

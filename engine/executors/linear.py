@@ -56,6 +56,11 @@ class NativeLinear:
     def nbytes(self) -> int:
         return sum(part.nbytes for part in self._parts)
 
+    def rows_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Rows of a single matrix, dequantised: float32 [len(rows), columns]."""
+        (part,) = self._parts
+        return part.dequantise_rows(np.ascontiguousarray(rows, np.int64))
+
     @property
     def code(self) -> str:
         return self._parts[0].code
@@ -86,10 +91,7 @@ class NativeLinear:
             matrix = _native.Matrix(sum(rows), columns, loader.format(roles[0]), recode, isa)
             first = 0
             for role, count, order in zip(roles, rows, orders, strict=True):
-                data = loader.stored(role)
-                if order is not None:
-                    data = np.ascontiguousarray(data.reshape(count, -1)[order]).reshape(-1)
-                matrix.load(self._pool, data, first)
+                loader.pack(role, self._pool, matrix, first, order)
                 first += count
         except ValueError as error:
             raise loader.refuse(roles[0], error) from error

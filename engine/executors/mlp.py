@@ -47,7 +47,7 @@ class NativeMlp:
         try:
             self._expert = native_experts(spec, 1, hidden, (gate, up, down), recode, isa)
             for part, name in parts.items():
-                self._expert.load(pool, 0, part, loader.stored(name))
+                loader.pack_expert(name, pool, self._expert, 0, part)
                 if spec.bias:
                     self._expert.load_bias(0, part, loader.float32(f"{name}_bias").reshape(-1))
         except ValueError as error:

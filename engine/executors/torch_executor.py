@@ -17,7 +17,7 @@ from engine.errors import Cancelled, GreenroomError
 from engine.executors.building import Builder
 from engine.executors.device_experts import DeviceExperts
 from engine.executors.devices import DenseDevice
-from engine.executors.embedding import Embedding
+from engine.executors.embedding import embedding
 from engine.executors.expert_store import ExpertStore
 from engine.executors.kv_cache import KvCache
 from engine.executors.layer import Layer
@@ -134,8 +134,7 @@ class TorchExecutor:
     def _load(self, loader: Loader, plan: OffloadPlan) -> None:
         spec, device = self._spec, self._device
         build = Builder(loader, device, self._pool, plan)
-        loader.report("Reading embeddings", always=True)
-        self._embedding = Embedding(loader)
+        loader.report("Making room for the context", always=True)
         cached = spec.kv_bytes(plan.context, KV_BYTES[plan.kv_type])
         self._experts = self._load_experts(loader, plan, cached)
         for i, layer in enumerate(spec.layers):
@@ -145,6 +144,7 @@ class TorchExecutor:
         loader.report("Reading the output head")
         self._norm = build.norm("norm")
         self._head = build.linear(["lm_head" if loader.has("lm_head") else "embed"])
+        self._embedding = embedding(loader, self._head)
         self._head_bias = build.vector("lm_head_bias") if loader.has("lm_head_bias") else None
         ropes = {attention.rope.at_context(plan.context) for attention in spec.attentions if attention.rope is not None}
         self._ropes: dict[RopeSpec, Rope] = {rope: Rope(rope, device.device) for rope in ropes}

@@ -2,10 +2,13 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -15,6 +18,7 @@
 #include "cpu.h"
 #include "dispatch.h"
 #include "experts.h"
+#include "file_rows.h"
 #include "matrix.h"
 #include "norm.h"
 #include "thread_pool.h"
@@ -73,6 +77,16 @@ void bind_cpu(py::module_& m) {
 
 void bind_pool(py::module_& m) {
   py::register_exception<Interrupted>(m, "Interrupted", PyExc_RuntimeError);
+  py::register_exception<EndOfFile>(m, "EndOfFile", PyExc_EOFError);
+  py::register_exception_translator([](std::exception_ptr raised) {
+    try {
+      if (raised)
+        std::rethrow_exception(raised);
+    } catch (const std::system_error& error) {
+      const py::object what = py::cast(error.code().message());
+      PyErr_SetObject(PyExc_OSError, py::make_tuple(error.code().value(), what).ptr());
+    }
+  });
   py::class_<ThreadPool>(m, "ThreadPool")
       .def(py::init([](int threads, const std::optional<std::vector<int>>& cpus,
                        const std::optional<std::vector<int>>& nodes) {
@@ -109,6 +123,11 @@ void bind_matrix(py::module_& m) {
             w.load(pool, bytes, nbytes, first_row);
           },
           py::arg("pool"), py::arg("data").noconvert(), py::arg("first_row") = 0)
+      .def(
+          "load_file",
+          [](Matrix& w, ThreadPool& pool, const std::filesystem::path& path, uint64_t offset, uint64_t nbytes,
+             long long first_row) { w.load_file(pool, InputFile(path), offset, nbytes, first_row); },
+          py::arg("pool"), py::arg("path"), py::arg("offset"), py::arg("nbytes"), py::arg("first_row") = 0, Unlocked())
       .def(
           "forward",
           [](const Matrix& w, ThreadPool& pool, uintptr_t x, long long tokens, uintptr_t y) {
@@ -160,6 +179,8 @@ void bind_experts(py::module_& m) {
           py::arg("down_format"), py::arg("recode") = py::none(), py::arg("isa") = py::none(),
           py::arg("nodes") = std::vector<int>{}, py::kw_only(), py::arg("activation") = "silu", py::arg("limit") = 0.0f,
           py::arg("bias") = false)
+      .def_property_readonly("bound", &Experts::bound)
+      .def("touch", &Experts::touch, py::arg("node"), Unlocked())
       .def_property_readonly("nbytes", &Experts::nbytes)
       .def_property_readonly("codes",
                              [](const Experts& e) {
@@ -187,6 +208,13 @@ void bind_experts(py::module_& m) {
             e.load_bias(expert, part_named(part), bias.data(), static_cast<size_t>(bias.size()));
           },
           py::arg("expert"), py::arg("part"), py::arg("bias").noconvert())
+      .def(
+          "load_file",
+          [](Experts& e, ThreadPool& pool, long long expert, const std::string& part, const std::filesystem::path& path,
+             uint64_t offset,
+             uint64_t nbytes) { e.load_file(pool, expert, part_named(part), InputFile(path), offset, nbytes); },
+          py::arg("pool"), py::arg("expert"), py::arg("part"), py::arg("path"), py::arg("offset"), py::arg("nbytes"),
+          Unlocked())
       .def(
           "forward",
           [](const Experts& e, ThreadPool& pool, uintptr_t x, long long tokens, uintptr_t expert_ids,

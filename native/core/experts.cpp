@@ -162,12 +162,16 @@ size_t Experts::checked(long long expert) const {
   return static_cast<size_t>(expert);
 }
 
-void Experts::load(ThreadPool& pool, long long expert, Part part, const uint8_t* data, size_t nbytes) {
-  const size_t e = checked(expert), row_nbytes = layout(part).stored_row_nbytes();
-  const size_t expected = layout(part).rows * row_nbytes;
+void Experts::check_size(Part part, size_t nbytes) const {
+  const size_t expected = layout(part).rows * layout(part).stored_row_nbytes();
   if (nbytes != expected)
     throw std::invalid_argument("this part takes " + std::to_string(expected) + " bytes, not " +
                                 std::to_string(nbytes));
+}
+
+void Experts::load(ThreadPool& pool, long long expert, Part part, const uint8_t* data, size_t nbytes) {
+  const size_t e = checked(expert), row_nbytes = layout(part).stored_row_nbytes();
+  check_size(part, nbytes);
   for (const Slice& slice : slices_) {
     const auto [first, last] = rows(part, slice);
     if (first < last)
@@ -185,6 +189,18 @@ void Experts::load_bias(long long expert, Part part, const float* bias, size_t r
     throw std::invalid_argument("this bias takes " + std::to_string(p.layout.rows) + " values, not " +
                                 std::to_string(rows));
   std::copy_n(bias, rows, &p.bias[e * padded_rows(rows)]);
+}
+
+void Experts::load_file(ThreadPool& pool, long long expert, Part part, const InputFile& file, uint64_t offset,
+                        size_t nbytes) {
+  const size_t e = checked(expert), row_nbytes = layout(part).stored_row_nbytes();
+  check_size(part, nbytes);
+  for (const Slice& slice : slices_) {
+    const auto [first, last] = rows(part, slice);
+    if (first < last)
+      pack_file(pool, matrix(e, part, slice), file, offset + first * row_nbytes, (last - first) * row_nbytes,
+                static_cast<long long>(first));
+  }
 }
 
 std::pair<size_t, size_t> Experts::rows(Part part, const Slice& slice) const {

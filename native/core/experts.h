@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "arena.h"
+#include "file_rows.h"
 #include "packing.h"
 #include "vector_kernels.h"
 
@@ -58,6 +59,8 @@ public:
   void load(ThreadPool& pool, long long expert, Part part, const uint8_t* data, size_t nbytes);
   // bias f32 [rows] of the part. Throws std::invalid_argument for another size, or when the layer has none.
   void load_bias(long long expert, Part part, const float* bias, size_t rows);
+  // The same from a file, starting at offset.
+  void load_file(ThreadPool& pool, long long expert, Part part, const InputFile& file, uint64_t offset, size_t nbytes);
   // Throws std::invalid_argument for an id >= experts before anything is written.
   void forward(ThreadPool& pool, const RoutedTokens& routed) const;
   // out f32 [rows, columns] of the part.
@@ -92,6 +95,7 @@ private:
   const Projection& projection(Part part) const;
   Projection& projection(Part part);
   size_t checked(long long expert) const;
+  void check_size(Part part, size_t nbytes) const;
   void forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) const;
   void gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) const;
   void down_tile(const Pass& pass, const Slice& slice, size_t first, size_t strips, float* partial) const;

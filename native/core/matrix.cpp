@@ -30,6 +30,10 @@ void Matrix::load(ThreadPool& pool, const uint8_t* data, size_t nbytes, long lon
   pack(pool, packed_, data, nbytes, first_row);
 }
 
+void Matrix::load_file(ThreadPool& pool, const InputFile& file, uint64_t offset, size_t nbytes, long long first_row) {
+  pack_file(pool, packed_, file, offset, nbytes, first_row);
+}
+
 void Matrix::dequantise(const int64_t* rows, size_t count, float* out) const {
   for (size_t i = 0; i < count; ++i)
     if (rows[i] < 0 || static_cast<size_t>(rows[i]) >= layout().rows)

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "arena.h"
+#include "file_rows.h"
 #include "packing.h"
 
 namespace greenroom {
@@ -21,6 +22,8 @@ public:
   const KernelTable& kernels() const { return *kernels_; }
 
   void load(ThreadPool& pool, const uint8_t* data, size_t nbytes, long long first_row);
+  // The same from a file, starting at offset.
+  void load_file(ThreadPool& pool, const InputFile& file, uint64_t offset, size_t nbytes, long long first_row);
   // x f32 [tokens, columns], y f32 [tokens, rows].
   void forward(ThreadPool& pool, const float* x, size_t tokens, float* y) const;
   // out f32 [rows, columns].
