@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import gguf
@@ -73,3 +75,28 @@ def test_parts_of_tensors(tmp_path: Path, kind: str) -> None:
         rows = stored.reshape(len(expected), -1)
         unpacked = rows.view(np.float32) if form.name == "F32" else gguf.quants.dequantize(rows, form)
         np.testing.assert_array_equal(unpacked.reshape(expected.shape), expected)
+
+
+def quantised(folder: Path, quantisation: dict[str, object], matrix: Matrix) -> Loader:
+    folder.mkdir()
+    save_file(matrix.named("w"), folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "quantization_config": quantisation}))
+    spec = ModelSpec("llama", 64, 4, 1, 1e-5, (), {"embed": TensorRef("w.weight"), "w": TensorRef("w.weight")})
+    return Loader(open_checkpoint(folder), spec, ignore_progress)
+
+
+def test_a_matrix_of_its_own_factor_tells_it(tmp_path: Path) -> None:
+    matrix = files.nvfp4(8, 64)
+    loader = quantised(tmp_path / "m", {"quant_method": "modelopt"}, matrix)
+    values = FORMATS["NVFP4"].dequantise(loader.stored("w")).reshape(8, 64) * np.float32(loader.factor("w"))
+    np.testing.assert_array_equal(values, loader.float32("w"))
+    np.testing.assert_allclose(values, matrix.weights, rtol=2**-22)
+
+
+def test_columns_in_another_order_are_not_taken_for_sorted_ones(tmp_path: Path) -> None:
+    order = np.random.default_rng(2).permutation(np.arange(64) // 32)
+    matrix = files.gptq(8, 64, 32, groups_of=order)
+    loader = quantised(tmp_path / "m", {"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": False}, matrix)
+    np.testing.assert_array_equal(loader.float32("w"), matrix.weights)
+    with pytest.raises(GreenroomError, match="activation order"):
+        loader.stored("w")
