@@ -78,10 +78,12 @@ class Loader:
         return sum(self.nbytes(role) if width is None else math.prod(self.shape(role)) * width for role in roles)
 
     def stored(self, role: str) -> npt.NDArray[np.uint8]:
-        """Stored bytes, uint8 [nbytes]; the weights are their values times `factor`."""
+        """Stored bytes, uint8 [nbytes], of weights that are their values and nothing more."""
         ref = self.spec.weights[role]
         if self.checkpoint.column_order(ref.name) is not None:
             raise self.refuse(role, ValueError("its columns are sorted by activation order (GPTQ's desc_act)"))
+        if self.checkpoint.factor(ref.name, ref.index) != 1.0:
+            raise self.refuse(role, ValueError("the matrix has a factor of its own"))
         if _whole_rows(ref, self.shape(role)):
             data = self.checkpoint.read(ref.name, ref.index, ref.rows)
         else:
@@ -93,11 +95,6 @@ class Loader:
             data = np.ascontiguousarray(_part(ref, data.reshape(blocks), 1)).reshape(-1)
         self._add(data.nbytes)
         return data
-
-    def factor(self, role: str) -> float:
-        """What the values of the stored bytes are to be multiplied with (NVFP4); mostly 1."""
-        ref = self.spec.weights[role]
-        return self.checkpoint.factor(ref.name, ref.index)
 
     def float32(self, role: str) -> npt.NDArray[np.float32]:
         """Dequantised, in the role's shape."""
