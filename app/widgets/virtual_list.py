@@ -125,7 +125,7 @@ class VirtualList(QScrollArea, Generic[Item]):
             widget.setGeometry(0, self._tops[number], width, self._tops[number + 1] - self._tops[number])
             if before is None:
                 widget.show()
-        if again or len(wanted) != len(self._shown):
+        if again:
             self._order_focus()
 
     def _take(self, kind: str) -> QWidget:
