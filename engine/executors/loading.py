@@ -80,10 +80,7 @@ class Loader:
     def stored(self, role: str) -> npt.NDArray[np.uint8]:
         """Stored bytes, uint8 [nbytes], of weights that are their values and nothing more."""
         ref = self.spec.weights[role]
-        if self.checkpoint.column_order(ref.name) is not None:
-            raise self.refuse(role, ValueError("its columns are sorted by activation order (GPTQ's desc_act)"))
-        if self.checkpoint.factor(ref.name, ref.index) != 1.0:
-            raise self.refuse(role, ValueError("the matrix has a factor of its own"))
+        self._check_plain(role)
         if _whole_rows(ref, self.shape(role)):
             data = self.checkpoint.read(ref.name, ref.index, ref.rows)
         else:
@@ -179,8 +176,17 @@ class Loader:
     def _location(self, role: str) -> FileRange | None:
         """Where the role's rows lie as they are; None when `stored` must put them together."""
         ref = self.spec.weights[role]
+        self._check_plain(role)
         whole = _whole_rows(ref, self.shape(role))
         return self.checkpoint.location(ref.name, ref.index, ref.rows) if whole else None
+
+    def _check_plain(self, role: str) -> None:
+        """Refuse weights that are more than the values of their blocks: the kernels would make others of them."""
+        ref = self.spec.weights[role]
+        if self.checkpoint.column_order(ref.name) is not None:
+            raise self.refuse(role, ValueError("its columns are sorted by activation order (GPTQ's desc_act)"))
+        if self.checkpoint.factor(ref.name, ref.index) != 1.0:
+            raise self.refuse(role, ValueError("the matrix has a factor of its own"))
 
     def _add(self, nbytes: int) -> None:
         with self._lock:
