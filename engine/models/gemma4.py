@@ -38,7 +38,6 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "softcap": ("{arch}.final_logit_softcapping",),
         "head_dim": ("{arch}.attention.key_length_swa",),
         "full_head_dim": ("{arch}.attention.key_length",),
-        "windowed": ("{arch}.attention.sliding_window_pattern",),
         "layer_embedding": ("{arch}.embedding_length_per_layer_input",),
         "shared_kv_layers": ("{arch}.attention.shared_kv_layers",),
     },
@@ -101,8 +100,7 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     narrow = header.integer("head_dim")
     wide = header.integer("full_head_dim", _of_full_layers(header, "head_dim", 512), limit=4096)
     trunk = read_trunk(header, weights, activations=("gelu_pytorch_tanh",), kv_heads=1, head_dim=narrow)
-    listed = header.get("windowed")
-    windowed = windowed_layers(header, trunk.layers, lambda i: bool(listed[i]) if listed else (i + 1) % 6 != 0)
+    windowed = windowed_layers(header, trunk.layers, lambda i: (i + 1) % 6 != 0)
     kv_heads = _kv_heads(header, windowed)
     window = AttentionSpec(
         heads=trunk.heads,

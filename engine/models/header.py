@@ -55,6 +55,7 @@ SHARED_KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "dense_first": ("{arch}.leading_dense_block_count",),
         "shared_experts": ("{arch}.expert_shared_count",),
         "next_layers": ("{arch}.nextn_predict_layers",),
+        "window_pattern": ("{arch}.attention.sliding_window_pattern",),
     },
 }
 

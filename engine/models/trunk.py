@@ -95,8 +95,17 @@ def attention_spec(
 def windowed_layers(header: Header, layers: int, usual: Callable[[int], bool]) -> tuple[bool, ...]:
     """Which layers see only the sliding window.
 
-    usual: what holds where the header does not say (config.json's layer_types may)
+    usual: what holds where the header does not say (config.json's layer_types may, and GGUF's pattern: a flag for
+           every layer, or n where every n-th layer sees all)
     """
+    pattern = header.get("window_pattern")
+    if isinstance(pattern, list):
+        if len(pattern) < layers or not all(flag in (0, 1) for flag in pattern[:layers]):
+            raise header.fail(f'its header\'s "{header.key("window_pattern")}" is not a flag for each of {layers} layers')
+        return tuple(bool(flag) for flag in pattern[:layers])
+    if pattern is not None:
+        step = header.integer("window_pattern", limit=1024)
+        return tuple((i + 1) % step != 0 for i in range(layers))
     types = header.layer_types(("sliding_attention", "full_attention"), layers)
     if types is None:
         return tuple(usual(i) for i in range(layers))

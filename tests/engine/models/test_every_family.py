@@ -1,0 +1,131 @@
+"""What holds for the headers of every family, in both forms: all tensors found, wrong headers told in a sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from header_only import HeaderOnly
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.checkpoints import open_checkpoint
+from engine.errors import GreenroomError
+from engine.models import model_spec
+from engine.models.families import FAMILIES
+from engine.models.spec import ModelSpec
+
+LLAMA_CPP = Path(__file__).parents[1] / "llama_cpp"
+CASES = [(family.name, form) for family in FAMILIES for form in ("safetensors", "gguf")]
+
+#: Tensors that answering needs no part of: pictures, and layers that predict a further token.
+LEFT_OUT = {
+    ("llama4", "safetensors"): r"vision_model|multi_modal_projector",
+    ("glm4_moe", "safetensors"): r"model\.layers\.3\.",
+    ("glm4_moe", "gguf"): r"blk\.3\.",
+}
+
+Headers = Callable[[str, str], HeaderOnly]
+
+
+@pytest.fixture(scope="module")
+def headers(tmp_path_factory: pytest.TempPathFactory) -> Headers:
+    """headers(family, form): a tiny model's header, in a copy of its own."""
+    made: dict[tuple[str, str], Any] = {}
+
+    def copy(family: str, form: str) -> HeaderOnly:
+        if (family, form) not in made:
+            path = LLAMA_CPP / f"{family}.gguf"
+            if form == "safetensors":
+                import tiny_families
+
+                path = tiny_families.save(tiny_families.build(family), tmp_path_factory.mktemp("header") / family)
+            made[family, form] = open_checkpoint(path)
+        real = made[family, form]
+        shapes = {name: tensor.shape for name, tensor in real.tensors.items()}
+        factors = [name for name in shapes if name.startswith("rope_f")]
+        values = {name: real.read_float32(name) for name in factors}
+        return HeaderOnly(form, real.architecture, real.config, shapes, values)
+
+    return copy
+
+
+def changed(header: HeaderOnly, name: str, shape: tuple[int, ...] | None) -> HeaderOnly:
+    """The header with a tensor of another shape, or without it."""
+    shapes = {key: tensor.shape for key, tensor in header.tensors.items() if key != name or shape is not None}
+    if shape is not None:
+        shapes[name] = shape
+    return HeaderOnly(header.form, header.architecture, header.config, shapes, header._values)
+
+
+def one_of_each_kind(names: list[str]) -> list[str]:
+    """The last tensor of each name that differs in more than its numbers."""
+    return list({re.sub(r"\d+", "#", name): name for name in names}.values())
+
+
+@pytest.mark.parametrize(("family", "form"), CASES)
+def test_every_tensor_is_used(headers: Headers, family: str, form: str) -> None:
+    header = headers(family, form)
+    spec = model_spec(header)
+    assert spec.family == family
+    unused = set(header.tensors) - {ref.name for ref in spec.weights.values()} - set(header._values)
+    pattern = LEFT_OUT.get((family, form))
+    assert [name for name in sorted(unused) if pattern is None or not re.match(pattern, name)] == []
+    assert bool(unused) == (pattern is not None)
+
+
+@pytest.mark.parametrize(("family", "form"), CASES)
+def test_missing_and_misshapen_tensors(headers: Headers, family: str, form: str) -> None:
+    header = headers(family, form)
+    used = sorted({ref.name for ref in model_spec(header).weights.values()})
+    for name in one_of_each_kind(used):
+        shape = header.tensors[name].shape
+        with pytest.raises(GreenroomError, match=r"has shape|rows"):
+            model_spec(changed(header, name, (*shape[:-1], shape[-1] + 1)))
+        # Without a tensor the file may also say something else, not wrong: a tied head, no biases, a dense layer.
+        with contextlib.suppress(GreenroomError):
+            assert name not in {ref.name for ref in model_spec(changed(header, name, None)).weights.values()}
+
+
+def numbers(header: HeaderOnly) -> list[tuple[str, ...]]:
+    """Paths of everything the header says of itself, in its nested parts too."""
+    found = [(key,) for key, value in header.config.items() if not isinstance(value, dict)]
+    for part in ("text_config", "rope_parameters"):
+        nested = header.config.get(part)
+        found += [(part, key) for key in nested] if isinstance(nested, dict) else []
+    return [path for path in found if not path[-1].startswith("tokenizer")]
+
+
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(-2, 9),
+    st.floats(),
+    st.text(max_size=8),
+    st.lists(st.integers(0, 9), max_size=3),
+    st.dictionaries(st.sampled_from(["rope_type", "full_attention", "0"]), st.integers(), max_size=2),
+)
+
+
+@pytest.mark.parametrize(("family", "form"), CASES)
+@settings(max_examples=12)
+@given(data=st.data())
+def test_no_header_causes_anything_but_a_spec_or_a_clear_error(
+    headers: Headers, family: str, form: str, data: st.DataObject
+) -> None:
+    header = headers(family, form)
+    for *part, key in data.draw(st.lists(st.sampled_from(numbers(header)), min_size=1, max_size=3)):
+        value = data.draw(JUNK)
+        if part:
+            nested = header.config[part[0]]
+            if isinstance(nested, dict):
+                header.config[part[0]] = {**nested, key: value}
+        else:
+            header.config[key] = value
+    with contextlib.suppress(GreenroomError):
+        assert isinstance(model_spec(header), ModelSpec)
