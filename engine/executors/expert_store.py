@@ -15,6 +15,9 @@ from engine.errors import Cancelled
 from engine.executors.devices import DenseDevice
 from engine.executors.loading import REPORT_INTERVAL, Loader, check_ram
 from engine.executors.mlp import kernel_name, native_experts
+from engine.executors.threads import settle
+from engine.hardware.numa import ThreadPlaces, place_threads
+from engine.hardware.sources import Sources
 from engine.models.spec import MoeSpec
 
 log = logging.getLogger(__name__)
@@ -53,21 +56,23 @@ class ExpertStore:
         recode: str | None = None,
         isa: str | None = None,
         besides: int = 0,
+        places: ThreadPlaces | None = None,
     ) -> ExpertStore:
-        """besides: bytes of RAM that the rest of the model will take after this.
+        """besides: bytes of RAM that the rest of the model will take after this. places: None asks this machine.
 
         Raises GreenroomError when RAM would not hold everything, and whatever the progress callback raises.
         """
         moe = {i: layer.ffn for i, layer in enumerate(loader.spec.layers) if isinstance(layer.ffn, MoeSpec)}
         sizes = {i: _packed_nbytes(loader, i, spec, recode, isa) for i, spec in moe.items()}
         check_ram(sum(sizes.values()) + besides, loader.checkpoint.name, "its weights and context")
+        places = place_threads(pool.threads, Sources()) if places is None else places
         layers: dict[int, _native.Experts] = {}
         readers = ThreadPoolExecutor(max(2, min(READERS, pool.threads)), "reader", initializer=_start_reader)
         try:
             for i, spec in moe.items():
                 # Others may have taken memory since the first look.
                 check_ram(sizes[i], loader.checkpoint.name, f"the experts of layer {i + 1}")
-                layers[i] = _read_layer(readers, loader, i, spec, recode, isa)
+                layers[i] = _read_layer(readers, loader, i, spec, recode, isa, places)
                 if not layers[i].lock():
                     log.debug("experts of layer %d could not be locked in RAM", i)
         except BaseException:
@@ -202,7 +207,13 @@ def _packed_nbytes(loader: Loader, layer: int, spec: MoeSpec, recode: str | None
 
 
 def _read_layer(
-    readers: ThreadPoolExecutor, loader: Loader, layer: int, spec: MoeSpec, recode: str | None, isa: str | None
+    readers: ThreadPoolExecutor,
+    loader: Loader,
+    layer: int,
+    spec: MoeSpec,
+    recode: str | None,
+    isa: str | None,
+    places: ThreadPlaces,
 ) -> _native.Experts:
     prefix = f"layers.{layer}.moe.experts"
     formats = {part: loader.format(f"{prefix}.0.{part}") for part in _PARTS}
@@ -210,10 +221,17 @@ def _read_layer(
     stop = threading.Event()
     try:
         experts = native_experts(
-            spec.expert, spec.experts, hidden, (formats["gate"], formats["up"], formats["down"]), recode, isa
+            spec.expert,
+            spec.experts,
+            hidden,
+            (formats["gate"], formats["up"], formats["down"]),
+            recode,
+            isa,
+            places.memory,
         )
     except ValueError as error:
         raise loader.refuse(f"{prefix}.0.gate", error) from error
+    settle([experts], places)
 
     def read(expert: int) -> None:
         for part, form in formats.items():

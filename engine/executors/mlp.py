@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -75,9 +76,18 @@ class NativeMlp:
 
 
 def native_experts(
-    spec: MlpSpec, experts: int, hidden: int, formats: tuple[str, str, str], recode: str | None, isa: str | None
+    spec: MlpSpec,
+    experts: int,
+    hidden: int,
+    formats: tuple[str, str, str],
+    recode: str | None,
+    isa: str | None,
+    nodes: Sequence[int] = (),
 ) -> _native.Experts:
-    """Room for so many MLPs of one kind. formats: of gate, up and down. Raises ValueError as the kernel does."""
+    """Room for so many MLPs of one kind. formats: of gate, up and down; nodes: memory nodes to spread over.
+
+    Raises ValueError as the kernel does.
+    """
     return _native.Experts(
         experts,
         hidden,
@@ -85,6 +95,7 @@ def native_experts(
         *formats,
         recode,
         isa,
+        nodes,
         activation=spec.activation,
         limit=spec.limit or 0.0,
         bias=spec.bias,
