@@ -10,7 +10,7 @@ import torch
 
 from engine import _native
 from engine.errors import GreenroomError
-from engine.models.spec import CHECKPOINT_INTERVAL, ROLLBACK, AttentionSpec, ShortConvSpec
+from engine.models.spec import CHECKPOINT_INTERVAL, AttentionSpec, ShortConvSpec
 
 
 class LayerState(Protocol):
@@ -74,14 +74,23 @@ class KvCache:
 
 class _Kv:
     """Keys and values of one layer. With a window or chunks only the last tokens stay, ROLLBACK of them beyond what the
-    next one sees, so that a call of as many can be undone.
+    next one sees, so that a call of as many can be undone; and a copy of the buffer as it was before the last piece of
+    a prompt, so that an answer of any length can be taken back.
     """
 
-    def __init__(self, spec: AttentionSpec, context: int) -> None:
+    def __init__(self, spec: AttentionSpec, context: int, buffer: torch.Tensor) -> None:
+        self.buffer = buffer
         self._spec = spec
         self._kept = spec.kept(context)
         #: End of the positions ever written and not forgotten wholly: older ones than kept are overwritten.
         self._written = 0
+        self._copy = None if self._kept == context else torch.empty_like(buffer)
+        #: Length of the sequence in the copy, 0 for none, and what `_written` was.
+        self._copied, self._copied_written = 0, 0
+
+    @property
+    def nbytes(self) -> int:
+        return self.buffer.nbytes * (1 if self._copy is None else 2)
 
     def first_seen(self, position: int) -> int:
         """The earliest position that the token at `position` sees."""
@@ -91,19 +100,34 @@ class _Kv:
             return position // self._spec.chunk * self._spec.chunk
         return 0
 
-    def reserve(self, end: int) -> None:
-        """Positions up to end - 1 are about to be written."""
+    def reserve(self, start: int, end: int) -> None:
+        """Positions start..end-1 are about to be written, behind a sequence of `start` tokens."""
+        if self._copy is not None and start > 0 and end - start > 1:
+            self._copy.copy_(self.buffer)
+            self._copied, self._copied_written = start, self._written
         self._written = max(self._written, end)
 
     def advance(self, length: int) -> None:
         pass
 
     def restorable(self, length: int) -> int:
-        return length if length == 0 or self.first_seen(length) >= self._written - self._kept else 0
+        if self._holds(length):
+            return length
+        return self._copied if self._copied <= length else 0
 
     def truncate(self, length: int) -> None:
+        if not self._holds(length):
+            assert self._copy is not None
+            self.buffer.copy_(self._copy)
+            self._written = self._copied_written
+        if length < self._copied:
+            self._copied = 0
         if length == 0:
             self._written = 0
+
+    def _holds(self, length: int) -> bool:
+        """Whether everything that the token behind `length` tokens sees is still in the buffer."""
+        return length == 0 or self.first_seen(length) >= self._written - self._kept
 
 
 class NativeKv(_Kv):
@@ -113,31 +137,23 @@ class NativeKv(_Kv):
     """
 
     def __init__(self, spec: AttentionSpec, context: int, kv_type: str) -> None:
-        super().__init__(spec, context)
-        reach = spec.reach or 0
-        nbytes = _native.kv_cache_nbytes(spec.kv_heads, spec.head_dim, context, kv_type, reach, ROLLBACK)
+        nbytes = _native.kv_cache_nbytes(
+            spec.kv_heads, spec.head_dim, context, kv_type, spec.reach or 0, spec.rollback(context)
+        )
         with _enough_memory(context):
-            self.buffer = torch.empty(nbytes, dtype=torch.uint8)
-
-    @property
-    def nbytes(self) -> int:
-        return self.buffer.nbytes
+            super().__init__(spec, context, torch.empty(nbytes, dtype=torch.uint8))
 
 
 class TorchKv(_Kv):
     """On a torch device, [2 * kv_heads, kept, head_dim], keys before values. Position p lies in row p modulo `kept`."""
 
     def __init__(self, spec: AttentionSpec, context: int, dtype: torch.dtype, device: torch.device) -> None:
-        super().__init__(spec, context)
         #: What attention computes in: on the CPU the cache is widened, because that costs less than half-precision
         #: attention there.
         self.arithmetic = torch.float32 if device.type == "cpu" else dtype
         with _enough_memory(context):
-            self.buffer = torch.empty((2 * spec.kv_heads, self._kept, spec.head_dim), dtype=dtype, device=device)
-
-    @property
-    def nbytes(self) -> int:
-        return self.buffer.nbytes
+            shape = (2 * spec.kv_heads, spec.kept(context), spec.head_dim)
+            super().__init__(spec, context, torch.empty(shape, dtype=dtype, device=device))
 
     def append(self, start: int, keys_values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Write [T, 2 * kv_heads, head_dim] at positions start..start+T-1; with a reach, T is at most ROLLBACK.
@@ -147,9 +163,9 @@ class TorchKv(_Kv):
         """
         new = keys_values.transpose(0, 1)
         end = start + new.shape[1]
+        self.reserve(start, end)
         for at, row, count in self._pieces(start, end):
             self.buffer.narrow(1, row, count).copy_(new.narrow(1, at, count))
-        self.reserve(end)
         seen = self._read(self.first_seen(start), end).to(self.arithmetic)
         kv_heads = seen.shape[0] // 2
         return seen[:kv_heads], seen[kv_heads:]

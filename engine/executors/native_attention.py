@@ -10,7 +10,7 @@ from engine import _native
 from engine.executors.kv_cache import NativeKv
 from engine.executors.linear import Linear
 from engine.executors.step import Step
-from engine.models.spec import ROLLBACK, AttentionSpec, RopeSpec
+from engine.models.spec import AttentionSpec, RopeSpec
 
 #: Widest head the kernel takes.
 MAX_HEAD_DIM = 512
@@ -51,7 +51,7 @@ class NativeAttention:
         """x float32 [T, hidden] -> float32 [T, hidden]."""
         qkv = self._qkv(x)
         y = torch.empty((step.tokens, self._columns))
-        self._state.reserve(step.start + step.tokens)
+        self._state.reserve(step.start, step.start + step.tokens)
         self._kernel.forward(
             self._pool,
             qkv.data_ptr(),
@@ -99,7 +99,7 @@ def attention_kernel(
         clip=spec.clip_qkv or 0.0,
         window=spec.window or 0,
         chunk=spec.chunk or 0,
-        rollback=ROLLBACK,
+        rollback=spec.rollback(context),
         sinks=sinks,
         temperature_interval=0 if temperature is None else temperature.interval,
         temperature_strength=0.0 if temperature is None else temperature.strength,

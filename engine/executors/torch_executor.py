@@ -25,6 +25,7 @@ from engine.executors.loading import Loader
 from engine.executors.mlp import NativeMlp
 from engine.executors.rope import Rope
 from engine.executors.step import Step
+from engine.executors.threads import thread_pool
 from engine.models.spec import ROLLBACK, ModelSpec, RopeSpec
 from engine.placement.plan import OffloadPlan
 from engine.placement.sizes import KV_BYTES
@@ -74,7 +75,7 @@ class TorchExecutor:
         self._threads = plan.threads
         self._cancelled = threading.Event()
         self._device = DenseDevice.of_plan(plan)
-        self._pool = _native.ThreadPool(plan.threads)
+        self._pool = thread_pool(plan.threads)
         self._layers: list[Layer] = []
         self._experts: ExpertStore | DeviceExperts | None = None
         self._closed = False
@@ -114,7 +115,8 @@ class TorchExecutor:
                 self._experts.drain()
 
     def truncate(self, length: int) -> int:
-        return self._cache.truncate(length)
+        with torch.inference_mode():
+            return self._cache.truncate(length)
 
     def cancel(self) -> None:
         self._cancelled.set()

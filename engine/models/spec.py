@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 #: Tokens that a layer with a window keeps beyond it: so many can be appended at once and taken back again.
-ROLLBACK = 1024
+ROLLBACK = 512
 #: A layer whose state cannot be taken back token by token keeps a copy of it every so many tokens.
 CHECKPOINT_INTERVAL = 256
 
@@ -112,12 +112,21 @@ class AttentionSpec:
         return self.head_dim**-0.5 if self.scale is None else self.scale
 
     def kept(self, context: int) -> int:
-        """Tokens whose keys and values the cache holds in a conversation of `context` tokens."""
-        return context if self.reach is None else min(context, self.reach + ROLLBACK)
+        """Tokens whose keys and values the cache holds in a conversation of `context` tokens: all of them, or those
+        within reach and ROLLBACK more. All where that and a copy of it, to go back to, would take as much.
+        """
+        some = context if self.reach is None else self.reach + ROLLBACK
+        return context if context <= 2 * some else some
+
+    def rollback(self, context: int) -> int:
+        """Tokens kept beyond those within reach."""
+        return self.kept(context) if self.reach is None else max(ROLLBACK, self.kept(context) - self.reach)
 
     def state_bytes(self, context: int, bytes_per_value: int) -> int:
-        """Cache bytes: keys and values, 2 x kv_heads x head_dim x tokens kept."""
-        return 2 * self.kv_heads * self.head_dim * self.kept(context) * bytes_per_value
+        """Cache bytes: keys and values, 2 x kv_heads x head_dim x tokens kept; twice where some are forgotten."""
+        kept = self.kept(context)
+        copies = 1 if kept == context else 2
+        return 2 * self.kv_heads * self.head_dim * kept * copies * bytes_per_value
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def _context(problem: Problem, chosen: Candidate) -> str:
         line = (
             f"The KV cache is the memory of the conversation: {spec.kv_bytes(problem.context, width)} bytes for "
             f"{problem.context} tokens{most}; {len(short)} of {len(spec.layers)} layers keep only the last "
-            f"{max(short)} of them"
+            f"{max(short)} of them, and a copy to go back to"
         )
     kinds = {(attention.kv_heads, attention.head_dim) for attention in spec.attentions}
     if not short and len(kinds) == 1 and len(spec.attentions) == len(spec.layers):

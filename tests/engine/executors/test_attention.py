@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import _native
-from engine.executors import kv_cache, native_attention
 from engine.executors.attention import TorchAttention
 from engine.executors.kv_cache import KvCache, NativeKv, TorchKv
 from engine.executors.native_attention import NativeAttention, attention_kernel
@@ -31,8 +30,7 @@ ROLLBACK = 6
 
 @pytest.fixture(autouse=True)
 def short_rollback(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (spec_module, kv_cache, native_attention):
-        monkeypatch.setattr(module, "ROLLBACK", ROLLBACK)
+    monkeypatch.setattr(spec_module, "ROLLBACK", ROLLBACK)
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +189,7 @@ def specs(draw: st.DrawFn) -> AttentionSpec:
 
 
 @pytest.mark.parametrize("native", [False, True])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     spec=specs(),
     chunks=st.lists(st.integers(1, ROLLBACK), min_size=1, max_size=7),
@@ -209,9 +207,10 @@ def test_attention_in_any_chunks_and_after_going_back(
     np.testing.assert_allclose(got, expected, atol=3e-5)
     asked = max(0, total - back)
     kept = run.cache.truncate(asked)
-    assert kept in (0, asked)
-    # What one call brought can always be taken back.
-    assert kept == asked or back > ROLLBACK
+    # What one call brought can always be taken back; else what came before the last call of several tokens is there.
+    starts = np.cumsum([0, *chunks])
+    copied = max((int(at) for at, tokens in zip(starts, chunks, strict=False) if tokens > 1), default=0)
+    assert kept == asked or (back > ROLLBACK and kept == (copied if copied <= asked else 0))
     again = np.concatenate([run(x[i : i + 1]) for i in range(kept, total)]) if kept < total else expected[total:]
     np.testing.assert_allclose(again, expected[kept:], atol=3e-5)
 

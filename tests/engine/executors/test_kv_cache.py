@@ -14,6 +14,7 @@ from engine.executors.short_conv import ShortConv
 from engine.executors.step import Step
 from engine.models import spec as spec_module
 from engine.models.spec import AttentionSpec, RopeSpec, ShortConvSpec
+from engine.runtime.engine import PREFILL_CHUNK
 
 CPU = torch.device("cpu")
 FULL = AttentionSpec(4, 2, 8, RopeSpec(1e4, 8))
@@ -22,7 +23,7 @@ CONV = ShortConvSpec(channels=5, width=3)
 
 
 @pytest.mark.parametrize(("dtype", "width"), [(torch.float32, 4), (torch.bfloat16, 2), (torch.float16, 2)])
-@pytest.mark.parametrize("context", [10, 3000])
+@pytest.mark.parametrize("context", [10, 1000, 1100, 3000])
 def test_sizes_are_what_the_spec_promises(dtype: torch.dtype, width: int, context: int) -> None:
     for spec in (FULL, WINDOWED):
         assert TorchKv(spec, context, dtype, CPU).nbytes == spec.state_bytes(context, width)
@@ -31,9 +32,18 @@ def test_sizes_are_what_the_spec_promises(dtype: torch.dtype, width: int, contex
 
 
 def test_a_window_keeps_a_long_conversation_small() -> None:
-    assert WINDOWED.state_bytes(100_000, 2) == WINDOWED.state_bytes(3 + spec_module.ROLLBACK, 2)
+    """The buffer and its copy; and never less for a longer conversation."""
+    row = 2 * 2 * 8 * 2
+    assert WINDOWED.state_bytes(100_000, 2) == row * 2 * (3 + spec_module.ROLLBACK)
     chunked = AttentionSpec(4, 2, 8, None, chunk=64)
-    assert chunked.state_bytes(100_000, 2) == 2 * 2 * 8 * (64 + spec_module.ROLLBACK) * 2
+    assert chunked.state_bytes(100_000, 2) == row * 2 * (64 + spec_module.ROLLBACK)
+    sizes = [WINDOWED.state_bytes(context, 2) for context in range(900, 1200)]
+    assert sizes == sorted(sizes)
+    assert sizes[0] == row * 900
+
+
+def test_a_prompts_piece_fits_what_can_be_taken_back() -> None:
+    assert PREFILL_CHUNK <= spec_module.ROLLBACK
 
 
 @pytest.mark.parametrize(("kv_type", "width"), [("f32", 4), ("bf16", 2), ("f16", 2)])
@@ -67,19 +77,27 @@ def test_appending_and_going_back() -> None:
     moves=st.lists(st.tuples(st.sampled_from(["append", "interrupted", "back"]), st.integers(1, 4)), max_size=40),
 )
 def test_a_window_never_shows_a_forgotten_token(window: int, moves: list[tuple[str, int]]) -> None:
-    """Every value a state gives is that of its position, whatever was appended, undone and taken back before."""
+    """Every value a state gives is that of its position, whatever was appended, undone and taken back before.
+
+    Going back to where a piece of several tokens began, or behind that, repeats no more than that piece.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spec_module, "ROLLBACK", 4)
         spec = AttentionSpec(1, 1, 1, None, window=window)
         state = TorchKv(spec, 200, torch.float32, CPU)
         cache = KvCache(200, [state])
         told: list[float] = []
-        fresh = 0.0
+        fresh, copied = 0.0, 0
         for move, count in moves:
             if move == "back":
-                kept = cache.truncate(max(0, cache.length - 3 * count))
+                asked = max(0, cache.length - 5 * count)
+                kept = cache.truncate(asked)
+                assert kept == asked or kept == (copied if copied <= asked else 0)
+                copied = copied if copied <= kept else 0
                 del told[kept:]
                 continue
+            if count > 1 and cache.length > 0:
+                copied = cache.length
             new = [fresh + i for i in range(count)]
             fresh += count
             pairs = torch.tensor(new)[:, None, None].expand(-1, 2, 1)

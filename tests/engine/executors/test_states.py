@@ -20,7 +20,7 @@ from engine.models import spec as spec_module
 #: So few that windows of 8 overwrite old tokens, and convolutions keep several states, within a test.
 ROLLBACK, INTERVAL = 16, 16
 TOKENS = np.random.default_rng(11).integers(0, tiny_families.VOCAB, 90)
-NAMES = ["gpt_oss", "gemma4", "llama4", "lfm2_moe", "mistral"]
+NAMES = ["gpt_oss", "gemma4", "llama4", "lfm2_moe", "mistral-windowed"]
 EXACT = 1e-4
 
 
@@ -75,11 +75,33 @@ def test_long_conversations(family: Callable[[str], Tiny], run: Any, name: str, 
     kept = executor.truncate(80)
     assert kept == executor.length == 80
     assert error(in_chunks(executor, [1, 9]), model.logits[80:]) < EXACT
-    # Too far back for some layers: then less is kept, but what follows is right.
+    # Before the last piece of several tokens, whose start some layers have a copy of: all is repeated, and right.
     kept = executor.truncate(37)
     assert kept == executor.length <= 37
     pieces = [16] * ((70 - kept) // 16) + [1] * ((70 - kept) % 16)
     assert error(in_chunks(executor, pieces), model.logits[kept:70]) < EXACT
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_long_answer_is_taken_back_to_its_prompt(
+    family: Callable[[str], Tiny], run: Any, name: str, plan: dict[str, Any]
+) -> None:
+    """Answered anew, as a thinking model's next prompt drops its thoughts: only the prompt's last piece is repeated."""
+    model = family(name)
+    executor = run(model, **plan)
+    in_chunks(executor, [16, 16, 8])
+    answer = np.random.default_rng(2).integers(0, tiny_families.VOCAB, 50)
+    for token in answer:
+        executor.forward(np.array([token]))
+    kept = executor.truncate(39)
+    assert kept == 32
+    assert error(in_chunks(executor, [8, 1]), model.logits[32:41]) < EXACT
+    # Once more, behind what was just repeated.
+    for token in answer[:45]:
+        executor.forward(np.array([token]))
+    assert executor.truncate(41) == 32
+    assert error(in_chunks(executor, [9, 7, 1]), model.logits[32:49]) < EXACT
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
@@ -119,7 +141,7 @@ def test_the_memory_of_a_windowed_model_is_what_the_spec_says(family: Callable[[
     model = family("gpt_oss")
     executor = run(model, device="sim", mode="hybrid")
     assert executor._cache.nbytes == model.spec.kv_bytes(96, 4)
-    assert model.spec.kv_bytes(96, 4) == 2 * 2 * 16 * 4 * (2 * 96 + 2 * (8 + ROLLBACK))
+    assert model.spec.kv_bytes(96, 4) == 2 * 2 * 16 * 4 * (2 * 96 + 2 * 2 * (8 + ROLLBACK))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -200,7 +200,7 @@ def test_a_window_bounds_memory_traffic_and_work() -> None:
     )
     width = 2 * attention.kv_heads * attention.head_dim * 2
     count = len(spec.layers) // 2
-    assert half.kv_bytes(8192) == width * count * (8192 + 100 + ROLLBACK)
+    assert half.kv_bytes(8192) == width * count * (8192 + 2 * (100 + ROLLBACK))
     assert half.kv_bytes(64) == spec.kv_bytes(64)
     assert sizes.kv_traffic(spec, 8192, 2) == spec.kv_bytes(8192)
     assert sizes.kv_traffic(half, 8192, 2) == width * count * (8192 + 100)
