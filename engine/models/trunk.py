@@ -101,7 +101,9 @@ def windowed_layers(header: Header, layers: int, usual: Callable[[int], bool]) -
     pattern = header.get("window_pattern")
     if isinstance(pattern, list):
         if len(pattern) < layers or not all(flag in (0, 1) for flag in pattern[:layers]):
-            raise header.fail(f'its header\'s "{header.key("window_pattern")}" is not a flag for each of {layers} layers')
+            raise header.fail(
+                f'its header\'s "{header.key("window_pattern")}" is not a flag for each of {layers} layers'
+            )
         return tuple(bool(flag) for flag in pattern[:layers])
     if pattern is not None:
         step = header.integer("window_pattern", limit=1024)
