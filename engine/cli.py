@@ -382,6 +382,8 @@ def _read_text(path: Path) -> str:
 
 def _models_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--elsewhere", action="store_true", help="also those that other programs downloaded")
+    parser.add_argument("--catalogue", action="store_true", help="also what could be downloaded, planned for this PC")
+    parser.add_argument("--update-catalogue", metavar="URL", help="fetch a newer catalogue from this address first")
 
 
 def _models(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
@@ -403,7 +405,36 @@ def _models(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
         for other in others:
             terminal.say(f"{other.program}: {other.name}, {gigabytes(other.nbytes)}, {other.path}")
         document["elsewhere"] = [{**asdict(m), "path": str(m.path)} for m in others]
+    if args.catalogue or args.update_catalogue:
+        document["catalogue"] = list(_catalogue(args, terminal))
     return document
+
+
+def _catalogue(args: argparse.Namespace, terminal: Terminal) -> Iterator[dict[str, Any]]:
+    import engine
+    from engine.hub.catalogue import catalogue, fetch_update
+    from engine.hub.network import NetworkSettings
+
+    if args.update_catalogue:
+        count = fetch_update(args.update_catalogue, NetworkSettings())
+        terminal.note(f"The catalogue holds {plural(count, 'model')} now.")
+    report = engine.probe(quick=True)
+    for model in catalogue():
+        for download in model.downloads:
+            plan = engine.plan(model.checkpoint(download.label), report)
+            size = model.nbytes(download)
+            speed = speed_range(plan.prediction.decode_tps) if plan.runnable else ""
+            terminal.say(f"{download.repo}:{download.label}  {gigabytes(size)}  {plan.label}  {speed}".rstrip())
+            yield {
+                "id": model.id,
+                "repo": download.repo,
+                "label": download.label,
+                "bytes": size,
+                "bytes_confirmed": download.nbytes is not None,
+                "licence": model.licence,
+                "mode": plan.mode,
+                "decode_tps": plan.prediction.decode_tps.likely,
+            }
 
 
 # --- shared by the verbs -------------------------------------------------------------------------------------------

@@ -36,12 +36,13 @@ _log = logging.getLogger(__name__)
 VERSION = 1
 TIERS = ("home", "workstation", "server")
 _MAX_BYTES = 4 << 20
-_MAX_MODELS, _MAX_TENSORS, _MAX_LAYERS = 1000, 400, 1000
+_MAX_MODELS, _MAX_TENSORS, _MAX_LAYERS, _MAX_EXPERTS = 1000, 400, 1000, 4096
 _LAYERS = re.compile(r"\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*\Z")
 
 #: How each quantisation stores matrices: (most of them, the output head and half of the value and down projections).
 #: llama.cpp's mixes, without the finer points; a row that its blocks do not divide takes the third.
 RECIPES: Mapping[str, tuple[str, str, str]] = {
+    "safetensors": ("BF16", "BF16", "BF16"),
     "BF16": ("BF16", "BF16", "BF16"),
     "F16": ("F16", "F16", "F16"),
     "Q8_0": ("Q8_0", "Q8_0", "F16"),
@@ -222,12 +223,15 @@ def _model(entry: Any) -> CatalogueModel:
 
 
 def _tensors(rows: Sequence[Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Each row is [name, shape] or [name with {i}, shape, layers like "0-2,5"]."""
+    """Rows are [name, shape], [name with {i}, shape, layers like "0-2,5"] or that with {e} and how many experts."""
     for row in rows:
         name, shape = _text(row[0], 200), tuple(_count(size) for size in _list(row[1], 4))
-        layers = _layers(row[2]) if len(row) > 2 else [None]
-        for layer in layers:
-            yield (name if layer is None else name.replace("{i}", str(layer))), shape
+        experts = _count(row[3]) if len(row) > 3 else 1
+        if experts > _MAX_EXPERTS:
+            raise ValueError("too many experts")
+        for layer in _layers(row[2]) if len(row) > 2 else [0]:
+            for expert in range(experts):
+                yield name.replace("{i}", str(layer)).replace("{e}", str(expert)), shape
 
 
 def _layers(text: Any) -> list[int]:
@@ -301,6 +305,9 @@ class _Described(Checkpoint):
 
 def _info(name: str, shape: tuple[int, ...], recipe: tuple[str, str, str]) -> TensorInfo:
     usual, finer, other = recipe
+    if usual == "MXFP4":
+        # Only the experts are stored so, and all of them.
+        usual = finer = usual if "expert" in name else other
     if len(shape) < 2 or "router" in name or name.endswith("mlp.gate.weight"):
         format_name = "F32"
     else:

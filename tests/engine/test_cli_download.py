@@ -79,3 +79,21 @@ def test_the_plan_before_the_download(
     assert document["mode"] in ("cpu", "tight", "hybrid", "all_gpu")
     assert document["prediction"]["decode_tps"]["likely"] > 0
     assert document["download_bytes"] == demo_model.stat().st_size > 2 * hub.bytes_sent["demo-Q4_1.gguf"]
+
+
+def test_the_catalogue_planned_for_this_machine(
+    data_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine.hardware import calibrate
+    from engine.resources import asset
+
+    monkeypatch.setattr(calibrate, "measure_quickly", lambda _: {"1": 20.0})
+    # Two of its models are enough, and make it an update of a user's own.
+    whole = json.loads(asset("catalogue.json").read_bytes())
+    small = [model for model in whole["models"] if model["tier"] == "home"][3:5]
+    data_folder.mkdir(parents=True, exist_ok=True)
+    (data_folder / "catalogue.json").write_text(json.dumps({**whole, "date": "9999-01-01", "models": small}))
+    assert main(["models", "--catalogue", "--json"]) == DONE
+    rows = json.loads(capsys.readouterr().out)["catalogue"]
+    assert {row["id"] for row in rows} == {model["id"] for model in small}
+    assert all(row["bytes"] > 10**9 and row["mode"] and row["decode_tps"] > 0 for row in rows)
