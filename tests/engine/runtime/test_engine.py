@@ -137,6 +137,19 @@ def test_edited_prompt_keeps_the_part_before_the_edit(say: Callable) -> None:
     assert executor.tokens[:5] == list(b"12x45")
 
 
+def test_what_the_executor_cannot_keep_is_computed_again(say: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, executor = say("abc", "12345")
+    first = text(engine.generate("12345", GREEDY))
+    truncate = executor.truncate
+    monkeypatch.setattr(executor, "truncate", lambda length: truncate(length // 3 * 3))
+    executor.forwarded.clear()
+    events = list(engine.generate("12345", GREEDY))
+    assert text(events) == first
+    assert executor.forwarded[0] == 2
+    assert events[-1].stats.reused_tokens == 3
+    assert executor.tokens[:5] == list(b"12345")
+
+
 def test_messages_go_through_the_chat_template(make_engine: Callable) -> None:
     engine, executor = make_engine(lambda _: 256)
     messages = [Message("system", "Be kind."), Message("user", "Hi")]
