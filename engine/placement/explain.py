@@ -123,5 +123,9 @@ def _weights(problem: Problem, chosen: Candidate) -> list[str]:
             f"{written}); this loses some accuracy."
         )
     elif abs(packed - stored) > stored // 50:
-        lines.append(f"The file stores the experts in {amount(stored)}; laid out for the kernels they take {written}.")
+        line = f"The file stores the experts in {amount(stored)}; laid out for the kernels they take {written}"
+        kinds = sorted({shape.widened for _, shapes in inventory.experts for shape in shapes if shape.widened})
+        if kinds:
+            line += f": those stored as {', '.join(kinds)} are held in wider codes, with the same values"
+        lines.append(f"{line}.")
     return lines

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.checkpoints.formats import FORMATS
+from engine.checkpoints.widened import WIDENED
 from engine.models.spec import AttentionSpec, MlpSpec, ModelSpec, MoeSpec, TensorRef
 from engine.placement.packing import packed_nbytes
 
@@ -36,11 +37,15 @@ ROUTER_PARTS = ("router", "router_bias", "router_scale", "choice_bias", "expert_
 
 
 class Shape(NamedTuple):
-    """One weight as stored: rows x columns in `format`; a vector has no rows."""
+    """One weight as read: rows x columns in `format`; a vector has no rows.
+
+    widened: the type that the file stores it as, where its values are read in blocks that take more room; else ""
+    """
 
     rows: int
     columns: int
     format: str
+    widened: str = ""
 
     @property
     def values(self) -> int:
@@ -48,8 +53,14 @@ class Shape(NamedTuple):
 
     @property
     def stored_bytes(self) -> int:
-        record = FORMATS[self.format]
+        """What it takes in the file."""
+        record = WIDENED[self.widened] if self.widened else FORMATS[self.format]
         return self.values // record.block_values * record.block_bytes
+
+    @property
+    def read_bytes(self) -> int:
+        """What it takes once read."""
+        return self._replace(widened="").stored_bytes
 
 
 Shapes = Counter[Shape]
@@ -81,7 +92,7 @@ class Inventory:
         def convert(shapes: Shapes) -> Shapes:
             changed: Shapes = Counter()
             for shape, count in shapes.items():
-                changed[shape._replace(format=name) if shape.rows else shape] += count
+                changed[shape._replace(format=name, widened="") if shape.rows else shape] += count
             return changed
 
         roles = {role: shapes if role == "router_and_norms" else convert(shapes) for role, shapes in self.roles.items()}
@@ -130,7 +141,7 @@ def weight_shape(checkpoint: Checkpoint, ref: TensorRef) -> Shape:
     axes = ref.shape(info.shape)
     if len(axes) < 2:
         return Shape(0, axes[0] if axes else 1, info.format)
-    return Shape(axes[-2], axes[-1], info.format)
+    return Shape(axes[-2], axes[-1], info.format, info.origin if info.origin in WIDENED else "")
 
 
 def role_of(weight: str) -> str:
@@ -193,7 +204,7 @@ def dense_bytes(inventory: Inventory, layout: Layout) -> dict[str, int]:
     sizes = {}
     for role, shapes in inventory.roles.items():
         if role == "embeddings":
-            sizes[role] = sum(shape.stored_bytes * count for shape, count in shapes.items())
+            sizes[role] = sum(shape.read_bytes * count for shape, count in shapes.items())
         elif role == "router_and_norms":
             sizes[role] = sum(4 * shape.values * count for shape, count in shapes.items())
         else:
@@ -205,8 +216,8 @@ def staging_bytes(inventory: Inventory, layout: Layout) -> int:
     """RAM that loading needs for a moment on top: the largest matrix as stored, or as float32 on its way to torch."""
     shapes = [shape for group in (*inventory.roles.values(), *(s for _, s in inventory.experts)) for shape in group]
     if layout.values == "packed":
-        return max((shape.stored_bytes for shape in shapes), default=0)
-    return max((shape.stored_bytes + 4 * shape.values for shape in shapes), default=0)
+        return max((shape.read_bytes for shape in shapes), default=0)
+    return max((shape.read_bytes + 4 * shape.values for shape in shapes), default=0)
 
 
 def dense_values(inventory: Inventory) -> int:

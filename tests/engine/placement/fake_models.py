@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from engine.checkpoints.checkpoint import Checkpoint, TensorInfo
 from engine.checkpoints.formats import FORMATS
+from engine.checkpoints.widened import WIDENED, widen
 
 
 class HeaderOnly(Checkpoint):
@@ -24,9 +25,10 @@ class HeaderOnly(Checkpoint):
         values = 1
         for axis in shape:
             values *= axis
-        record = FORMATS[format]
+        record = WIDENED[format] if format in WIDENED else FORMATS[format]
         nbytes = values // record.block_values * record.block_bytes
-        self.tensors[name] = TensorInfo(name, shape, format, self.path, 0, nbytes)
+        stored = TensorInfo(name, shape, format, self.path, 0, nbytes)
+        self.tensors[name] = widen(stored).info if format in WIDENED else stored
 
     def read(self, name: str, index: int | None = None, rows: tuple[int, int] | None = None) -> NoReturn:
         raise AssertionError("a plan read tensor bytes")

@@ -215,6 +215,12 @@ def test_larger_in_ram_than_in_the_file_is_said(machine: MakeReport) -> None:
     assert any(f"stores the experts in {amount(stored)}" in line for line in made.explanation)
 
 
+def test_types_that_are_held_in_wider_codes_are_named(machine: MakeReport) -> None:
+    made = plan(moe_model("IQ3_XXS"), machine(ram=64 * GB))
+    assert made.bytes.ram["experts"] == 48 * 128 * 3 * 768 * 2048 * 36 // 32
+    assert any("stored as IQ3_XXS are held in wider codes, with the same values" in line for line in made.explanation)
+
+
 @pytest.mark.parametrize(
     ("wishes", "words"),
     [

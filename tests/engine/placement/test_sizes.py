@@ -92,6 +92,19 @@ def test_a_tied_head_is_counted_once_more() -> None:
     assert tied.roles["lm_head"] == own.roles["lm_head"] == Counter({Shape(151936, 2048, "Q4_0"): 1})
 
 
+def test_widened_types_count_what_they_take_where() -> None:
+    inventory = inventory_of(moe_model("IQ3_XXS"))
+    weights, embeddings = 48 * 128 * 3 * 768 * 2048, 151936 * 2048
+    shapes = [shape for _, group in inventory.experts for shape in group]
+    assert {shape.widened for shape in shapes} == {"IQ3_XXS"}
+    assert sum(s.stored_bytes * n for _, group in inventory.experts for s, n in group.items()) == weights * 98 // 256
+    assert sizes.expert_bytes(inventory, Layout("packed")) == weights * 36 // 32
+    assert sizes.dense_bytes(inventory, Layout("packed"))["embeddings"] == embeddings * 36 // 32
+    other = inventory.stored_as("Q4_0")
+    assert other is not None
+    assert sum(s.stored_bytes * n for _, group in other.experts for s, n in group.items()) == weights * 18 // 32
+
+
 def test_recoding_applies_to_packed_experts() -> None:
     inventory = inventory_of(moe_model("BF16"))
     weights = 48 * 128 * 3 * 768 * 2048
