@@ -61,7 +61,7 @@ class Router:
         """
         spec = self._spec
         logits = self._logits(x if self._norm is None else self._norm(residual))
-        factors = logits[:, spec.experts :].sigmoid().contiguous() if spec.shared_gated else None
+        factors = _sigmoid(logits[:, spec.experts :]).contiguous() if spec.shared_gated else None
         logits = logits[:, : spec.experts]
         if self._bias is not None:
             logits = logits + self._bias
@@ -157,8 +157,13 @@ def _scores(spec: MoeSpec, logits: torch.Tensor) -> torch.Tensor:
     if spec.score == "softmax":
         return logits.softmax(-1)
     if spec.score == "sigmoid":
-        return logits.sigmoid()
+        return _sigmoid(logits)
     raise ValueError(f"router score {spec.score}")
+
+
+def _sigmoid(x: torch.Tensor) -> torch.Tensor:
+    """On the CPU the same bits for a token in any company: float32's last one depends on where torch's vectors end."""
+    return x.double().sigmoid().float() if x.device.type == "cpu" else x.sigmoid()
 
 
 def _choice(spec: MoeSpec, scores: torch.Tensor) -> torch.Tensor:
