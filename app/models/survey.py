@@ -135,19 +135,36 @@ def billions(count: int) -> str:
 def plan_offer(
     api: Any, row: ModelRow, report: HardwareReport, context: int | None, wishes: dict[str, Any]
 ) -> ModelRow:
-    """The offer with the largest of its downloads that runs well here; the usual one where none does."""
-    if row.entry is None:
+    """The offer with the largest of its downloads, up to the usual one, that runs here; the usual one if none does."""
+    entry = row.entry
+    if entry is None:
         return row
-    planned = plan_choices(api, row.entry, report, context, wishes)
-    usual = row.entry.downloads[0]
-    sizes = {download: row.entry.nbytes(download) for download in row.entry.downloads}
-    good = [d for d, plan in planned if isinstance(plan, OffloadPlan) and plan.runnable and sizes[d] <= sizes[usual]]
-    choice = usual if usual in good or not good else max(good, key=lambda download: sizes[download])
-    found = dict(planned)[choice]
-    offer = _offer(row.entry, choice)
-    if isinstance(found, GreenroomError):
-        return replace(offer, problem=f"{sentence(found.why)}. {found.remedy}")
-    return replace(offer, plan=found)
+    usual = entry.downloads[0]
+    sizes = {download: entry.nbytes(download) for download in entry.downloads}
+    memory = report.memory.total_bytes + sum(gpu.total_bytes for gpu in report.gpus if not gpu.integrated)
+    order = sorted((d for d in entry.downloads if sizes[d] <= min(sizes[usual], memory)), key=lambda d: -sizes[d])
+    first: ModelRow | None = None
+    for choice in order if usual in order else [usual, *order]:
+        planned = _planned_offer(api, entry, choice, report, context, wishes)
+        if planned.problem is not None or (planned.plan is not None and planned.plan.runnable):
+            return planned
+        first = first or planned
+    return first or row
+
+
+def _planned_offer(
+    api: Any,
+    entry: CatalogueModel,
+    choice: CatalogueDownload,
+    report: HardwareReport,
+    context: int | None,
+    wishes: dict[str, Any],
+) -> ModelRow:
+    offer = _offer(entry, choice)
+    try:
+        return replace(offer, plan=plan_with(api, entry.checkpoint(choice.label), report, context, wishes))
+    except GreenroomError as error:
+        return replace(offer, problem=f"{sentence(error.why)}. {error.remedy}")
 
 
 def plan_choices(

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,7 +88,7 @@ class CatalogueModel:
     sources: tuple[str, ...]
     downloads: tuple[CatalogueDownload, ...]
     config: Mapping[str, Any]
-    tensors: tuple[tuple[str, tuple[int, ...]], ...]
+    tensors: tuple[_Tensors, ...]
 
     def checkpoint(self, label: str) -> Checkpoint:
         """Headers as a file of this quantisation has them, for a plan; it holds no bytes to read."""
@@ -96,7 +96,30 @@ class CatalogueModel:
 
     def nbytes(self, download: CatalogueDownload) -> int:
         """Confirmed, or worked out from the shapes."""
-        return download.nbytes or self.checkpoint(download.label).nbytes
+        if download.nbytes is not None:
+            return download.nbytes
+        recipe = RECIPES[download.label]
+        return sum(tensors.nbytes(recipe) for tensors in self.tensors)
+
+
+@dataclass(frozen=True)
+class _Tensors:
+    """Tensors of one shape and, but for the numbers of layer and expert, one name."""
+
+    name: str
+    shape: tuple[int, ...]
+    layers: tuple[int, ...]
+    experts: int
+
+    def expand(self) -> Iterator[str]:
+        for layer in self.layers:
+            name = self.name.replace("{i}", str(layer))
+            for expert in range(self.experts):
+                yield name.replace("{e}", str(expert))
+
+    def nbytes(self, recipe: tuple[str, str, str]) -> int:
+        by_layer = (_info(self.name.replace("{i}", str(layer)), self.shape, recipe).nbytes for layer in self.layers)
+        return self.experts * sum(by_layer)
 
 
 def catalogue() -> tuple[CatalogueModel, ...]:
@@ -193,7 +216,7 @@ def parse(content: bytes, where: str) -> tuple[str, tuple[CatalogueModel, ...]]:
 def _model(entry: Any) -> CatalogueModel:
     if entry["tier"] not in TIERS:
         raise ValueError(f"tier {entry['tier']!r}")
-    tensors = tuple(_tensors(_list(entry["tensors"], _MAX_TENSORS)))
+    tensors = tuple(_tensors(row) for row in _list(entry["tensors"], _MAX_TENSORS))
     downloads = tuple(
         CatalogueDownload(
             _repo(d["repo"]), _text(d["label"], 80), None if d.get("bytes") is None else _count(d["bytes"])
@@ -222,16 +245,13 @@ def _model(entry: Any) -> CatalogueModel:
     )
 
 
-def _tensors(rows: Sequence[Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Rows are [name, shape], [name with {i}, shape, layers like "0-2,5"] or that with {e} and how many experts."""
-    for row in rows:
-        name, shape = _text(row[0], 200), tuple(_count(size) for size in _list(row[1], 4))
-        experts = _count(row[3]) if len(row) > 3 else 1
-        if experts > _MAX_EXPERTS:
-            raise ValueError("too many experts")
-        for layer in _layers(row[2]) if len(row) > 2 else [0]:
-            for expert in range(experts):
-                yield name.replace("{i}", str(layer)).replace("{e}", str(expert)), shape
+def _tensors(row: Any) -> _Tensors:
+    """A row is [name, shape], [name with {i}, shape, layers like "0-2,5"] or that with {e} and how many experts."""
+    experts = _count(row[3]) if len(row) > 3 else 1
+    if experts > _MAX_EXPERTS:
+        raise ValueError("too many experts")
+    layers = _layers(row[2]) if len(row) > 2 else [0]
+    return _Tensors(_text(row[0], 200), tuple(_count(size) for size in _list(row[1], 4)), tuple(layers), experts)
 
 
 def _layers(text: Any) -> list[int]:
@@ -280,7 +300,9 @@ class _Described(Checkpoint):
         self.name = f"{model.name} {label}"
         self.config = model.config
         recipe = RECIPES.get(label, RECIPES["Q4_K_M"])
-        self.tensors = {name: _info(name, shape, recipe) for name, shape in model.tensors}
+        self.tensors = {
+            name: _info(name, tensors.shape, recipe) for tensors in model.tensors for name in tensors.expand()
+        }
 
     def read(self, name: str, index: int | None = None, rows: tuple[int, int] | None = None) -> npt.NDArray[np.uint8]:
         raise self._nothing_here()

@@ -27,6 +27,7 @@ LONG = 20_000
 def no_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the demo model would lie; it is not there."""
     path = tmp_path / "demo.gguf"
+    monkeypatch.setattr(survey, "_offers", lambda: [])
     monkeypatch.setattr("engine.hub.demo.demo_path", lambda: path)
     monkeypatch.setattr("engine.hub.demo.dense_path", lambda: tmp_path / "dense.gguf")
     return path
