@@ -10,9 +10,7 @@ from engine.executors.linear import Linear
 from engine.executors.rope import rotate
 from engine.executors.step import Step
 from engine.models.spec import AttentionSpec
-
-#: Most scores held at once where they are written out (with sinks): 256 MB of float32.
-_SCORES = 1 << 26
+from engine.placement.sizes import SINK_SCORES
 
 
 class TorchAttention:
@@ -120,7 +118,7 @@ class TorchAttention:
             mask = torch.full((tokens, seen), float("-inf"), dtype=keys.dtype, device=keys.device).triu_(1)
         sinks = self._sinks.view(kv_heads, group, 1, 1)
         outputs = []
-        rows = max(1, _SCORES // (heads * seen))
+        rows = max(1, SINK_SCORES // (heads * seen))
         for first in range(0, tokens, rows):
             part = slice(first, first + rows)
             queries = q[part].reshape(-1, kv_heads, group, head_dim).permute(1, 2, 0, 3)

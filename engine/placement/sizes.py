@@ -30,6 +30,8 @@ CUDA_PROGRAM_BYTES = 1_200_000_000
 #: Tokens per forward call while a prompt is read, and while every position is scored.
 PREFILL_CHUNK = 512
 SCORING_CHUNK = 128
+#: Most scores held at once where torch computes attention with sinks, for which it has no fused kernel.
+SINK_SCORES = 1 << 25
 
 
 #: Weights of a router, by the last part of their role.
@@ -262,7 +264,7 @@ def activation_bytes(spec: ModelSpec, context: int, *, masked: bool) -> int:
 
     Per token of the chunk: the residual stream and its normalised copies, q, k, v and the attention's output, and the
     widest feed-forward (gate, up and their product for each chosen expert). Plus, where attention is `masked`, the mask
-    of one chunk over the context.
+    of one chunk over the context, and the scores that sinks take part in with their exponentials.
     """
     widest = 0
     for layer in spec.layers:
@@ -277,7 +279,11 @@ def activation_bytes(spec: ModelSpec, context: int, *, masked: bool) -> int:
             beside = [mlp.intermediate for mlp in (ffn.shared, ffn.dense) if mlp is not None]
             inner = 3 * (ffn.intermediate * ffn.top_k + sum(beside))
         row = 6 * spec.hidden + max(mixed, inner)
-        widest = max(widest, min(PREFILL_CHUNK, context) * (row + (context if masked else 0)))
+        tokens = min(PREFILL_CHUNK, context)
+        needed = tokens * (row + (context if masked else 0))
+        if masked and isinstance(mixer, AttentionSpec) and mixer.sinks:
+            needed += 2 * min(max(SINK_SCORES, mixer.heads * context), tokens * mixer.heads * context)
+        widest = max(widest, needed)
     logits = min(SCORING_CHUNK, context) * spec.vocab
     return 4 * max(widest, logits)
 

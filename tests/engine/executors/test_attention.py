@@ -220,7 +220,7 @@ def test_scores_with_sinks_are_written_out_in_parts(monkeypatch: pytest.MonkeyPa
     rng = np.random.default_rng(5)
     weights = Weights.of(spec, rng)
     x = rng.standard_normal((9, 32)).astype(np.float32)
-    monkeypatch.setattr("engine.executors.attention._SCORES", 4 * 9 * 2)
+    monkeypatch.setattr("engine.executors.attention.SINK_SCORES", 4 * 9 * 2)
     np.testing.assert_allclose(Running(spec, weights)(x), reference(spec, weights, x), atol=3e-5)
 
 

@@ -224,6 +224,19 @@ def test_a_window_bounds_memory_traffic_and_work() -> None:
     assert sizes.attention_ops(half, 512) == pytest.approx(per_layer * count * (1 + seen), abs=1)
 
 
+def test_sinks_take_work_space_where_torch_attends() -> None:
+    spec = model_spec(dense_model("Q4_0"))
+    layers = tuple(replace(layer, mixer=replace(spec.attentions[0], sinks=True)) for layer in spec.layers)
+    sinks = replace(spec, layers=layers)
+    heads = spec.attentions[0].heads
+    # Scores and their exponentials: a bounded number of rows, but at least one.
+    for context, scores in ((4096, sizes.SINK_SCORES), (1 << 21, heads << 21)):
+        masked, plain = (sizes.activation_bytes(s, context, masked=True) for s in (sinks, spec))
+        assert masked - plain == 2 * 4 * scores
+        own, others = (sizes.activation_bytes(s, context, masked=False) for s in (sinks, spec))
+        assert own == others
+
+
 def test_keys_that_are_values_too_are_loaded_twice() -> None:
     model = dense_model("Q4_0")
     spec = model_spec(model)
