@@ -270,3 +270,9 @@ def packed_nbytes(rows: int, columns: int, format: str, recode: str | None = Non
 
 def read_bandwidth(pool: ThreadPool, nbytes: int, repeats: int) -> list[float]:
     """Bytes per second of a plain read loop over a fresh anonymous buffer, one figure per repeat."""
+
+def arithmetic_peak(pool: ThreadPool, code: str, isa: str | None = None) -> tuple[str, float] | None:
+    """The instruction a code's kernel leans on here, and its operations per second in registers on the pool's threads.
+
+    None where this build has no such loop. One thread is timed by its CPU time, several by the clock.
+    """

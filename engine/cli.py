@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 # Only light modules here: `greenroom --help` answers at once, and the rest is imported by the verb that needs it.
-from engine import cli_download
+from engine import cli_bench, cli_download
 from engine.cli_options import (
     add_loading,
     add_model,
@@ -27,7 +27,6 @@ from engine.cli_options import (
     add_wishes,
     amount,
     count,
-    counts,
     plain_text,
     positive,
 )
@@ -184,8 +183,8 @@ def _plan(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
         gpu=args.gpu,
         threads=args.threads if args.cpu else None,
     )
-    with _opened(args.model, terminal) as checkpoint:
-        plan = _planned(checkpoint, report, args, args.context)
+    with opened(args.model, terminal) as checkpoint:
+        plan = planned(checkpoint, report, args, args.context)
         terminal.say(f"{checkpoint.name}, {gigabytes(checkpoint.nbytes)}")
         for line in plan.explanation:
             terminal.say(f"  {line}")
@@ -194,7 +193,7 @@ def _plan(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
                 terminal.say(f"  {line}")
         for line in plan.alternatives:
             terminal.say(f"- {line}")
-        return {"model": _model(checkpoint), **plan.to_json()}
+        return {"model": model_document(checkpoint), **plan.to_json()}
 
 
 # --- generate ------------------------------------------------------------------------------------------------------
@@ -280,65 +279,6 @@ def _generate(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
         "stop_reason": reason,
         "stats": asdict(stats),
         "kernel": kernel,
-    }
-
-
-# --- bench ---------------------------------------------------------------------------------------------------------
-
-
-def _bench_options(parser: argparse.ArgumentParser) -> None:
-    add_loading(parser)
-    parser.add_argument(
-        "-p", "--prompt-tokens", type=counts, default=[512], metavar="N,M", help="prompt lengths (default 512)"
-    )
-    parser.add_argument(
-        "-n", "--new-tokens", type=counts, default=[64], metavar="N,M", help="answer lengths (default 64)"
-    )
-    parser.add_argument(
-        "-t",
-        "--threads",
-        dest="thread_counts",
-        type=counts,
-        metavar="N,M",
-        help="CPU threads (default: one per fast core)",
-    )
-    parser.set_defaults(threads=None)
-    parser.add_argument(
-        "-r", "--repeats", type=count, default=3, metavar="N", help="runs of each; medians are shown (default 3)"
-    )
-
-
-def _bench(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
-    import engine
-    from engine.runtime.bench import active, bench
-
-    longest = max(args.prompt_tokens) + max(args.new_tokens)
-    with _opened(args.model, terminal) as checkpoint:
-        report = engine.probe(quick=True)
-        plan = _planned(checkpoint, report, args, args.context or longest)
-        _check_runnable(checkpoint, plan, args.force, terminal)
-        threads = args.thread_counts or [plan.threads]
-        progress = terminal.progress
-        results = bench(checkpoint, plan, args.prompt_tokens, args.new_tokens, threads, args.repeats, progress)
-        from engine.models import model_spec
-
-        touched = active(checkpoint, model_spec(checkpoint))
-        model = {**_model(checkpoint), "active_bytes": round(touched.decode_bytes)}
-    terminal.say(f"{checkpoint.name} on {report.cpu.name}, {gigabytes(report.memory.total_bytes)} RAM: {plan.label}")
-    terminal.say("threads  prompt     new   prefill tok/s   GOP/s   decode tok/s    GB/s  of read bandwidth")
-    for r in results:
-        share = f"{r.bandwidth_share:.0%} of {r.read_bandwidth_gbs:.1f}" if r.bandwidth_share else "not measured"
-        terminal.say(
-            f"{r.threads:7d} {r.n_prompt:7d} {r.n_gen:7d} {r.prefill_tps:15.1f} {r.prefill_gops:7.0f} "
-            f"{r.decode_tps:14.1f} {r.decode_gbs:7.2f}  {share}"
-        )
-    answers, prompts = (speed_range(speed) for speed in (plan.prediction.decode_tps, plan.prediction.prefill_tps))
-    terminal.say(f"Predicted with {plural(plan.threads, 'thread')}: answers at {answers}, prompts at {prompts}")
-    return {
-        "machine": report.to_json(),
-        "model": model,
-        "plan": plan.to_json(),
-        "results": [r.to_json() for r in results],
     }
 
 
@@ -441,7 +381,7 @@ def _catalogue(args: argparse.Namespace, terminal: Terminal) -> Iterator[dict[st
 
 
 @contextlib.contextmanager
-def _opened(name: str, terminal: Terminal) -> Iterator[Checkpoint]:
+def opened(name: str, terminal: Terminal) -> Iterator[Checkpoint]:
     import engine
     from engine.hub.library import resolve
 
@@ -462,7 +402,7 @@ def _opened(name: str, terminal: Terminal) -> Iterator[Checkpoint]:
 _WISHES = ("threads", "device", "dtype", "kv_type", "experts", "isa", "max_vram")
 
 
-def _planned(
+def planned(
     checkpoint: Checkpoint, report: HardwareReport, args: argparse.Namespace, context: int | None
 ) -> OffloadPlan:
     import engine
@@ -474,14 +414,14 @@ def _planned(
 def _loaded(args: argparse.Namespace, terminal: Terminal, context: int | None) -> Iterator[Engine]:
     import engine
 
-    with _opened(args.model, terminal) as checkpoint:
-        plan = _planned(checkpoint, engine.probe(), args, context)
-        _check_runnable(checkpoint, plan, args.force, terminal)
+    with opened(args.model, terminal) as checkpoint:
+        plan = planned(checkpoint, engine.probe(), args, context)
+        check_runnable(checkpoint, plan, args.force, terminal)
         with engine.load(checkpoint, plan, terminal.progress) as loaded:
             yield loaded
 
 
-def _check_runnable(checkpoint: Checkpoint, plan: OffloadPlan, force: bool, terminal: Terminal) -> None:
+def check_runnable(checkpoint: Checkpoint, plan: OffloadPlan, force: bool, terminal: Terminal) -> None:
     if plan.runnable or force:
         return
     for line in (*plan.explanation, *plan.alternatives):
@@ -489,7 +429,7 @@ def _check_runnable(checkpoint: Checkpoint, plan: OffloadPlan, force: bool, term
     raise GreenroomError(f"{checkpoint.name} was not loaded", plan.label, "Add --force to try anyway.")
 
 
-def _model(checkpoint: Checkpoint) -> dict[str, Any]:
+def model_document(checkpoint: Checkpoint) -> dict[str, Any]:
     return {
         "name": checkpoint.name,
         "path": str(checkpoint.path),
@@ -503,7 +443,9 @@ _VERBS = (
     Verb("probe", "say what this PC is and what Greenroom can use of it", _probe_options, _probe),
     Verb("plan", "say where a model would live here and how fast it would be", _plan_options, _plan),
     Verb("generate", "load a model and answer one prompt", _generate_options, _generate),
-    Verb("bench", "measure prompt reading and answering beside the RAM's bandwidth", _bench_options, _bench),
+    Verb(
+        "bench", "measure prompt reading and answering beside the RAM's bandwidth", cli_bench.add_options, cli_bench.run
+    ),
     Verb("perplexity", "measure how well a model predicts a text", _perplexity_options, _perplexity),
     Verb("models", "list the models on this PC", _models_options, _models),
     Verb(

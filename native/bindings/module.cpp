@@ -22,6 +22,9 @@
 #include "matrix.h"
 #include "norm.h"
 #include "thread_pool.h"
+#ifdef GREENROOM_CEILINGS
+#include "ceilings.h"
+#endif
 
 namespace py = pybind11;
 using namespace greenroom;
@@ -334,6 +337,22 @@ void bind_attention(py::module_& m) {
       py::arg("bias"), py::arg("eps"), py::arg("y"));
 }
 
+// What a tier's main instruction does in registers; nothing where no such loop was built.
+std::optional<std::pair<std::string, double>> arithmetic_peak(ThreadPool& pool, const std::string& code,
+                                                              const Name& isa) {
+#ifdef GREENROOM_CEILINGS
+  const Kind kind = kind_of_code(code);
+  const std::string tier = kernels_for(kind, isa).name;
+  if (tier != "portable") {
+    const greenroom_bench::Peak peak = greenroom_bench::peak_of(kind, tier);
+    return std::pair{std::string(peak.name), greenroom_bench::peak_rate(pool, peak)};
+  }
+#else
+  (void)pool, (void)code, (void)isa;
+#endif
+  return std::nullopt;
+}
+
 } // namespace
 
 PYBIND11_MODULE(_native, m) {
@@ -343,5 +362,6 @@ PYBIND11_MODULE(_native, m) {
   bind_matrix(m);
   bind_experts(m);
   bind_attention(m);
+  m.def("arithmetic_peak", &arithmetic_peak, py::arg("pool"), py::arg("code"), py::arg("isa") = py::none(), Unlocked());
   m.def("read_bandwidth", &read_bandwidth, py::arg("pool"), py::arg("nbytes"), py::arg("repeats"), Unlocked());
 }

@@ -110,12 +110,12 @@ def _add_vocabulary(writer: gguf.GGUFWriter, size: int) -> None:
     """One token per byte, fillers, and an end of text that random weights hardly ever choose."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     letters = [chr(b if b in shown else 256 + sum(other not in shown for other in range(b))) for b in range(256)]
-    fillers = [f"<filler {i}>" for i in range(size - 257)]
+    fillers = ["th", *(f"<filler {i}>" for i in range(size - 258))]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("qwen2")
     writer.add_token_list([*letters, *fillers, "<|endoftext|>"])
     writer.add_token_types([gguf.TokenType.NORMAL] * (size - 1) + [gguf.TokenType.CONTROL])
-    writer.add_token_merges(["a b"])
+    writer.add_token_merges(["t h"])
     writer.add_eos_token_id(size - 1)
     writer.add_add_bos_token(False)
 

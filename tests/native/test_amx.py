@@ -15,9 +15,14 @@ import pytest
 from engine import _native
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "benchmarks"))
+import random_moe  # noqa: E402
+
 #: Of the tier below, whose registers the AMX kernels use too.
 NEEDED = {"avx512vnni", "avx512bf16"}
 
+#: Where the trap cannot work there is nothing to test: it catches Linux's signals, and it carries out tile instructions
+#: alone, so the AVX-512 around them must run on the CPU itself.
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="Linux on x86-64 only"),
     pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler"),
@@ -118,3 +123,42 @@ def test_the_engine_computes_on_tiles(trap: Path) -> None:
     assert out.count("PASSED") >= 15
     assert ran["tdpbsud"] > 1000
     assert ran["tdpbf16ps"] > 1000
+
+
+ANSWER = """
+import sys
+import numpy as np
+import engine
+from engine.runtime.events import SamplingParams
+checkpoint = engine.open_checkpoint(sys.argv[1])
+report = engine.probe(quick=True)
+text = "A mixture of experts asks a few of them for every word, and reads the rest of its weights never."
+told = {}
+for isa in ("amx", "avx512bf16"):
+    plan = engine.plan(checkpoint, report, 256, device="cpu", threads=2, isa=isa)
+    with engine.load(checkpoint, plan) as loaded:
+        events = list(loaded.generate(text, SamplingParams(max_tokens=12, temperature=0.0)))
+        ids = [token for event in events for token in event.token_ids]
+        assert events[-1].stop_reason in ("length", "end")
+        told[isa] = loaded.kernel, ids, loaded.logits(loaded.tokenizer.encode(text))
+(kernel, ids, logits), (_, below, expected) = told.values()
+assert " amx" in kernel, kernel
+error = np.linalg.norm(logits - expected) / np.linalg.norm(expected)
+print(len(ids), ids == below, error == 0, error < 2e-3)
+"""
+
+
+@pytest.mark.parametrize(("form", "instruction"), [("Q8_0", "tdpbsud"), ("Q4_0", "tdpbsud"), ("BF16", "tdpbf16ps")])
+def test_a_whole_mixture_answers_on_tiles(trap: Path, tmp_path: Path, form: str, instruction: str) -> None:
+    """From a file to words: the answer of the tier below, of integer codes to the last bit."""
+    shape = random_moe.Shape(layers=2, hidden=256, intermediate=64, experts=8, top_k=2, heads=4, kv_heads=2,
+                             head_dim=64, vocab=512)  # fmt: skip
+    random_moe.write(tmp_path / "model.gguf", shape, form)
+    out, ran = under(trap, "-c", ANSWER, str(tmp_path / "model.gguf"))
+    count, same_words, same_bits, close = out.split()
+    assert int(count) >= 1
+    if form == "BF16":
+        assert close == "True"
+    else:
+        assert (same_words, same_bits) == ("True", "True")
+    assert ran[instruction] > 500

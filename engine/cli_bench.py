@@ -1,0 +1,150 @@
+"""`greenroom bench`: how fast a model is here on one kernel tier or on all, or the kernels without a model."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from engine.cli_options import add_loading, count, counts
+from engine.cli_words import gigabytes, plural, speed_range
+from engine.errors import GreenroomError
+from engine.terminal import Terminal
+
+if TYPE_CHECKING:
+    from engine.checkpoints.checkpoint import Checkpoint
+    from engine.hardware.report import HardwareReport
+    from engine.placement.plan import OffloadPlan
+    from engine.runtime.bench import BenchResult
+
+ALL = "all"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_loading(parser)
+    for action in parser._actions:
+        if action.dest == "model":
+            action.nargs, action.required = "?", False
+        if action.dest == "isa":
+            action.help = f'highest kernel tier to use, e.g. "avx2"; "{ALL}" measures one after the other'
+    parser.add_argument(
+        "-p", "--prompt-tokens", type=counts, default=[512], metavar="N,M", help="prompt lengths (default 512)"
+    )
+    parser.add_argument(
+        "-n", "--new-tokens", type=counts, default=[64], metavar="N,M", help="answer lengths (default 64)"
+    )
+    parser.add_argument(
+        "-t",
+        "--threads",
+        dest="thread_counts",
+        type=counts,
+        metavar="N,M",
+        help="CPU threads (default: one per fast core)",
+    )
+    parser.set_defaults(threads=None)
+    parser.add_argument(
+        "-r", "--repeats", type=count, default=3, metavar="N", help="runs of each; medians are shown (default 3)"
+    )
+    parser.add_argument(
+        "--kernels", action="store_true", help="no model: layers of random weights in INT4, INT8 and BF16"
+    )
+    parser.add_argument(
+        "--shape", choices=("small", "large", "both"), default="both", help="with --kernels: the size of experts"
+    )
+
+
+def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
+    import engine
+
+    if args.kernels == bool(args.model):
+        raise GreenroomError(
+            "The benchmark cannot run",
+            "a model and --kernels exclude each other" if args.model else "no model is named",
+            "Name a model, or use --kernels without one.",
+        )
+    report = engine.probe(quick=True)
+    return _kernels(args, report, terminal) if args.kernels else _model(args, report, terminal)
+
+
+def _kernels(args: argparse.Namespace, report: HardwareReport, terminal: Terminal) -> dict[str, Any]:
+    from engine.runtime.bench_kernels import bench_kernels
+
+    shapes = ("small", "large") if args.shape == "both" else (args.shape,)
+    threads = args.thread_counts or [report.cpu.performance_cores]
+    isa = None if args.isa == ALL else args.isa
+    results = bench_kernels(shapes, threads, args.repeats, isa, terminal.progress)
+    terminal.say(f"Expert kernels on {_machine(report)}")
+    terminal.say("experts  code  tier         threads  decode GB/s  of read bandwidth  prefill GOP/s  of peak")
+    for r in results:
+        terminal.say(
+            f"{r.shape:7}  {r.code:4}  {r.tier:11}  {r.threads:7d}  {r.decode_gbs:11.1f}  "
+            f"{r.bandwidth_share:6.0%} of {r.read_bandwidth_gbs:5.1f}  {r.prefill_gops:15.0f}  "
+            + (f"{r.peak_share:.0%} of {r.peak_gops:.0f} ({r.peak})" if r.peak_share else "not measured")
+        )
+    return {"machine": report.to_json(), "kernels": [r.to_json() for r in results]}
+
+
+def _model(args: argparse.Namespace, report: HardwareReport, terminal: Terminal) -> dict[str, Any]:
+    from engine.cli import check_runnable, model_document, opened, planned
+    from engine.models import model_spec
+    from engine.runtime.bench import active, bench
+
+    every_tier = args.isa == ALL
+    args.isa = None if every_tier else args.isa
+    longest = max(args.prompt_tokens) + max(args.new_tokens)
+    with opened(args.model, terminal) as checkpoint:
+        plan = planned(checkpoint, report, args, args.context or longest)
+        check_runnable(checkpoint, plan, args.force, terminal)
+        threads = args.thread_counts or [plan.threads]
+        plans = _on_every_tier(checkpoint, plan) if every_tier else [plan]
+        results: list[BenchResult] = []
+        for variant in plans:
+            results += bench(
+                checkpoint, variant, args.prompt_tokens, args.new_tokens, threads, args.repeats, terminal.progress
+            )
+        touched = active(checkpoint, model_spec(checkpoint))
+        model = {**model_document(checkpoint), "active_bytes": round(touched.decode_bytes)}
+    terminal.say(f"{checkpoint.name} on {_machine(report)}: {plan.label}")
+    terminal.say("threads  prompt     new   prefill tok/s   GOP/s   decode tok/s    GB/s  of read bandwidth  kernels")
+    for r in results:
+        share = f"{r.bandwidth_share:.0%} of {r.read_bandwidth_gbs:.1f}" if r.bandwidth_share else "not measured"
+        terminal.say(
+            f"{r.threads:7d} {r.n_prompt:7d} {r.n_gen:7d} {r.prefill_tps:15.1f} {r.prefill_gops:7.0f} "
+            f"{r.decode_tps:14.1f} {r.decode_gbs:7.2f}  {share:17}  {r.kernel}"
+        )
+    answers, prompts = (speed_range(speed) for speed in (plan.prediction.decode_tps, plan.prediction.prefill_tps))
+    terminal.say(f"Predicted with {plural(plan.threads, 'thread')}: answers at {answers}, prompts at {prompts}")
+    return {
+        "machine": report.to_json(),
+        "model": model,
+        "plan": plan.to_json(),
+        "results": [r.to_json() for r in results],
+    }
+
+
+def _on_every_tier(checkpoint: Checkpoint, plan: OffloadPlan) -> Sequence[OffloadPlan]:
+    """The plan for every code this model's experts can be had in, on every tier with a kernel of its own for it.
+
+    Experts stored as floats can be re-coded to 4 and 8 bits; others stay what they are.
+    """
+    from engine import _native
+    from engine.checkpoints.formats import FORMATS
+    from engine.models import model_spec
+    from engine.runtime.bench_kernels import tiers_of
+
+    spec = model_spec(checkpoint)
+    names = [role for role in spec.weights if role.endswith(".gate") and ".moe.experts." in role]
+    names = names or [role for role in spec.weights if role.endswith(".gate")]
+    form = FORMATS[checkpoint.tensors[spec.weights[names[0]].name].format]
+    stored = _native.Matrix(1, form.block_values, form.name).code
+    codes = {"int4": "int4", "int8": "int8"} if form.block_values == 1 and ".moe.experts." in names[0] else {}
+    return [
+        replace(plan, experts=experts, isa=tier)
+        for code, experts in {**codes, stored: "stored"}.items()
+        for tier in tiers_of(code)
+    ]
+
+
+def _machine(report: HardwareReport) -> str:
+    return f"{report.cpu.name}, {gigabytes(report.memory.total_bytes)} RAM"
