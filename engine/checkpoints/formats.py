@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
-from gguf.quants import dequantize
 
 from engine.checkpoints.blocks import LAYOUTS, BlockLayout, Bytes, Floats, bfloat16_values
+from engine.checkpoints.ggml_types import DECODERS, Decoder
+
+#: Decoded at a time: what is in work then stays in a core's cache.
+_VALUES_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,17 @@ def _float16(data: Bytes) -> Floats:
         return data.view("<f2").astype(np.float32)
 
 
-def _ggml(name: str) -> Format:
-    kind = GGMLQuantizationType[name]
-    values, size = GGML_QUANT_SIZES[kind]
+def _ggml(name: str, decode: Decoder) -> Format:
+    values, size = GGML_QUANT_SIZES[GGMLQuantizationType[name]]
 
     def dequantise(data: Bytes) -> Floats:
+        blocks = data.reshape(-1, size)
+        out = np.empty((len(blocks), values), np.float32)
+        step = max(1, _VALUES_AT_ONCE // values)
         with np.errstate(over="ignore", invalid="ignore"):  # a damaged scale may be infinite or no number
-            return cast(Floats, dequantize(data.reshape(-1, size), kind)).reshape(-1)
+            for at in range(0, len(blocks), step):
+                out[at : at + step] = decode(blocks[at : at + step])
+        return out.reshape(-1)
 
     return Format(name, values, size, dequantise)
 
@@ -63,23 +69,9 @@ _PLAIN = (
     Format("F16", 1, 2, _float16),
     Format("BF16", 1, 2, bfloat16_values),
 )
-_GGML = (
-    "Q8_0",
-    "Q4_0",
-    "Q4_1",
-    "Q5_0",
-    "Q5_1",
-    "IQ4_NL",
-    "MXFP4",
-    "NVFP4",
-    "Q2_K",
-    "Q3_K",
-    "Q4_K",
-    "Q5_K",
-    "Q6_K",
-    "IQ4_XS",
-)
 
 #: What tensors of a GGUF file may be stored as, by the names of the specification.
-GGUF_FORMATS: Mapping[str, Format] = {record.name: record for record in (*_PLAIN, *map(_ggml, _GGML))}
+GGUF_FORMATS: Mapping[str, Format] = {
+    record.name: record for record in (*_PLAIN, *(_ggml(name, decode) for name, decode in DECODERS.items()))
+}
 FORMATS: Mapping[str, Format] = {**GGUF_FORMATS, **{record.name: record for record in map(_blocks, LAYOUTS)}}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from engine.checkpoints.formats import FORMATS, GGUF_FORMATS
+from engine.checkpoints.ggml_types import DECODERS
 
 
 def test_every_record_has_the_block_size_of_the_ggml_specification() -> None:
@@ -29,6 +30,19 @@ def test_bfloat16_and_float16_equal_torch_for_every_bit_pattern(bits: np.ndarray
     for name, dtype in (("BF16", torch.bfloat16), ("F16", torch.float16)):
         expected = torch.from_numpy(bits.copy()).view(dtype).float().numpy()
         np.testing.assert_array_equal(FORMATS[name].dequantise(bits.view(np.uint8)), expected)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_any_bits_are_decoded_as_the_reference_decodes_them(name: str) -> None:
+    """Bit for bit, infinities and denormals included; all that is not a number is alike."""
+    form = FORMATS[name]
+    data = np.random.default_rng(11).integers(0, 256, (700, form.block_bytes), dtype=np.uint8)
+    with np.errstate(all="ignore"):
+        expected = gguf.quants.dequantize(data, GGMLQuantizationType[name]).reshape(-1)
+    values = form.dequantise(data.reshape(-1))
+    assert values.dtype == np.float32
+    same = (values.view(np.uint32) == expected.view(np.uint32)) | (np.isnan(values) & np.isnan(expected))
+    assert same.all()
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if name.startswith("Q") and name in QUANTISABLE])
