@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import jinja2
@@ -27,6 +29,26 @@ _TURNS = """\
 {%- endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"""
+
+
+#: What templates call the choice of whether a model thinks before it answers, or how much; least first.
+_SWITCHES = ("enable_thinking", "thinking")
+_LEVELS = ("reasoning_effort", "thinking_effort", "reasoning_strength")
+_LEVEL_NAMES = ("none", "no_think", "minimal", "low", "medium", "high", "max")
+_USUAL_LEVELS = ("low", "medium", "high")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A variable of the template that says whether or how much the model thinks.
+
+    values:   False and True, or names from least to most; None among names is the ordinary way, which has no name
+    default:  what holds when nothing is chosen
+    """
+
+    variable: str
+    values: tuple[bool | str | None, ...]
+    default: bool | str | None
 
 
 class Turn(Protocol):
@@ -76,6 +98,41 @@ class ChatTemplate:
     def is_plain(self) -> bool:
         """Whether the model carried no template of its own."""
         return self.name != "own"
+
+    @cached_property
+    def thinking(self) -> tuple[Choice, ...]:
+        """What can be chosen about the model's thinking, as `render` takes it: render(..., **{variable: value}).
+
+        Found by trying: a value counts if the template accepts it and writes another prompt for it.
+        """
+        thinks = {name: True for name in _SWITCHES if name in self.source}
+        # Some templates know two names for one switch.
+        found = [self._choice(name, (False, True), {}) for name in thinks]
+        found = [choice for choice in found if len(choice.values) > 1][:1]
+        for name in _LEVELS:
+            if name in self.source:
+                unknown = self._sample({**thinks, name: "?"})
+                # A template that writes down any text it is given names no levels of its own.
+                free = unknown is not None and unknown != self._sample(thinks)
+                found.append(self._choice(name, _USUAL_LEVELS if free else _LEVEL_NAMES, thinks, unknown))
+        return tuple(choice for choice in found if len(choice.values) > 1)
+
+    def _choice(
+        self, variable: str, values: Sequence[bool | str], others: Mapping[str, Any], unknown: str | None = None
+    ) -> Choice:
+        """unknown: the prompt for a value that is no level; other values with this prompt are none either."""
+        prompts: dict[str, bool | str | None] = {}
+        for value in values:
+            prompt = self._sample({**others, variable: value})
+            if prompt is not None:
+                prompts.setdefault(prompt, None if prompt == unknown else value)
+        return Choice(variable, tuple(prompts.values()), prompts.get(self._sample(others) or ""))
+
+    def _sample(self, variables: Mapping[str, Any]) -> str | None:
+        try:
+            return self.render([{"role": "user", "content": "Hi"}], **variables)
+        except GreenroomError:
+            return None
 
     def render(
         self,

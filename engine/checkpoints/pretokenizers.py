@@ -19,24 +19,44 @@ _CASED = (
 )
 
 
-def _modern(digits: str, letters: str = r"\p{L}", others: str = r"\p{L}\p{N}") -> str:
+def _modern(
+    digits: str, letters: str = r"\p{L}", others: str = r"\p{L}\p{N}", ends: str = r"[\r\n]*", lines: str = _LINES
+) -> str:
     """The pattern that Llama 3 and Qwen share: words, runs of digits, punctuation, line ends."""
-    return rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?{letters}+|{digits}| ?[^\s{others}]+[\r\n]*|{_LINES}"
+    return rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?{letters}+|{digits}| ?[^\s{others}]+{ends}|{lines}"
 
 
 _LLAMA3 = _modern(r"\p{N}{1,3}")
 _QWEN2 = _modern(r"\p{N}")
 _QWEN35 = _modern(r"\p{N}", letters=r"[\p{L}\p{M}]", others=r"\p{L}\p{M}\p{N}")
 _TEKKEN = "|".join((*_CASED, r"\p{N}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", _LINES))
-_GPT4O = "|".join(
-    (*(f"{word}{_CONTRACTIONS}?" for word in _CASED), r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", _LINES)
+
+
+def _cased(digits: str = r"\p{N}{1,3}", ends: str = r"[\r\n/]*") -> str:
+    """GPT-4o's: a word ends where small letters are followed by a capital."""
+    return "|".join((*(f"{word}{_CONTRACTIONS}?" for word in _CASED), digits, rf" ?[^\s\p{{L}}\p{{N}}]+{ends}", _LINES))
+
+
+_GPT4O = _cased()
+_KIMI = r"\p{Han}+|" + _cased(ends=r"[\r\n]*").replace(r"\p{M}]", r"\p{M}&&[^\p{Han}]]")
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_KANA = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
+_PUNCTUATED = r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+_THOUSANDS = r"\d{1,3}(?=(?:\d{3})*\b)"
+_DEEPSEEK3 = (r"\p{N}{1,3}", _KANA, rf"{_PUNCTUATED}| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_LINES}")
+_SPARK = (r"\p{N}{1,3}", _KANA, rf"{_PUNCTUATED}| ?[\p{{P}}\p{{S}}]+|[\r\n]|\s+(?!\S)|\s+", r"\p{N}")
+_AFMOE = (
+    r"\p{Nd}{1,3}(?=(?:\p{Nd}{3})*(?!\p{Nd}))",
+    "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e40-\u0e7f\u0e80-\u0eff"
+    "\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+",
+    _DEEPSEEK3[2],
 )
-_DEEPSEEK3 = (
-    r"\p{N}{1,3}",
-    "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
-    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
-    rf"| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_LINES}",
+_YOUTU = (
+    "[\uac00-\ud7a3\u3131-\u318e]+|[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c\u3001-\u303f\ufe30-\ufe4f]+"
+    "|[\u3105-\u312f]+|[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+    _cased(r"\p{N}"),
 )
+_SENTENCES = " ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
 _CJK = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
 
 #: The letters of DeepSeek LLM's words, first and last of each run: most that have a case, but not all.
@@ -65,6 +85,15 @@ _DEEPSEEK_LLM = (
     r"\s+$",
     _CJK,
     r"\p{N}",
+)
+_EXAONE = _modern(
+    r"\p{N}", letters=r"(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)", ends=r"[\r\n/]?", lines=r"\s*[\r\n]|\s+(?!\S)|\s+"
+)
+_JAIS2 = _modern(
+    r"\p{N}{1,3}",
+    lines=r"\s*[\r\n]+|"
+    + "|".join(rf"\s{{{run}}}(?!\S)" for run in ("512", "256", "128", "64", "32", "16", "8", "4", "1,2"))
+    + r"|\s",
 )
 _BAILING = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 
@@ -105,22 +134,43 @@ _DIGITS_RULE = PreTokenizer(gpt2=True, digits=True)
 _DEEPSEEK3_RULE = PreTokenizer(_DEEPSEEK3)
 _GPT4O_RULE = PreTokenizer((_GPT4O,))
 _BAILING_RULE = PreTokenizer((_BAILING,))
+_COHERE_RULE = PreTokenizer((_THOUSANDS, _GPT4O))
 
 PRE_TOKENIZERS: Mapping[str, PreTokenizer] = {
-    "default": GPT2,
-    **dict.fromkeys(("gpt-2", "gpt2", "phi-2", "olmo", "mpt", "jais", "exaone4", "gigachat"), GPT2),
+    # What llama.cpp takes for files from before rules had names.
+    "default": PreTokenizer((r"[\p{P}$+<=>^~|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]")),
+    "falcon": PreTokenizer((r"[\p{P}$+<=>^~|`]+", _GPT2, "[0-9][0-9][0-9]")),
+    **dict.fromkeys(("gpt-2", "gpt2", "phi-2", "olmo", "mpt", "jais", "exaone4", "gigachat", "a.x-4.0"), GPT2),
+    **dict.fromkeys(("mellum", "trillion", "granite-docling"), GPT2),
     **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "lfm2"), _LLAMA3_RULE),
-    **dict.fromkeys(("dbrx", "smaug-bpe", "glm4", "chatglm-bpe"), PreTokenizer((_LLAMA3,))),
-    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez"), _QWEN2_RULE),
+    "midm-2.0": _LLAMA3_RULE,
+    **dict.fromkeys(("dbrx", "smaug-bpe", "chatglm-bpe"), PreTokenizer((_LLAMA3,))),
+    **dict.fromkeys(("glm4", "glm5"), PreTokenizer((_LLAMA3,), ignore_merges=True)),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez", "kormo"), _QWEN2_RULE),
     **dict.fromkeys(("stablelm2", "hunyuan", "solar-open", "grok-2"), PreTokenizer((_QWEN2,))),
     "qwen35": PreTokenizer((_QWEN35,), nfc=True),
+    "laguna": PreTokenizer((r"[^\n]+|\n+", _QWEN2)),
+    "ufakzeka": PreTokenizer((_QWEN2.removeprefix(_CONTRACTIONS + "|"),)),
+    "seed-coder": PreTokenizer((_modern(r"\p{N}", others=r"\p{L}\p{N}\r\n", ends=""),)),
+    "minicpm5": PreTokenizer((r"\p{N}{1,3}", _modern(r"\p{N}+")), ignore_merges=True),
+    "exaone-moe": PreTokenizer((_EXAONE,)),
+    "jais-2": PreTokenizer((_JAIS2,)),
     **dict.fromkeys(
         ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b", "mellum2"), _DIGITS_RULE
     ),
-    **dict.fromkeys(("deepseek-v3", "hunyuan-dense"), _DEEPSEEK3_RULE),
+    **dict.fromkeys(("deepseek-v3", "hunyuan-dense", "hy_v4", "joyai-llm"), _DEEPSEEK3_RULE),
     "deepseek-llm": PreTokenizer(_DEEPSEEK_LLM),
     "deepseek-coder": PreTokenizer(("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _CJK, r"\p{N}")),
-    **dict.fromkeys(("gpt-4o", "llama4", "minimax-m2", "kanana2"), _GPT4O_RULE),
+    "spark2_5": PreTokenizer(_SPARK),
+    "afmoe": PreTokenizer(_AFMOE),
+    "youtu": PreTokenizer(_YOUTU, ignore_merges=True),
+    **dict.fromkeys(("gpt-4o", "llama4", "minimax-m2", "kanana2", "talkie"), _GPT4O_RULE),
+    **dict.fromkeys(("tiny_aya", "cohere2moe"), _COHERE_RULE),
+    "kimi-k2": PreTokenizer((_KIMI,)),
     "tekken": PreTokenizer((_TEKKEN,), ignore_merges=True, add_bos=True),
     **dict.fromkeys(("bailingmoe", "bailingmoe2", "llada-moe"), _BAILING_RULE),
+    **dict.fromkeys(("poro-chat", "bloom", "gpt3-finnish"), PreTokenizer((_SENTENCES,))),
+    "viking": PreTokenizer((_SENTENCES, r"\p{N}")),
 }
+#: Rules that go with characters instead of bytes: spaces become "▁", and words are not cut at all.
+CHARACTER_RULES = frozenset({"gemma4", "sarvam-moe"})

@@ -278,12 +278,14 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         _budget.get().spend(_CALL_STEPS)
         owner, name = getattr(obj, "__self__", None), getattr(obj, "__name__", "")
         if isinstance(owner, str):
+            # In a loop, or a block, Jinja adds what is set there; a text's methods have no use for it.
+            plain = {key: value for key, value in kwargs.items() if key not in ("_loop_vars", "_block_vars")}
             if name == "replace":
-                return _replace(owner, *args, **kwargs)
+                return _replace(owner, *args, **plain)
             if name == "join":
-                return _join(owner, *args, **kwargs)
+                return _join(owner, *args, **plain)
             if name in _GROWING:
-                _check_widths(owner, [*args, *kwargs.values()], is_format=False)
+                _check_widths(owner, [*args, *plain.values()], is_format=False)
         return super().call(context, obj, *args, **kwargs)
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:

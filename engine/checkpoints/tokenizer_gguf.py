@@ -13,7 +13,7 @@ from tokenizers import AddedToken, decoders, models
 from engine.checkpoints import sentencepiece
 from engine.checkpoints.chat_template import ChatTemplate
 from engine.checkpoints.gguf_header import GgufHeader
-from engine.checkpoints.pretokenizers import GPT2, PRE_TOKENIZERS
+from engine.checkpoints.pretokenizers import CHARACTER_RULES, GPT2, PRE_TOKENIZERS
 from engine.checkpoints.sentencepiece import CONTROL, NORMAL, SPACE_MARK, USER_DEFINED, Pieces
 from engine.checkpoints.tokenizer import END_NAMES, Tokenizer
 from engine.errors import GreenroomError
@@ -36,7 +36,9 @@ def tokenizer_from_gguf(header: GgufHeader) -> Tokenizer:
     tokens = header.strings(_TOKENS)
     kinds = _numbers(header, "tokenizer.ggml.token_type", len(tokens))
     try:
-        if model == "gpt2":
+        if model == "gpt2" and config.get("tokenizer.ggml.pre") in CHARACTER_RULES:
+            backend, add_bos = _merged_characters(header, tokens), False
+        elif model == "gpt2":
             backend, add_bos = _byte_level(header, tokens)
         elif model == "gemma4":
             backend, add_bos = _merged_characters(header, tokens), True

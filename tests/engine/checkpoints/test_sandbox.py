@@ -131,3 +131,10 @@ def test_loop_helpers_work_through_the_counter() -> None:
         "|{% for x in [[1, [2]]] recursive %}{{ loop(x) if x is not number else x }}{% endfor %}"
     )
     assert ChatTemplate(source).render([], items=["p", "q"]) == "1/2,q 2/2 |a1|empty|12"
+
+
+def test_methods_of_texts_work_in_loops_that_set_something() -> None:
+    """Jinja then hands every call the loop's own variables too."""
+    source = """{% for m in messages %}{% set c = m.content.replace('a', 'b') %}
+    {{- c.replace('b', 'c') }}|{{ '-'.join(['x', c]) }}|{{ c.center(5) }}{% endfor %}"""
+    assert ChatTemplate(source).render([{"role": "user", "content": "aXa"}]) == "cXc|x-bXb| bXb "
