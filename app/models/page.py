@@ -265,6 +265,7 @@ class ModelsPage(QWidget):
         row.pauseWanted.connect(self._downloads.pause)
         row.resumeWanted.connect(self._downloads.resume)
         row.dropWanted.connect(self._downloads.cancel)
+        row.hurryWanted.connect(self._downloads.move_up)
         return row
 
     def _show_item(self, widget: QWidget, item: ShelfItem) -> None:

@@ -70,6 +70,7 @@ class RowWidget(QFrame):
     pauseWanted = Signal(int)
     resumeWanted = Signal(int)
     dropWanted = Signal(int)
+    hurryWanted = Signal(int)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -136,7 +137,9 @@ class RowWidget(QFrame):
         self.pause.clicked.connect(self._pause_or_resume)
         self.drop = button("Cancel", kind="link")
         self.drop.clicked.connect(lambda: self._about_download(self.dropWanted))
-        coming = _progress_cell(self._came, self._came_bar, self.pause, self.drop)
+        self.hurry = button("Load next", kind="link", tip="In front of everything else that waits")
+        self.hurry.clicked.connect(lambda: self._about_download(self.hurryWanted))
+        coming = _progress_cell(self._came, self._came_bar, self.pause, self.drop, self.hurry)
         for page in (idle, loaded, busy, offer, coming):
             self._action.addWidget(page)
         return self._action
@@ -189,6 +192,8 @@ class RowWidget(QFrame):
         self.pause.setText("Resume" if stopped else "Pause")
         self.pause.setAccessibleName(f"{self.pause.text()} {self.row.name}")
         self.drop.setAccessibleName(f"Cancel {self.row.name}")
+        self.hurry.setAccessibleName(f"Load {self.row.name} next")
+        self.hurry.setVisible(status.state == "queued")
 
     def _pause_or_resume(self) -> None:
         if self.row.download is not None:

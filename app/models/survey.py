@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -103,7 +105,41 @@ def find_models(api: Any, folder: Path | None, opened: Sequence[str]) -> Found:
         if _identity(path) not in known and path.exists():
             known.add(_identity(path))
             rows.append(ModelRow(text, file_name(path), f"opened in {path.parent}, used in place", checkpoint=path))
-    return Found(api.probe(), rows, _offers())
+    return Found(api.probe(), _name_duplicates(rows), _offers())
+
+
+def _name_duplicates(rows: list[ModelRow]) -> list[ModelRow]:
+    """Says of files that lie here twice where the other one is."""
+    first: dict[tuple[int, str], ModelRow] = {}
+    by_size: dict[int, list[ModelRow]] = {}
+    for row in rows:
+        if row.checkpoint is not None and row.nbytes:
+            by_size.setdefault(_size(row.checkpoint), []).append(row)
+    alike = {row.path: size for size, group in by_size.items() if size and len(group) > 1 for row in group}
+    named = []
+    for row in rows:
+        if row.path in alike and row.checkpoint is not None:
+            same = first.setdefault((alike[row.path], fingerprint(row.checkpoint)), row)
+            if same is not row:
+                row = replace(row, detail=f"{row.detail} · the same file as {same.name}")
+        named.append(row)
+    return named
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except OSError:
+        return 0
+
+
+def fingerprint(path: Path, nbytes: int = 1 << 20) -> str:
+    """Of the first and the last bytes of a file: enough to tell models of one size apart."""
+    with path.open("rb") as file:
+        digest = hashlib.sha256(file.read(nbytes))
+        file.seek(-min(nbytes, path.stat().st_size), os.SEEK_END)
+        digest.update(file.read(nbytes))
+    return digest.hexdigest()
 
 
 def _offers() -> list[ModelRow]:

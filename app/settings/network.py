@@ -12,6 +12,7 @@ from app.settings.fields import CONTROL_WIDTH, WholeNumber
 from app.settings.store import DOWNLOADS_RANGE, RATE_RANGE, SettingsStore
 from app.widgets.buttons import button
 from app.widgets.labels import label
+from app.words import sentence
 from engine.errors import GreenroomError
 from engine.hub.network import DEFAULT_ENDPOINT, check_address
 
@@ -155,4 +156,4 @@ class _Token(QWidget):
         self._look()
 
     def _complain(self, error: GreenroomError) -> None:
-        self.state.setText(f"{error.why}. {error.remedy}".capitalize())
+        self.state.setText(sentence(f"{error.why}. {error.remedy}"))

@@ -5,9 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Slot
-from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QFileDialog,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QMessageBox,
+    QVBoxLayout,
+    QWidget,
+)
 
 import engine
+from app import tasks
 from app.actions import ACTIONS, shortcut_text
 from app.settings.fields import CONTROL_WIDTH, Combo, Fraction, LongText, WholeNumber
 from app.settings.network import network_rows
@@ -15,6 +25,9 @@ from app.settings.store import PENALTY_RANGE, TEMPERATURE_RANGE, THREADS_RANGE, 
 from app.widgets.buttons import button
 from app.widgets.labels import ElideLabel, label
 from app.widgets.page import PageHead, scrolled
+from app.words import home_path, sentence
+from engine.errors import GreenroomError
+from engine.hub.trash import move_models
 from engine.log import log_folder
 
 WIDTH = 760
@@ -176,8 +189,44 @@ class SettingsPage(QWidget):
         dialog = QFileDialog(self, "Choose the models folder", self._settings.values.models_folder or str(Path.home()))
         dialog.setFileMode(QFileDialog.FileMode.Directory)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(lambda path: self._change(models_folder=path))
+        dialog.fileSelected.connect(self._take_folder)
         dialog.open()
+
+    def _take_folder(self, path: str) -> None:
+        """A new folder, with the question what becomes of the models in the old one."""
+        from engine.hub.library import models_folder
+
+        values = self._settings.values
+        old = Path(values.models_folder) if values.models_folder else models_folder()
+        if Path(path) == old or not (old.is_dir() and any(old.iterdir())):
+            self._change(models_folder=path)
+            return
+        box = QMessageBox(self)
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        box.setWindowTitle("Models folder")
+        box.setText(f"Move the models that lie in {home_path(old)} to the new folder?")
+        box.setInformativeText("On the same disk that takes a moment. Otherwise they stay where they are.")
+        move = box.addButton("Move them", QMessageBox.ButtonRole.AcceptRole)
+        box.addButton("Leave them there", QMessageBox.ButtonRole.DestructiveRole)
+        cancel = box.addButton(QMessageBox.StandardButton.Cancel)
+
+        def answer(chosen: QAbstractButton) -> None:
+            if chosen is move:
+                tasks.run(move_models, old, Path(path), done=lambda _: self._moved(path), failed=self._not_moved)
+            elif chosen is not cancel:
+                self._change(models_folder=path)
+
+        box.buttonClicked.connect(answer)
+        box.open()
+
+    def _moved(self, path: str) -> None:
+        self._change(models_folder=path)
+
+    def _not_moved(self, error: GreenroomError) -> None:
+        box = QMessageBox(QMessageBox.Icon.Warning, error.what, f"{sentence(error.why)}.", parent=self)
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        box.setInformativeText(error.remedy)
+        box.open()
 
 
 def _heading(text: str) -> QLabel:

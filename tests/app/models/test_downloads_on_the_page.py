@@ -248,3 +248,38 @@ def test_five_hundred_models_need_few_widgets(page: ModelsPage, private_data: Pa
     tasks.finish()
     assert len(page.list.items) > 500
     assert len(page.rows) < 30
+
+
+def test_the_same_file_twice_is_said(page: ModelsPage, private_data: Path) -> None:
+    folder = private_data / "models"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in (("a", b"x" * 900), ("b", b"x" * 900), ("c", b"y" * 900)):
+        (folder / f"{name}.gguf").write_bytes(content)
+    from app.models.survey import ModelRow, _name_duplicates
+
+    rows = [ModelRow(n, n, "gguf", 900, checkpoint=folder / f"{n}.gguf") for n in "abc"]
+    assert [row.detail for row in _name_duplicates(rows)] == ["gguf", "gguf · the same file as a", "gguf"]
+
+
+def test_what_waits_can_be_loaded_next(
+    page: ModelsPage, hub: FakeHub, downloads: DownloadHost, settings: SettingsStore, until: Until
+) -> None:
+    settings.change(downloads_at_once=1)
+    hub.add("maker/other", {f"{n}-Q4_0.gguf": Pattern(1_000_000, seed=n) for n in (3, 4)})  # type: ignore[arg-type]
+    stall = [Fault("stall", at=100_000)] * 99
+    for repository in hub.repositories.values():
+        for file in repository.files.values():
+            file.faults = list(stall)
+    from engine.hub.network import NetworkSettings
+    from engine.hub.repository import Hub
+
+    models = Hub(NetworkSettings(endpoint=hub.url)).repository("maker/other").models
+    row(page, "download").get.click()
+    until(lambda: bool(downloads.active))
+    for model in models:
+        downloads.add(model)
+    until(lambda: [s.state for s in downloads.statuses] == ["downloading", "queued", "queued"])
+    last = next(r for r in page.rows if r.row.download and r.row.download.id == downloads.statuses[2].id)
+    assert last.hurry.isVisible()
+    last.hurry.click()
+    until(lambda: downloads.statuses[0].id == last.row.download.id)

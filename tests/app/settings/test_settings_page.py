@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QWheelEvent
-from PySide6.QtWidgets import QApplication, QLabel
+from PySide6.QtWidgets import QApplication, QLabel, QMessageBox
 from pytestqt.qtbot import QtBot
 
+from app import tasks
 from app.actions import ACTIONS
 from app.settings.page import SettingsPage
 from app.settings.store import SettingsStore
@@ -88,3 +92,84 @@ def test_scrolling_over_a_field_changes_nothing(settings: SettingsStore, qtbot: 
         QApplication.sendEvent(field, turn)
         assert not turn.isAccepted(), "the page scrolls instead"
     assert settings.values == before
+
+
+@pytest.mark.parametrize(("answer", "moved"), [("Move them", True), ("Leave them there", False), ("Cancel", None)])
+def test_a_new_models_folder_asks_what_becomes_of_the_models(
+    settings: SettingsStore, qtbot: QtBot, tmp_path: Path, answer: str, moved: bool | None
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    (old / "m.gguf").write_bytes(b"x")
+    settings.change(models_folder=str(old))
+    page = SettingsPage(settings)
+    qtbot.addWidget(page)
+    page._take_folder(str(new))
+    box = page.findChild(QMessageBox)
+    next(b for b in box.buttons() if b.text().replace("&", "") == answer).click()
+    tasks.finish()
+    assert settings.values.models_folder == str(old if moved is None else new)
+    assert (new / "m.gguf").exists() == bool(moved)
+
+
+def test_network_settings_are_checked_as_they_are_typed(settings: SettingsStore, qtbot: QtBot) -> None:
+    page = SettingsPage(settings)
+    qtbot.addWidget(page)
+    controls = {title: control for title, _, control in page.network}
+    proxy, hub = controls["Proxy"], controls["Hub"]
+    proxy.setText("nonsense")
+    proxy.editingFinished.emit()
+    assert "is no address" in proxy.toolTip()
+    assert settings.values.proxy == ""
+    proxy.setText("socks5h://localhost:1080")
+    proxy.editingFinished.emit()
+    hub.setText("https://mirror.example")
+    hub.editingFinished.emit()
+    controls["Offline"].setChecked(True)
+    controls["Speed limit"].chosen.emit(25)
+    values = settings.values
+    assert (values.proxy, values.hub, values.offline) == ("socks5h://localhost:1080", "https://mirror.example", True)
+    assert values.download_rate == 25
+
+
+def test_the_token_goes_to_the_keyring_and_is_not_shown_again(
+    settings: SettingsStore, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: dict[str, str] = {}
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr("keyring.set_password", lambda service, name, value: kept.update({name: value}))
+    monkeypatch.setattr("keyring.get_password", lambda service, name: kept.get(name))
+    monkeypatch.setattr("keyring.delete_password", lambda service, name: kept.pop(name))
+    page = SettingsPage(settings)
+    qtbot.addWidget(page)
+    page.show()
+    token = next(control for title, _, control in page.network if title == "Access token")
+    tasks.finish()
+    assert token.state.text() == "None is stored."
+    token.field.setText("hf_secret")
+    token.save.click()
+    tasks.finish()
+    tasks.finish()
+    assert list(kept.values()) == ["hf_secret"]
+    assert token.field.text() == ""
+    assert token.state.text() == "One is in the keyring."
+    token.remove.click()
+    tasks.finish()
+    tasks.finish()
+    assert kept == {}
+
+
+def test_without_a_keyring_it_says_what_else_can_be_done(
+    settings: SettingsStore, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: str) -> None:
+        raise RuntimeError("no backend")
+
+    monkeypatch.setattr("keyring.set_password", none)
+    page = SettingsPage(settings)
+    qtbot.addWidget(page)
+    token = next(control for title, _, control in page.network if title == "Access token")
+    token.field.setText("hf_secret")
+    token.save.click()
+    tasks.finish()
+    assert "HF_TOKEN" in token.state.text()
