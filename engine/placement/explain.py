@@ -80,7 +80,7 @@ def _context(problem: Problem, chosen: Candidate) -> str:
     most = "" if problem.context == spec.context_length else f" of the {spec.context_length} this model allows"
     line = (
         f"The KV cache is the memory of the conversation: {problem.context} tokens{most} "
-        f"at {spec.kv_bytes(1, width)} bytes each"
+        f"at {sizes.kv_traffic(spec, 1, width)} bytes each"
     )
     kept = [attention.kept(problem.context) for attention in spec.attentions]
     short = [tokens for tokens in kept if tokens < problem.context]
