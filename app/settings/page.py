@@ -247,7 +247,7 @@ def _card(*rows: tuple[str, str, QWidget]) -> QFrame:
     box = QVBoxLayout(card)
     box.setContentsMargins(0, 0, 0, 0)
     box.setSpacing(0)
-    for number, (title, sentence, control) in enumerate(rows):
+    for number, (title, said, control) in enumerate(rows):
         row = QFrame()
         row.setProperty("surface", "row")
         row.setProperty("first", "true" if number == 0 else "false")
@@ -258,9 +258,9 @@ def _card(*rows: tuple[str, str, QWidget]) -> QFrame:
         line.setSpacing(8 if below else 24)
         text = QVBoxLayout()
         text.setSpacing(2)
-        text.addWidget(label(title, "strong" if sentence else ""))
-        if sentence:
-            text.addWidget(label(sentence, "small", wrap=True))
+        text.addWidget(label(title, "strong" if said else ""))
+        if said:
+            text.addWidget(label(said, "small", wrap=True))
         line.addLayout(text, 1)
         line.addWidget(control)
         box.addWidget(row)
