@@ -103,7 +103,8 @@ class Matrix:
         """float32 [len(rows), columns]. Raises ValueError for a row that is not there."""
 
 class Experts:
-    """The routed experts of one MoE layer, packed: down(act(gate x, up x)), weighted and summed in slot order.
+    """The routed experts of one MoE layer, packed: down(act(gate x, up x)), weighted and summed in the order
+    of their numbers.
 
     gate_format, up_format, down_format: as in Matrix; they may differ. gate and up [intermediate, hidden], down
         [hidden, intermediate].

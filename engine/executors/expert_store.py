@@ -97,7 +97,7 @@ class ExpertStore:
         return kernel_name(next(iter(self._layers.values())))
 
     def forward(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, out: torch.Tensor) -> None:
-        """out += sum over slots of weight * expert(x), in slot order.
+        """out += sum over slots of weight * expert(x), in the order of the experts' numbers.
 
         On the CPU, contiguous: x, out float32 [T, hidden]; ids int32, weights float32 [T, top_k].
         """

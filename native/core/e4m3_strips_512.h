@@ -33,7 +33,6 @@ static inline void e4m3_pairs(const uint8_t* load, __m512i* pairs) {
 
 template <class Multiply, int kTokens, int kStrips>
 void e4m3_block(const StripTask* task, bool first, const void* const* x, float* out, size_t out_stride) {
-  constexpr size_t kAhead = 8192; // as for the other codes
   const size_t columns = task->scaling.columns;
   const size_t step_nbytes = kStripRows * (columns + scale_nbytes(task->scaling.type));
   const size_t total = task->steps * step_nbytes, ahead = total < kAhead ? total : kAhead;
@@ -61,7 +60,7 @@ void e4m3_block(const StripTask* task, bool first, const void* const* x, float* 
       for (int i = 0; i < kStrips; ++i) {
         if (kStrips == 1)
           touch(at + ahead < total ? task->strip + at + ahead : task->next + (at + ahead - total));
-        else if (first && task->next)
+        else if (first)
           touch((i ? task->next_second : task->next) + at);
         e4m3_pairs(step[i] + kStripRows * c, pairs[i]);
       }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 
 #include "activations.h"
@@ -16,6 +18,13 @@ constexpr size_t kMostPairs = 16384;
 // A gate+up tile makes one activation group of the intermediate, so requantising it stays inside the tile.
 constexpr size_t kTileStrips = kGroup / kStripRows;
 constexpr size_t kMostNodes = 64, kHugePage = size_t{2} << 20, kPage = 4096;
+
+// Few tokens: single strips, so that all threads finish together. Many: as many strips as leave each thread a few
+// tiles, because every tile reads all activations.
+size_t strips_per_tile(size_t strips, size_t threads) {
+  constexpr size_t kMost = 16;
+  return std::clamp<size_t>(strips / (4 * threads), 2, kMost) / 2 * 2;
+}
 
 size_t round_up(size_t n, size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
@@ -45,13 +54,14 @@ struct Experts::Active {
   size_t first_pair, pairs; // its range of Pass::pair_token
 };
 
-// Everything the tiles of one forward share. Pairs are sorted by expert.
+// Everything the tiles of one forward share. Pairs are sorted by expert, then by token.
 struct Experts::Pass {
   const RoutedTokens& routed;
-  std::vector<Active> active;
+  std::vector<Active> active;  // by expert
+  std::vector<size_t> largest; // indices of active, most pairs first
   std::vector<uint32_t> pair_token;
-  std::vector<int32_t> slot_pair; // [tokens, top_k] -> pair, or -1
-  const std::byte* gate_acts;     // [tokens] rows
+  std::vector<float> pair_weight;
+  const std::byte* gate_acts; // [tokens] rows
   const std::byte* up_acts;
   std::byte* down_acts; // [pairs] rows
   size_t gate_row_nbytes, up_row_nbytes, down_row_nbytes;
@@ -235,7 +245,7 @@ void Experts::forward(ThreadPool& pool, const RoutedTokens& routed) const {
 }
 
 void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) const {
-  Pass pass{routed, {}, {}, {}, nullptr, nullptr, nullptr, 0, 0, 0};
+  Pass pass{routed, {}, {}, {}, {}, nullptr, nullptr, nullptr, 0, 0, 0};
   const size_t slots = routed.tokens * routed.top_k;
 
   // Counting sort of the pairs by expert.
@@ -252,17 +262,19 @@ void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) 
     pairs += counts[e];
   }
   pass.pair_token.resize(pairs);
-  pass.slot_pair.assign(slots, -1);
+  pass.pair_weight.resize(pairs);
   for (size_t i = 0; i < slots; ++i) {
     if (routed.ids[i] < 0)
       continue;
     const size_t pair = next_pair[static_cast<size_t>(routed.ids[i])]++;
     pass.pair_token[pair] = static_cast<uint32_t>(i / routed.top_k);
-    pass.slot_pair[i] = static_cast<int32_t>(pair);
+    pass.pair_weight[pair] = routed.weights[i];
   }
   // Largest first, so that no long task starts last.
-  std::stable_sort(pass.active.begin(), pass.active.end(),
-                   [](const Active& a, const Active& b) { return a.pairs > b.pairs; });
+  pass.largest.resize(pass.active.size());
+  std::iota(pass.largest.begin(), pass.largest.end(), size_t{0});
+  std::stable_sort(pass.largest.begin(), pass.largest.end(),
+                   [&](size_t a, size_t b) { return pass.active[a].pairs > pass.active[b].pairs; });
 
   const bool shared_form = gate_.form == up_.form;
   pass.gate_row_nbytes = activation_row_nbytes(gate_.form, hidden_);
@@ -271,14 +283,14 @@ void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) 
   const size_t gate_nbytes = round_up(routed.tokens * pass.gate_row_nbytes, 64);
   const size_t up_nbytes = shared_form ? 0 : round_up(routed.tokens * pass.up_row_nbytes, 64);
   const size_t down_nbytes = round_up(pairs * pass.down_row_nbytes, 64);
-  // Few pairs: many small tiles, so that all threads finish together. Many: two strips share the loads of activations.
-  const size_t down_strips = pairs >= kPairTokens * pass.active.size() ? 2 : 1;
-  const size_t partial_nbytes = round_up(pairs * down_strips * kStripRows * sizeof(float), 64) + 64;
   const size_t threads = static_cast<size_t>(call.threads());
-  std::byte* scratch = call.scratch(gate_nbytes + up_nbytes + down_nbytes + threads * partial_nbytes);
+  const size_t down_strips =
+      pairs >= kPairTokens * pass.active.size() ? strips_per_tile(down_.layout.strips, threads) : 1;
+  const size_t sums_nbytes = round_up(routed.tokens * down_strips * kStripRows * sizeof(float), 64) + 64;
+  std::byte* scratch = call.scratch(gate_nbytes + up_nbytes + down_nbytes + threads * sums_nbytes);
   std::byte* gate_acts = scratch;
   std::byte* up_acts = shared_form ? gate_acts : scratch + gate_nbytes;
-  std::byte* partials = scratch + gate_nbytes + up_nbytes + down_nbytes;
+  std::byte* sums = scratch + gate_nbytes + up_nbytes + down_nbytes;
   pass.gate_acts = gate_acts;
   pass.up_acts = up_acts;
   pass.down_acts = scratch + gate_nbytes + up_nbytes;
@@ -304,31 +316,26 @@ void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) 
     const size_t node = node_of(down.node_first, tile);
     const Slice& slice = slices_[node];
     const size_t first = (tile - down.node_first[node]) * down_strips;
-    std::byte* partial = partials + static_cast<size_t>(worker) * partial_nbytes;
     down_tile(pass, slice, slice.first_down + first, std::min(down_strips, slice.downs - first),
-              reinterpret_cast<float*>(partial));
+              reinterpret_cast<float*>(sums + static_cast<size_t>(worker) * sums_nbytes));
   };
   call.run({{routed.tokens, quantise_token}, gate_up, down});
 }
 
 void Experts::gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) const {
   const size_t tiles_per_expert = (slice.strips + kTileStrips - 1) / kTileStrips;
-  const Active& active = pass.active[tile / tiles_per_expert];
+  const size_t place = tile / tiles_per_expert;
+  const Active& active = pass.active[pass.largest[place]];
   const PackedMatrix gate = matrix(active.expert, Part::gate, slice), up = matrix(active.expert, Part::up, slice);
   const size_t first = slice.first_strip + tile % tiles_per_expert * kTileStrips, group = first / kTileStrips;
   const size_t last = std::min(slice.first_strip + slice.strips, first + kTileStrips);
-  const bool same_expert = last < slice.first_strip + slice.strips || &active == &pass.active.back();
-  const uint8_t* next_gate =
-      same_expert ? gate.strip(last) : matrix((&active + 1)->expert, Part::gate, slice).strip(slice.first_strip);
+  const bool same_expert = last < slice.first_strip + slice.strips || place + 1 == pass.largest.size();
+  const size_t next_expert = pass.active[pass.largest[same_expert ? place : place + 1]].expert;
+  const uint8_t* next_gate = matrix(next_expert, Part::gate, slice).strip(same_expert ? last : slice.first_strip);
 
   float g[kTokenBlock * kGroup], u[kTokenBlock * kGroup], h[kTokenBlock * kGroup];
   const void* gate_rows[kTokenBlock];
   const void* up_rows[kTokenBlock];
-  // Rows beyond the last have zero weights, but a missing second strip leaves its half unwritten.
-  if (last - first < kTileStrips) {
-    std::fill(std::begin(g), std::end(g), 0.0f);
-    std::fill(std::begin(u), std::end(u), 0.0f);
-  }
   for (size_t p0 = 0; p0 < active.pairs; p0 += kTokenBlock) {
     const size_t n = std::min<size_t>(kTokenBlock, active.pairs - p0);
     for (size_t i = 0; i < n; ++i) {
@@ -337,23 +344,19 @@ void Experts::gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) co
       up_rows[i] = pass.up_acts + token * pass.up_row_nbytes;
     }
     if (n >= kPairTokens && last - first == kTileStrips) {
-      // Gate fetches up at the first tokens, up fetches the next tile at the last.
-      const bool at_first = p0 == 0, at_last = p0 + n == active.pairs;
-      const StripTask gate_task = {gate.strip(first),
-                                   gate.strip(first + 1),
-                                   gate_.layout.steps,
-                                   at_first ? up.strip(first) : nullptr,
-                                   at_first ? up.strip(first + 1) : nullptr,
-                                   gate_.layout.scaling};
-      const StripTask up_task = {up.strip(first),
-                                 up.strip(first + 1),
-                                 up_.layout.steps,
-                                 at_last ? next_gate : nullptr,
-                                 at_last ? next_gate + gate.strip_stride : nullptr,
-                                 up_.layout.scaling};
+      const uint8_t* next = p0 + n == active.pairs ? next_gate : gate.strip(first);
+      const StripTask gate_task = {gate.strip(first), gate.strip(first + 1), gate_.layout.steps,
+                                   up.strip(first),   up.strip(first + 1),   gate_.layout.scaling};
+      const StripTask up_task = {up.strip(first),          up.strip(first + 1), up_.layout.steps, next,
+                                 next + gate.strip_stride, up_.layout.scaling};
       gate_.kernel()(&gate_task, gate_rows, n, g, kGroup);
       up_.kernel()(&up_task, up_rows, n, u, kGroup);
     } else {
+      // Rows beyond the last have zero weights, but a missing second strip leaves its half unwritten.
+      if (last - first < kTileStrips) {
+        std::fill_n(g, n * kGroup, 0.0f);
+        std::fill_n(u, n * kGroup, 0.0f);
+      }
       for (size_t s = first; s < last; ++s) {
         const size_t at = (s - first) * kStripRows;
         const StripTask gate_task = {gate.strip(s), nullptr, gate_.layout.steps,
@@ -382,49 +385,58 @@ void Experts::gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) co
   }
 }
 
-// One or two strips of output rows for all pairs, then the weighted sum over slots.
-void Experts::down_tile(const Pass& pass, const Slice& slice, size_t first, size_t strips, float* partial) const {
+// Some strips of output rows for all pairs, expert after expert: a token's experts are added in the order of their
+// numbers, whoever else is in the batch. sums: [tokens, strips * 16].
+void Experts::down_tile(const Pass& pass, const Slice& slice, size_t first, size_t strips, float* sums) const {
+  const RoutedTokens& routed = pass.routed;
   const size_t width = strips * kStripRows;
-  const void* rows[kTokenBlock];
+  std::fill_n(sums, routed.tokens * width, 0.0f);
   for (size_t a = 0; a < pass.active.size(); ++a) {
-    const Active& active = pass.active[a];
-    const PackedMatrix down = matrix(active.expert, Part::down, slice);
     const bool last = a + 1 == pass.active.size();
-    const uint8_t* next =
-        matrix(pass.active[last ? 0 : a + 1].expert, Part::down, slice).strip(first + (last ? strips : 0));
+    const PackedMatrix down = matrix(pass.active[a].expert, Part::down, slice);
+    const PackedMatrix after = matrix(pass.active[last ? 0 : a + 1].expert, Part::down, slice);
+    const uint8_t* next = after.strip(first + (last ? strips : 0));
+    const Active& active = pass.active[a];
     for (size_t p0 = 0; p0 < active.pairs; p0 += kTokenBlock) {
       const size_t n = std::min<size_t>(kTokenBlock, active.pairs - p0);
-      for (size_t i = 0; i < n; ++i)
-        rows[i] = pass.down_acts + (active.first_pair + p0 + i) * pass.down_row_nbytes;
-      const bool paired = strips == 2, fetch = !paired || p0 + n == active.pairs;
-      const StripTask task = {
-          down.strip(first),      paired ? down.strip(first + 1) : nullptr,    down_.layout.steps,
-          fetch ? next : nullptr, fetch ? next + down_.strip_stride : nullptr, down_.layout.scaling};
-      down_.kernel()(&task, rows, n, partial + (active.first_pair + p0) * width, width);
+      down_block(pass, down, {active.expert, active.first_pair + p0, n}, first, strips,
+                 p0 + n < active.pairs ? down.strip(first) : next, sums);
     }
   }
-  const RoutedTokens& routed = pass.routed;
   const size_t row = first * kStripRows, valid = std::min<size_t>(width, hidden_ - row);
+  const bool accumulate = routed.accumulate;
   for (size_t t = 0; t < routed.tokens; ++t) {
-    float sum[2 * kStripRows] = {};
-    for (size_t slot = 0; slot < routed.top_k; ++slot) {
-      const int32_t pair = pass.slot_pair[t * routed.top_k + slot];
-      if (pair < 0)
-        continue;
-      const float weight = routed.weights[t * routed.top_k + slot];
-      const float* v = partial + static_cast<size_t>(pair) * width;
-      if (down_.bias.empty()) {
-        for (size_t r = 0; r < width; ++r)
-          sum[r] += weight * v[r];
-      } else {
-        const float* bias = down_.bias_of(static_cast<size_t>(routed.ids[t * routed.top_k + slot]), row);
-        for (size_t r = 0; r < valid; ++r)
-          sum[r] += weight * (v[r] + bias[r]);
-      }
-    }
+    const float* sum = sums + t * width;
     float* y = routed.y + t * hidden_ + row;
-    for (size_t r = 0; r < valid; ++r)
-      y[r] = routed.accumulate ? y[r] + sum[r] : sum[r];
+    if (accumulate)
+      std::transform(sum, sum + valid, y, y, std::plus<>());
+    else
+      std::copy_n(sum, valid, y);
+  }
+}
+
+// The same for some pairs of one expert. next: what is read afterwards.
+void Experts::down_block(const Pass& pass, const PackedMatrix& down, const Active& block, size_t first, size_t strips,
+                         const uint8_t* next, float* sums) const {
+  const void* rows[kTokenBlock];
+  float out[kTokenBlock * 2 * kStripRows];
+  for (size_t i = 0; i < block.pairs; ++i)
+    rows[i] = pass.down_acts + (block.first_pair + i) * pass.down_row_nbytes;
+  for (size_t s = 0; s < strips;) {
+    const size_t count = block.pairs >= kPairTokens && s + 1 < strips ? 2 : 1, width = count * kStripRows;
+    const uint8_t* soon = s + count < strips ? down.strip(first + s + count) : next;
+    const StripTask task = {down.strip(first + s),    count == 2 ? down.strip(first + s + 1) : nullptr,
+                            down_.layout.steps,       soon,
+                            soon + down.strip_stride, down_.layout.scaling};
+    down_.kernel()(&task, rows, block.pairs, out, width);
+    if (!down_.bias.empty()) {
+      const float* bias = down_.bias_of(block.expert, (first + s) * kStripRows);
+      for (size_t i = 0; i < block.pairs; ++i)
+        std::transform(bias, bias + width, out + i * width, out + i * width, std::plus<>());
+    }
+    vectors_->add_weighted(out, width, block.pairs, &pass.pair_weight[block.first_pair],
+                           &pass.pair_token[block.first_pair], sums + s * kStripRows, strips * kStripRows);
+    s += count;
   }
 }
 

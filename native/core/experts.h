@@ -1,4 +1,4 @@
-// The routed experts of one MoE layer: down(act(gate x, up x)), weighted and summed in slot order.
+// The routed experts of one MoE layer: down(act(gate x, up x)), weighted and summed in the order of their numbers.
 #pragma once
 
 #include <optional>
@@ -98,7 +98,9 @@ private:
   void check_size(Part part, size_t nbytes) const;
   void forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) const;
   void gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) const;
-  void down_tile(const Pass& pass, const Slice& slice, size_t first, size_t strips, float* partial) const;
+  void down_tile(const Pass& pass, const Slice& slice, size_t first, size_t strips, float* sums) const;
+  void down_block(const Pass& pass, const PackedMatrix& down, const Active& block, size_t first, size_t strips,
+                  const uint8_t* next, float* sums) const;
 
   size_t experts_, hidden_, intermediate_, nbytes_ = 0;
   std::vector<Slice> slices_;

@@ -3,18 +3,10 @@
 // here may be shared with baseline files.
 #pragma once
 
-#include <immintrin.h>
-#include <string.h>
-
-#include "kernels.h"
-#include "unroll.h"
+#include "strips_512.h"
 
 namespace greenroom {
 namespace {
-
-static inline void touch(const uint8_t* p) {
-  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
-}
 
 static inline __m512 half_scales(const uint8_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));

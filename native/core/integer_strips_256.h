@@ -100,8 +100,7 @@ void strips(const StripTask* task, const void* const* x, size_t tokens, float* o
     return;
   }
   kKernel(task->strip, task->steps, task->scaling, task->second, x, tokens, out, out_stride);
-  kKernel(task->second, task->steps, task->scaling, task->next ? task->next : task->strip, x, tokens, out + 16,
-          out_stride);
+  kKernel(task->second, task->steps, task->scaling, task->next, x, tokens, out + 16, out_stride);
 }
 
 } // namespace

@@ -11,8 +11,8 @@ namespace greenroom {
 enum : size_t {
   kStripRows = 16,
   kGroup = 32,
-  kTokenBlock = 48, // a multiple of what the kernels take at once, 3 or 4
-  kPairTokens = 4   // from here on two strips at once are faster
+  kTokenBlock = 64, // activations of more would not stay in the L1 cache while a block of columns passes
+  kPairTokens = 9   // from here on two strips at once are faster
 };
 
 // How weights lie in memory. A strip holds 16 output rows; it is a sequence of steps along the columns. "Lane r" is the
@@ -114,8 +114,7 @@ struct StripTask {
   const uint8_t* strip;
   const uint8_t* second; // or null
   size_t steps;
-  // What will be read afterwards, fetched meanwhile. For a single strip: never null. For two: both or neither.
-  const uint8_t* next;
+  const uint8_t* next; // what will be read afterwards, fetched meanwhile
   const uint8_t* next_second;
   Scaling scaling;
 };

@@ -72,9 +72,8 @@ private:
 };
 
 static inline void fetch(const uint8_t* next, size_t at, size_t nbytes) {
-  if (next)
-    for (size_t line = 0; line < nbytes; line += 64)
-      touch(next + at + line);
+  for (size_t line = 0; line < nbytes; line += 64)
+    touch(next + at + line);
 }
 
 // Tiles 0, 1: sums of two strips; 2: activations; 3, 4: the weights of half a group each of strip 0, 5, 6 of strip 1.

@@ -1,14 +1,10 @@
 // AVX-512 F, BW, VL, DQ and VNNI. Only plain C headers: nothing compiled here may be shared with baseline files.
 #include "e4m3_strips_512.h"
-#include "exponential_avx512.h"
-#include "integer_codes_512.h"
+#include "float_strips_512.h"
+#include "integer_panels_512.h"
 
 namespace greenroom {
 namespace {
-
-// Every strip starts a new stream that the hardware prefetcher has to learn; 8 KB ahead hides that (measured: 0.72 of
-// the read bandwidth without, 0.85 with).
-constexpr size_t kAhead = 8192;
 
 static inline int32_t word(const int8_t* q) {
   int32_t value;
@@ -16,210 +12,172 @@ static inline int32_t word(const int8_t* q) {
   return value;
 }
 
-// Which part of the next two strips one pass over the present two fetches: the memory then works all the time, not only
-// during the first pass.
-struct Share {
-  size_t pass, passes;
-};
-
-// Fetches, at byte `at` of this strip, kBytes that come later: kAhead bytes on for a single strip, this pass's share of
-// the same step of the next strip for one of two.
-template <size_t kBytes, int kStrips>
-static inline void prefetch(const StripTask* task, int strip, size_t at, size_t total, size_t ahead, Share share) {
-  constexpr size_t kLines = (kBytes + 63) / 64;
-  if (kStrips == 1) {
-    const uint8_t* p = at + ahead < total ? task->strip + at + ahead : task->next + (at + ahead - total);
-    GREENROOM_UNROLL
-    for (size_t line = 0; line < kLines; ++line)
-      touch(p + 64 * line);
-  } else if (task->next) {
-    const uint8_t* p = (strip ? task->next_second : task->next) + at;
-    const size_t first = share.pass * kLines / share.passes, last = (share.pass + 1) * kLines / share.passes;
-    for (size_t line = first; line < last; ++line)
-      touch(p + 64 * line);
-  }
+// acc + sum * weight scale * activation scale (+ minimum * what it is multiplied by): the same steps everywhere.
+static inline __m512 add_scaled(__m512 acc, __m512i sum, __m512 scale, __m512 x_scale) {
+  return _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(scale, x_scale), acc);
 }
 
-template <class Code, int kTokens, int kStrips>
-void block(const StripTask* task, Share share, const void* const* x, float* out, size_t out_stride) {
+template <class Code> struct IntegerStream {
+  template <int kTokens> static void run(const StripTask* task, const void* const* x, float* out, size_t out_stride);
+};
+
+template <class Code>
+template <int kTokens>
+void IntegerStream<Code>::run(const StripTask* task, const void* const* x, float* out, size_t out_stride) {
   constexpr int kParts = Code::kParts;
   const size_t step_nbytes = Code::step_nbytes(task->scaling), groups = Code::groups(task->scaling);
   const size_t turn = step_nbytes / groups; // what one group's turn fetches
   const size_t total = task->steps * step_nbytes, ahead = total < kAhead ? total : kAhead;
-  __m512 acc[kTokens][kStrips];
+  __m512 acc[kTokens];
   GREENROOM_UNROLL
-  for (int t = 0; t < kTokens; ++t) {
-    GREENROOM_UNROLL
-    for (int i = 0; i < kStrips; ++i)
-      acc[t][i] = _mm512_setzero_ps();
-  }
+  for (int t = 0; t < kTokens; ++t)
+    acc[t] = _mm512_setzero_ps();
   for (size_t s = 0; s < task->steps; ++s) {
-    typename Code::Head head[kStrips];
-    GREENROOM_UNROLL
-    for (int i = 0; i < kStrips; ++i)
-      head[i] = Code::head((i ? task->second : task->strip) + s * step_nbytes, task->scaling);
+    const uint8_t* step = task->strip + s * step_nbytes;
+    const typename Code::Head head = Code::head(step, task->scaling);
     for (size_t g = 0; g < groups; ++g) {
-      __m512i w[kStrips][8];
-      __m512 scale[kStrips][kParts], min[kStrips][kParts];
-      GREENROOM_UNROLL
-      for (int i = 0; i < kStrips; ++i) {
-        const uint8_t* step = (i ? task->second : task->strip) + s * step_nbytes;
-        prefetch<Code::kTurnBytes, kStrips>(task, i, s * step_nbytes + g * turn, total, ahead, share);
-        Code::unpack(step, g, w[i]);
-        Code::scales(head[i], step, g, scale[i], min[i]);
-      }
+      __m512i w[8];
+      __m512 scale[kParts], min[kParts];
+      prefetch<Code::kTurnBytes>(task, s * step_nbytes + g * turn, total, ahead);
+      Code::unpack(step, g, w);
+      Code::scales(head, step, g, scale, min);
       GREENROOM_UNROLL
       for (int t = 0; t < kTokens; ++t) {
         const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + s * groups + g;
-        // The halves of a group are chains of their own where they have scales of their own, and for a single strip:
-        // eight dependent instructions would fill the scheduler with waiters.
-        constexpr int kChains = kStrips == 1 ? 2 : kParts;
-        __m512i sum[kStrips][kChains];
+        // Two chains: eight dependent instructions would fill the scheduler with waiters.
+        __m512i sum[2] = {Code::start(a, 0), kParts == 2 ? Code::start(a, 1) : _mm512_setzero_si512()};
         GREENROOM_UNROLL
-        for (int i = 0; i < kStrips; ++i) {
-          sum[i][0] = Code::start(a, 0);
-          if (kChains == 2)
-            sum[i][kChains - 1] = kParts == 2 ? Code::start(a, 1) : _mm512_setzero_si512();
-        }
-        GREENROOM_UNROLL
-        for (int j = 0; j < 8; ++j) {
-          const __m512i four = _mm512_set1_epi32(word(a->q + 4 * j));
-          GREENROOM_UNROLL
-          for (int i = 0; i < kStrips; ++i)
-            sum[i][j / 4 * (kChains - 1)] = _mm512_dpbusd_epi32(sum[i][j / 4 * (kChains - 1)], w[i][j], four);
-        }
+        for (int j = 0; j < 8; ++j)
+          sum[j / 4] = _mm512_dpbusd_epi32(sum[j / 4], w[j], _mm512_set1_epi32(word(a->q + 4 * j)));
         const __m512 x_scale = _mm512_set1_ps(a->scale);
-        GREENROOM_UNROLL
-        for (int i = 0; i < kStrips; ++i) {
-          if (kChains > kParts)
-            sum[i][0] = _mm512_add_epi32(sum[i][0], sum[i][kChains - 1]);
+        if (kParts == 1) {
+          acc[t] = add_scaled(acc[t], _mm512_add_epi32(sum[0], sum[1]), scale[0], x_scale);
+        } else {
+          acc[t] = add_scaled(acc[t], sum[0], scale[0], x_scale);
+          acc[t] = add_scaled(acc[t], sum[1], scale[kParts - 1], x_scale);
+        }
+        if (Code::kHasMin) {
           GREENROOM_UNROLL
           for (int part = 0; part < kParts; ++part)
-            acc[t][i] =
-                _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[i][part]), _mm512_mul_ps(scale[i][part], x_scale), acc[t][i]);
-          if (Code::kHasMin) {
-            GREENROOM_UNROLL
-            for (int part = 0; part < kParts; ++part)
-              acc[t][i] = _mm512_fmadd_ps(min[i][part], min_factor<Code>(a, part), acc[t][i]);
-          }
+            acc[t] = _mm512_fmadd_ps(min[part], min_factor<Code>(a, part), acc[t]);
         }
+      }
+    }
+  }
+  GREENROOM_UNROLL
+  for (int t = 0; t < kTokens; ++t)
+    _mm512_storeu_ps(out + t * out_stride, acc[t]);
+}
+
+// Products of a panel with a few tokens, added to out.
+template <class Code, int kTokens>
+static inline void multiply(const Panel<Code>* panel, size_t groups, const Share& share, const void* const* x,
+                            size_t first_group, float* out, size_t out_stride) {
+  constexpr int kParts = Code::kParts;
+  __m512 acc[kTokens][2];
+  GREENROOM_UNROLL
+  for (int t = 0; t < kTokens; ++t) {
+    GREENROOM_UNROLL
+    for (int i = 0; i < 2; ++i)
+      acc[t][i] = first_group ? _mm512_loadu_ps(out + t * out_stride + 16 * i) : _mm512_setzero_ps();
+  }
+  const ActivationGroup* a[kTokens];
+  GREENROOM_UNROLL
+  for (int t = 0; t < kTokens; ++t)
+    a[t] = static_cast<const ActivationGroup*>(x[t]) + first_group;
+  for (size_t g = 0; g < groups; ++g) {
+    __m512i sum[kTokens][2];
+    share.fetch(g);
+    GREENROOM_UNROLL
+    for (int part = 0; part < kParts; ++part) {
+      GREENROOM_UNROLL
+      for (int t = 0; t < kTokens; ++t)
+        sum[t][0] = sum[t][1] = Code::start(a[t] + g, part);
+      GREENROOM_UNROLL
+      for (int j = 8 / kParts * part; j < 8 / kParts * (part + 1); ++j) {
+        __m512i first = _mm512_load_si512(panel->codes[g][j][0]), second = _mm512_load_si512(panel->codes[g][j][1]);
+        hold(first);
+        hold(second);
+        GREENROOM_UNROLL
+        for (int t = 0; t < kTokens; ++t) {
+          const __m512i four = _mm512_set1_epi32(word(a[t][g].q + 4 * j));
+          sum[t][0] = _mm512_dpbusd_epi32(sum[t][0], first, four);
+          sum[t][1] = _mm512_dpbusd_epi32(sum[t][1], second, four);
+        }
+      }
+      const __m512 scale[2] = {_mm512_load_ps(panel->scale[g][part][0]), _mm512_load_ps(panel->scale[g][part][1])};
+      GREENROOM_UNROLL
+      for (int t = 0; t < kTokens; ++t) {
+        const __m512 x_scale = _mm512_set1_ps(a[t][g].scale);
+        acc[t][0] = add_scaled(acc[t][0], sum[t][0], scale[0], x_scale);
+        acc[t][1] = add_scaled(acc[t][1], sum[t][1], scale[1], x_scale);
+      }
+    }
+    GREENROOM_UNROLL
+    for (int part = 0; part < (Code::kHasMin ? kParts : 0); ++part) {
+      const __m512 min[2] = {_mm512_load_ps(panel->min[g][part][0]), _mm512_load_ps(panel->min[g][part][1])};
+      GREENROOM_UNROLL
+      for (int t = 0; t < kTokens; ++t) {
+        const __m512 x_sum = min_factor<Code>(a[t] + g, part);
+        acc[t][0] = _mm512_fmadd_ps(min[0], x_sum, acc[t][0]);
+        acc[t][1] = _mm512_fmadd_ps(min[1], x_sum, acc[t][1]);
       }
     }
   }
   GREENROOM_UNROLL
   for (int t = 0; t < kTokens; ++t) {
     GREENROOM_UNROLL
-    for (int i = 0; i < kStrips; ++i)
+    for (int i = 0; i < 2; ++i)
       _mm512_storeu_ps(out + t * out_stride + 16 * i, acc[t][i]);
   }
 }
 
-// The weights of one column as f32.
-template <Kind kKind> static inline __m512 float_weights(const uint8_t* strip, size_t column) {
-  if (kKind == kF32)
-    return _mm512_loadu_ps(strip + 64 * column);
-  if (kKind == kF16)
-    return half_scales(strip + 32 * column);
-  const __m512i pair = _mm512_loadu_si512(strip + 64 * (column / 2));
-  if (column % 2 == 0)
-    return _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16));
-  return _mm512_castsi512_ps(_mm512_and_si512(pair, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
-}
+struct Vnni {
+  static constexpr size_t kMost = 5; // ten sums, ten totals, two loads of weights, two scales, some activations
 
-// Four columns from c on, or the last few: one chain of additions per column modulo four.
-template <Kind kKind, int kTokens, int kStrips, bool kLast>
-static inline void float_turn(const StripTask* task, size_t c, size_t columns, const void* const* x,
-                              __m512 (&acc)[kTokens][kStrips][4]) {
-  constexpr size_t kColumns = kKind == kBf16 ? 2 : 1, kStepBytes = kKind == kF16 ? 32 : 64;
-  GREENROOM_UNROLL
-  for (int k = 0; k < (kLast ? 3 : 4); ++k) {
-    if (kLast && c + k >= columns)
-      continue;
-    __m512 w[kStrips];
-    GREENROOM_UNROLL
-    for (int i = 0; i < kStrips; ++i)
-      w[i] = float_weights<kKind>((i ? task->second : task->strip) + c / kColumns * kStepBytes, static_cast<size_t>(k));
-    GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      const __m512 value = _mm512_set1_ps(static_cast<const float*>(x[t])[c + k]);
-      GREENROOM_UNROLL
-      for (int i = 0; i < kStrips; ++i)
-        acc[t][i][k] = _mm512_fmadd_ps(w[i], value, acc[t][i][k]);
-    }
+  template <class Code>
+  static void run(const Panel<Code>* panel, size_t groups, const Share& share, const void* const* x, size_t tokens,
+                  size_t first_group, float* out, size_t out_stride) {
+    if (tokens == 5)
+      multiply<Code, 5>(panel, groups, share, x, first_group, out, out_stride);
+    else if (tokens == 4)
+      multiply<Code, 4>(panel, groups, share, x, first_group, out, out_stride);
+    else if (tokens == 3)
+      multiply<Code, 3>(panel, groups, share, x, first_group, out, out_stride);
+    else if (tokens == 2)
+      multiply<Code, 2>(panel, groups, share, x, first_group, out, out_stride);
+    else
+      multiply<Code, 1>(panel, groups, share, x, first_group, out, out_stride);
   }
-}
+};
 
-template <Kind kKind, int kTokens, int kStrips>
-void float_block(const StripTask* task, Share share, const void* const* x, float* out, size_t out_stride) {
-  constexpr size_t kColumns = kKind == kBf16 ? 2 : 1, kStepBytes = kKind == kF16 ? 32 : 64;
-  const size_t total = task->steps * kStepBytes, ahead = total < kAhead ? total : kAhead;
-  const size_t columns = task->steps * kColumns;
-  __m512 acc[kTokens][kStrips][4];
-  GREENROOM_UNROLL
-  for (int t = 0; t < kTokens; ++t) {
-    GREENROOM_UNROLL
-    for (int i = 0; i < kStrips; ++i) {
-      GREENROOM_UNROLL
-      for (int k = 0; k < 4; ++k)
-        acc[t][i][k] = _mm512_setzero_ps();
-    }
+// Units of one column.
+template <Kind kKind> struct Floats {
+  static constexpr size_t kUnits = kKind == kBf16 ? 2 : 1, kBytes = kKind == kF32 ? 64 : 32;
+
+  static inline __m512i load(const uint8_t* strip, size_t unit) {
+    if (kKind == kF32)
+      return _mm512_loadu_si512(strip + 64 * unit);
+    if (kKind == kF16)
+      return _mm512_castps_si512(half_scales(strip + 32 * unit));
+    const __m512i pair = _mm512_loadu_si512(strip + 64 * (unit / 2));
+    return unit % 2 ? _mm512_and_si512(pair, _mm512_set1_epi32(static_cast<int>(0xffff0000u)))
+                    : _mm512_slli_epi32(pair, 16);
   }
-  size_t c = 0;
-  for (; c + 4 <= columns; c += 4) {
-    GREENROOM_UNROLL
-    for (int i = 0; i < kStrips; ++i)
-      prefetch<4 / kColumns * kStepBytes, kStrips>(task, i, c / kColumns * kStepBytes, total, ahead, share);
-    float_turn<kKind, kTokens, kStrips, false>(task, c, columns, x, acc);
+  static inline __m512i broadcast(const void* x, size_t unit) {
+    return _mm512_castps_si512(_mm512_set1_ps(static_cast<const float*>(x)[unit]));
   }
-  float_turn<kKind, kTokens, kStrips, true>(task, c, columns, x, acc);
-  GREENROOM_UNROLL
-  for (int t = 0; t < kTokens; ++t) {
-    GREENROOM_UNROLL
-    for (int i = 0; i < kStrips; ++i)
-      _mm512_storeu_ps(out + t * out_stride + 16 * i, _mm512_add_ps(_mm512_add_ps(acc[t][i][0], acc[t][i][1]),
-                                                                    _mm512_add_ps(acc[t][i][2], acc[t][i][3])));
+  static inline __m512 add(__m512 sum, __m512i w, __m512i value) {
+    return _mm512_fmadd_ps(_mm512_castsi512_ps(w), _mm512_castsi512_ps(value), sum);
   }
-}
+};
 
-template <class Code, int kTokens>
-void block(const StripTask* task, Share share, const void* const* x, float* out, size_t out_stride) {
-  if (task->second)
-    block<Code, kTokens, 2>(task, share, x, out, out_stride);
-  else
-    block<Code, kTokens, 1>(task, share, x, out, out_stride);
-}
-
-template <Kind kKind, int kTokens>
-void float_block(const StripTask* task, Share share, const void* const* x, float* out, size_t out_stride) {
-  if (task->second)
-    float_block<kKind, kTokens, 2>(task, share, x, out, out_stride);
-  else
-    float_block<kKind, kTokens, 1>(task, share, x, out, out_stride);
-}
-
-// Cuts any number of tokens into blocks whose sums fit the registers beside the weights.
 template <class Code>
 void strip(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
-  Share share = {0, (tokens + 3) / 4};
-  for (; tokens >= 4; tokens -= 4, x += 4, out += 4 * out_stride, ++share.pass)
-    block<Code, 4>(task, share, x, out, out_stride);
-  if (tokens == 3)
-    block<Code, 3>(task, share, x, out, out_stride);
-  else if (tokens == 2)
-    block<Code, 2>(task, share, x, out, out_stride);
-  else if (tokens == 1)
-    block<Code, 1>(task, share, x, out, out_stride);
-}
-
-template <Kind kKind>
-void float_strip(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
-  Share share = {0, (tokens + 2) / 3};
-  for (; tokens >= 3; tokens -= 3, x += 3, out += 3 * out_stride, ++share.pass)
-    float_block<kKind, 3>(task, share, x, out, out_stride);
-  if (tokens == 2)
-    float_block<kKind, 2>(task, share, x, out, out_stride);
-  else if (tokens == 1)
-    float_block<kKind, 1>(task, share, x, out, out_stride);
+  if (task->second)
+    two_strips<Code, Vnni>(task, x, tokens, out, out_stride);
+  else
+    one_strip<IntegerStream<Code>>(task, x, tokens, out, out_stride);
 }
 
 struct E4m3Floats {
@@ -339,9 +297,9 @@ constexpr KernelTable table() {
   t.strip[kInt8Halves] = strip<Block<false, false, true>>;
   t.strip[kInt8HalvesZero] = strip<Block<false, true, true>>;
   t.strip[kE4m3] = e4m3_strip;
-  t.strip[kBf16] = float_strip<kBf16>;
-  t.strip[kF16] = float_strip<kF16>;
-  t.strip[kF32] = float_strip<kF32>;
+  t.strip[kBf16] = float_strip<Floats<kBf16>>;
+  t.strip[kF16] = float_strip<Floats<kF16>>;
+  t.strip[kF32] = float_strip<Floats<kF32>>;
   return t;
 }
 

@@ -75,13 +75,12 @@ void Matrix::forward_chunk(ThreadPool::Call& call, const float* x, size_t tokens
       for (size_t strip = first; strip < last; strip += at_once) {
         const bool paired = strip + 1 < last && at_once == 2;
         const size_t after = strip + (paired ? 2 : 1), row = strip * kStripRows;
-        // Two strips fetch what follows once: the next two of this tile at the first tokens, the next tile at the last.
-        const bool fetch = !paired || (after < last ? t0 == 0 : t0 + n == tokens);
+        const uint8_t* next = packed_.strip(after < last || t0 + n == tokens ? after : first);
         const StripTask task = {packed_.strip(strip),
                                 paired ? packed_.strip(strip + 1) : nullptr,
                                 layout.steps,
-                                fetch ? packed_.strip(after) : nullptr,
-                                fetch ? packed_.strip(after + 1) : nullptr,
+                                next,
+                                next + packed_.strip_stride,
                                 layout.scaling};
         kernel(&task, rows, n, out, 2 * kStripRows);
         const size_t valid = std::min((after - strip) * kStripRows, layout.rows - row);

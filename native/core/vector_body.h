@@ -26,3 +26,13 @@ template <GateKind kKind> void gate(const float* gates, const float* ups, size_t
       store(h + i, multiply(times_sigmoid(g, multiply(broadcast(1.702f), g)), add(u, broadcast(1.0f))));
   }
 }
+
+static inline void add_weighted(const float* v, size_t columns, size_t n, const float* weight, const uint32_t* token,
+                                float* sums, size_t stride) {
+  for (size_t i = 0; i < n; ++i) {
+    const Lanes w = broadcast(weight[i]);
+    float* sum = sums + token[i] * stride;
+    for (size_t c = 0; c < columns; c += 16)
+      store(sum + c, multiply_add(w, load(v + i * columns + c), load(sum + c)));
+  }
+}

@@ -20,6 +20,9 @@ struct VectorKernels {
   // h = the gate's formula over n values, a multiple of 16. Before that gate is cut above at limit, and up on both
   // sides; an infinite limit cuts nothing.
   void (*gate[kGateKinds])(const float* gate, const float* up, size_t n, float limit, float* h);
+  // sums[token[i] * stride + c] += weight[i] * v[i * columns + c] for i < n, c < columns, a multiple of 16.
+  void (*add_weighted)(const float* v, size_t columns, size_t n, const float* weight, const uint32_t* token,
+                       float* sums, size_t stride);
 };
 
 extern const VectorKernels kPortableVectors;

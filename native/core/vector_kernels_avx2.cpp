@@ -14,6 +14,6 @@ namespace {
 
 } // namespace
 
-const VectorKernels kAvx2Vectors = {"avx2", {gate<kSilu>, gate<kGeluTanh>, gate<kOai>}};
+const VectorKernels kAvx2Vectors = {"avx2", {gate<kSilu>, gate<kGeluTanh>, gate<kOai>}, add_weighted};
 
 } // namespace greenroom

@@ -14,6 +14,6 @@ namespace {
 
 } // namespace
 
-const VectorKernels kAvx512Vectors = {"avx512", {gate<kSilu>, gate<kGeluTanh>, gate<kOai>}};
+const VectorKernels kAvx512Vectors = {"avx512", {gate<kSilu>, gate<kGeluTanh>, gate<kOai>}, add_weighted};
 
 } // namespace greenroom

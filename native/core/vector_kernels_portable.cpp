@@ -13,6 +13,6 @@ namespace {
 
 } // namespace
 
-const VectorKernels kPortableVectors = {"portable", {gate<kSilu>, gate<kGeluTanh>, gate<kOai>}};
+const VectorKernels kPortableVectors = {"portable", {gate<kSilu>, gate<kGeluTanh>, gate<kOai>}, add_weighted};
 
 } // namespace greenroom

@@ -180,8 +180,9 @@ void activations_at_the_edge(const std::string& isa) {
         x[t] = base + kMapped - (tokens - t) * row;
       float out[kTokens * 32];
       const StripTask one = {strips.data(), nullptr, layout.steps, strips.data(), nullptr, layout.scaling};
-      const StripTask two = {strips.data(), strips.data() + layout.strip_nbytes, layout.steps, nullptr, nullptr,
-                             layout.scaling};
+      const StripTask two = {strips.data(), strips.data() + layout.strip_nbytes,
+                             layout.steps,  strips.data(),
+                             strips.data(), layout.scaling};
       kernels.strip[layout.kind](&one, x, tokens, out, 32);
       kernels.strip[layout.kind](&two, x, tokens, out, 32);
     }
