@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 import torch
 from checkpoint_files import write_folder
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from engine.checkpoints import open_checkpoint
@@ -228,14 +226,3 @@ def test_a_file_cut_at_any_byte_is_refused(sound: bytes, place: Callable[[bytes]
     for length in range(len(sound)):
         assert attempt(place(sound[:length])) is not None
     assert attempt(place(sound)) is None
-
-
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_size=1, max_size=8))
-def test_flipped_bytes_never_crash(
-    changes: list[tuple[int, int]], sound: bytes, place: Callable[[bytes], Path]
-) -> None:
-    data = bytearray(sound)
-    for at, value in changes:
-        data[at % len(data)] = value
-    attempt(place(bytes(data)))
