@@ -266,6 +266,127 @@ def layer_norm(
 ) -> None:
     """y = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight + bias per token; otherwise as `rms_norm`."""
 
+class Router:
+    """Which experts a token goes to, and how much each counts. Names and order of work as in MoeSpec.
+
+    bias, choice_bias, expert_scale: float32 [experts] or None
+    shared_gate: one more logit, the shared expert's
+    Raises ValueError for names and numbers that make no sense.
+    """
+
+    def __init__(
+        self,
+        experts: int,
+        top_k: int,
+        score: str,
+        *,
+        groups: int = 1,
+        top_groups: int = 1,
+        group_score: str = "top2",
+        renormalise: bool = False,
+        renormalise_eps: float = 0.0,
+        renormalise_min: float = 0.0,
+        scale: float = 1.0,
+        jitter: float = 0.0,
+        shared_gate: bool = False,
+        bias: npt.NDArray[np.float32] | None = None,
+        choice_bias: npt.NDArray[np.float32] | None = None,
+        expert_scale: npt.NDArray[np.float32] | None = None,
+    ) -> None: ...
+    def choose(self, logits: int, tokens: int, ids: int, weights: int, factors: int) -> None:
+        """Addresses of: logits float32 [tokens, experts], one more column with a shared gate; ids int32 and weights
+        float32 [tokens, top_k], best first, lower ids first among equals; factors float32 [tokens], the sigmoid of the
+        shared gate, ignored without one. Keeps the GIL.
+        """
+
+def rope_turns(
+    frequencies: Sequence[float] | npt.NDArray[np.float64], magnitude: float, start: int, tokens: int
+) -> npt.NDArray[np.float32]:
+    """[tokens, frequencies, 2]: magnitude times cosine and sine of position * frequency, from position start on."""
+
+class NormBlock:
+    """weight, bias float32 [hidden]; without a bias a root mean square norm, with one a layer norm."""
+
+    def __init__(self, weight: npt.NDArray[np.float32], bias: npt.NDArray[np.float32] | None, eps: float) -> None: ...
+
+class LinearBlock:
+    """Matrices stacked in rows, and a bias float32 [rows]."""
+
+    def __init__(self, parts: Sequence[Matrix], bias: npt.NDArray[np.float32] | None = None) -> None: ...
+
+class AttentionBlock:
+    """o(attention(qkv(x))). rope: its place in the Decoder's list, or None where nothing is rotated. cache: address of
+    the layer's KV cache, which must outlive this.
+    """
+
+    def __init__(
+        self, qkv: LinearBlock, attention: Attention, o: LinearBlock, rope: int | None, cache: int
+    ) -> None: ...
+
+class MlpBlock:
+    """expert: of one."""
+
+    def __init__(self, expert: Experts) -> None: ...
+
+class MoeBlock:
+    """router_norm: of the residual stream, which the router then reads. weigh_input: the router's weights multiply the
+    experts' input instead of their output.
+    """
+
+    def __init__(
+        self,
+        logits: LinearBlock,
+        router: Router,
+        router_norm: NormBlock | None,
+        experts: Experts,
+        weigh_input: bool,
+        shared: MlpBlock | None,
+    ) -> None: ...
+
+class ParallelBlock:
+    """A dense MLP and routed experts side by side, each with norms of its own; the experts read the residual stream."""
+
+    def __init__(
+        self, dense: MlpBlock, dense_post_norm: NormBlock, norm: NormBlock, experts: MoeBlock, post_norm: NormBlock
+    ) -> None: ...
+
+class LayerBlock:
+    """x += multiplier * mixer(norm x); x += multiplier * ffn(norm x); x *= output_scale. Post norms act on the results
+    before they are added.
+    """
+
+    def __init__(
+        self,
+        mixer_norm: NormBlock,
+        mixer: AttentionBlock,
+        ffn_norm: NormBlock,
+        ffn: MlpBlock | MoeBlock | ParallelBlock,
+        mixer_post_norm: NormBlock | None = None,
+        ffn_post_norm: NormBlock | None = None,
+        multiplier: float = 1.0,
+        output_scale: float | None = None,
+    ) -> None: ...
+
+class Decoder:
+    """Every layer, the last norm and the output head, in one call without the GIL.
+
+    ropes: (angle from one position to the next of each pair, magnitude)
+    Raises ValueError for parts that do not fit each other. The same bits as its parts called one by one.
+    """
+
+    def __init__(
+        self,
+        ropes: Sequence[tuple[Sequence[float], float]],
+        layers: Sequence[LayerBlock],
+        norm: NormBlock,
+        head: LinearBlock,
+    ) -> None: ...
+    def forward(self, pool: ThreadPool, x: int, tokens: int, start: int, last_only: bool, logits: int) -> None:
+        """Addresses of: x float32 [tokens, hidden], embeddings of the tokens at positions start .. start + tokens - 1,
+        overwritten; logits float32 [tokens, vocab], or [1, vocab] of the last token with last_only. The caches hold
+        everything below start. Raises Interrupted after `ThreadPool.cancel`.
+        """
+
 def packed_nbytes(rows: int, columns: int, format: str, recode: str | None = None, isa: str | None = None) -> int:
     """What a Matrix of this shape will take in RAM, without making it. (Plans use it.)"""
 

@@ -19,6 +19,7 @@ from engine.executors.loading import Loader
 from engine.executors.mlp import Mlp, NativeMlp, TorchMlp
 from engine.executors.moe import Moe, ParallelMoe, RoutedExperts, Router
 from engine.executors.native_attention import MAX_HEAD_DIM, NativeAttention, attention_kernel
+from engine.executors.native_router import NativeRouter
 from engine.executors.norms import NativeLayerNorm, NativeRmsNorm, Norm, TorchLayerNorm, TorchRmsNorm
 from engine.executors.rope import pair_order
 from engine.executors.short_conv import ShortConv
@@ -181,14 +182,15 @@ class Builder:
             self.norm(f"{prefix}.post_norm"),
         )
 
-    def _router(self, prefix: str, spec: MoeSpec) -> Router:
+    def _router(self, prefix: str, spec: MoeSpec) -> Router | NativeRouter:
         norm = None
         if spec.router_norm:
             norm = self._rms_norm(self.vector(f"{prefix}.router_scale") * self._spec.hidden**-0.5)
         roles = [f"{prefix}.router"]
         if spec.shared is not None and spec.shared_gated:
             roles.append(f"{prefix}.shared.router")
-        return Router(
+        kind = NativeRouter if self._device.own_attention else Router
+        return kind(
             spec,
             self._router_logits(roles),
             norm,

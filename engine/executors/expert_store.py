@@ -89,6 +89,9 @@ class ExpertStore:
     def nbytes(self) -> int:
         return sum(experts.nbytes for experts in self._layers.values())
 
+    def experts(self, layer: int) -> _native.Experts:
+        return self._layers[layer]
+
     @property
     def kernel(self) -> str:
         """ "int4 avx512vnni", or "int4/int8 avx2" when the parts differ; empty without experts."""

@@ -39,23 +39,23 @@ class Layer:
     ) -> None:
         self.mixer_norm, self.mixer = mixer_norm, mixer
         self.ffn_norm, self.ffn = ffn_norm, ffn
-        self._post_norms = post_norms
-        self._multiplier = multiplier
-        self._output_scale = output_scale
+        self.post_norms = post_norms
+        self.multiplier = multiplier
+        self.output_scale = output_scale
 
     def __call__(self, x: torch.Tensor, step: Step) -> None:
         """x float32 [T, hidden], changed in place."""
         mixed = self.mixer(self.mixer_norm(x), step)
-        if self._post_norms is not None:
-            mixed = self._post_norms[0](mixed)
-        if self._multiplier != 1.0:
-            mixed *= self._multiplier
+        if self.post_norms is not None:
+            mixed = self.post_norms[0](mixed)
+        if self.multiplier != 1.0:
+            mixed *= self.multiplier
         self._feed_forward(self.ffn_norm(x, mixed), x)
-        if self._output_scale is not None:
-            x *= self._output_scale
+        if self.output_scale is not None:
+            x *= self.output_scale
 
     def _feed_forward(self, normed: torch.Tensor, x: torch.Tensor) -> None:
-        if self._post_norms is None and self._multiplier == 1.0 and not isinstance(self.ffn, ParallelMoe):
+        if self.post_norms is None and self.multiplier == 1.0 and not isinstance(self.ffn, ParallelMoe):
             self.ffn.add(normed, x)
             return
         result = torch.zeros_like(x)
@@ -63,6 +63,8 @@ class Layer:
             self.ffn.add(normed, result, x)
         else:
             self.ffn.add(normed, result)
-        if self._post_norms is not None:
-            result = self._post_norms[1](result)
-        x.add_(result, alpha=self._multiplier)
+        if self.post_norms is not None:
+            result = self.post_norms[1](result)
+        if self.multiplier != 1.0:
+            result *= self.multiplier
+        x += result

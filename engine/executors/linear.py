@@ -41,7 +41,7 @@ class NativeLinear:
     ) -> None:
         self._pool = pool
         orders = orders or [None] * len(roles)
-        self._parts: list[_native.Matrix] = []
+        self.parts: list[_native.Matrix] = []
         self._rows: list[int] = []
         at = 0
         while at < len(roles):
@@ -54,26 +54,26 @@ class NativeLinear:
 
     @property
     def nbytes(self) -> int:
-        return sum(part.nbytes for part in self._parts)
+        return sum(part.nbytes for part in self.parts)
 
     def rows_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """Rows of a single matrix, dequantised: float32 [len(rows), columns]."""
-        (part,) = self._parts
+        (part,) = self.parts
         return part.dequantise_rows(np.ascontiguousarray(rows, np.int64))
 
     @property
     def code(self) -> str:
-        return self._parts[0].code
+        return self.parts[0].code
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         tokens = x.shape[0]
         y = torch.empty((tokens, self.rows))
-        if len(self._parts) == 1:
-            self._parts[0].forward(self._pool, x.data_ptr(), tokens, y.data_ptr())
+        if len(self.parts) == 1:
+            self.parts[0].forward(self._pool, x.data_ptr(), tokens, y.data_ptr())
             return y
         # One token's results lie side by side already; several tokens' must be brought together.
         pieces = list(torch.split(y, self._rows, 1)) if tokens == 1 else [torch.empty((tokens, n)) for n in self._rows]
-        for part, piece in zip(self._parts, pieces, strict=True):
+        for part, piece in zip(self.parts, pieces, strict=True):
             part.forward(self._pool, x.data_ptr(), tokens, piece.data_ptr())
         return y if tokens == 1 else torch.cat(pieces, 1)
 
@@ -95,7 +95,7 @@ class NativeLinear:
                 first += count
         except ValueError as error:
             raise loader.refuse(roles[0], error) from error
-        self._parts.append(matrix)
+        self.parts.append(matrix)
         self._rows.append(sum(rows))
 
 

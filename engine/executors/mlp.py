@@ -46,11 +46,11 @@ class NativeMlp:
         hidden = loader.shape(parts["gate"])[-1]
         gate, up, down = (loader.format(name) for name in parts.values())
         try:
-            self._expert = native_experts(spec, 1, hidden, (gate, up, down), recode, isa)
+            self.expert = native_experts(spec, 1, hidden, (gate, up, down), recode, isa)
             for part, name in parts.items():
-                loader.pack_expert(name, pool, self._expert, 0, part)
+                loader.pack_expert(name, pool, self.expert, 0, part)
                 if spec.bias:
-                    self._expert.load_bias(0, part, loader.float32(f"{name}_bias").reshape(-1))
+                    self.expert.load_bias(0, part, loader.float32(f"{name}_bias").reshape(-1))
         except ValueError as error:
             raise loader.refuse(parts["gate"], error) from error
         self._ids = torch.zeros(1, dtype=torch.int32)
@@ -58,11 +58,11 @@ class NativeMlp:
 
     @property
     def nbytes(self) -> int:
-        return self._expert.nbytes
+        return self.expert.nbytes
 
     @property
     def kernel(self) -> str:
-        return kernel_name(self._expert)
+        return kernel_name(self.expert)
 
     def add(self, x: torch.Tensor, out: torch.Tensor, factors: torch.Tensor | None = None) -> None:
         tokens = x.shape[0]
@@ -70,7 +70,7 @@ class NativeMlp:
             self._ids = torch.zeros(tokens, dtype=torch.int32)
             self._ones = torch.ones(tokens)
         weights = self._ones if factors is None else factors
-        self._expert.forward(
+        self.expert.forward(
             self._pool, x.data_ptr(), tokens, self._ids.data_ptr(), weights.data_ptr(), 1, out.data_ptr(), True
         )
 

@@ -31,6 +31,17 @@ class RoutedExperts(Protocol):
     def wait(self, out: torch.Tensor) -> None: ...
 
 
+class ChooseExperts(Protocol):
+    """A router."""
+
+    def __call__(
+        self, x: torch.Tensor, residual: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """x: the experts' input, float32 [T, hidden] -> weights float32 [T, top_k], ids int32 [T, top_k], and the
+        shared expert's factors float32 [T, 1] or None.
+        """
+
+
 class Router:
     """Chooses experts, and how much each counts.
 
@@ -56,9 +67,6 @@ class Router:
     def __call__(
         self, x: torch.Tensor, residual: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """x: the experts' input, float32 [T, hidden] -> weights float32 [T, top_k], ids int32 [T, top_k], and the
-        shared expert's factors float32 [T, 1] or None.
-        """
         spec = self._spec
         logits = self._logits(x if self._norm is None else self._norm(residual))
         factors = _sigmoid(logits[:, spec.experts :]).contiguous() if spec.shared_gated else None
@@ -74,26 +82,28 @@ class Router:
 class Moe:
     """The routed experts, and the shared one beside them."""
 
-    def __init__(self, layer: int, spec: MoeSpec, router: Router, experts: RoutedExperts, shared: Mlp | None) -> None:
-        self._layer = layer
-        self._weigh_input = spec.weigh_input
-        self._router = router
-        self._experts = experts
-        self._shared = shared
+    def __init__(
+        self, layer: int, spec: MoeSpec, router: ChooseExperts, experts: RoutedExperts, shared: Mlp | None
+    ) -> None:
+        self.layer = layer
+        self.weigh_input = spec.weigh_input
+        self.router = router
+        self.experts = experts
+        self.shared = shared
 
     def add(self, x: torch.Tensor, out: torch.Tensor, residual: torch.Tensor | None = None) -> None:
         """out += the layer's result. x, out float32 [T, hidden]; residual for a router that reads it, else x."""
-        experts, layer = self._experts, self._layer
-        weights, ids, factors = self._router(x, x if residual is None else residual)
-        if self._weigh_input:
+        experts, layer = self.experts, self.layer
+        weights, ids, factors = self.router(x, x if residual is None else residual)
+        if self.weigh_input:
             self._add_weighed(x, ids, weights, out)
         elif experts.overlaps:
             experts.submit(layer, x, ids, weights)
         else:
             experts.forward(layer, x, ids, weights, out)
-        if self._shared is not None:
-            self._shared.add(x, out, factors)
-        if experts.overlaps and not self._weigh_input:
+        if self.shared is not None:
+            self.shared.add(x, out, factors)
+        if experts.overlaps and not self.weigh_input:
             experts.wait(out)
 
     def _add_weighed(self, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, out: torch.Tensor) -> None:
@@ -102,28 +112,28 @@ class Moe:
         for slot in range(ids.shape[1]):
             one = slice(slot, slot + 1)
             weighed, chosen = x * weights[:, one], ids[:, one].contiguous()
-            if self._experts.overlaps:
-                self._experts.submit(self._layer, weighed, chosen, ones)
-                self._experts.wait(out)
+            if self.experts.overlaps:
+                self.experts.submit(self.layer, weighed, chosen, ones)
+                self.experts.wait(out)
             else:
-                self._experts.forward(self._layer, weighed, chosen, ones, out)
+                self.experts.forward(self.layer, weighed, chosen, ones, out)
 
 
 class ParallelMoe:
     """A dense MLP and routed experts side by side, each with norms of its own (Gemma 4)."""
 
     def __init__(self, dense: Mlp, dense_post_norm: Norm, norm: Norm, experts: Moe, post_norm: Norm) -> None:
-        self._dense, self._dense_post_norm = dense, dense_post_norm
-        self._norm, self._experts, self._post_norm = norm, experts, post_norm
+        self.dense, self.dense_post_norm = dense, dense_post_norm
+        self.norm, self.experts, self.post_norm = norm, experts, post_norm
 
     def add(self, x: torch.Tensor, out: torch.Tensor, residual: torch.Tensor) -> None:
         """out += both. x, the MLP's input, residual and out float32 [T, hidden]."""
         beside = torch.zeros_like(out)
-        self._dense.add(x, beside)
-        out += self._dense_post_norm(beside)
+        self.dense.add(x, beside)
+        out += self.dense_post_norm(beside)
         routed = torch.zeros_like(out)
-        self._experts.add(self._norm(residual), routed, residual)
-        out += self._post_norm(routed)
+        self.experts.add(self.norm(residual), routed, residual)
+        out += self.post_norm(routed)
 
 
 def route(

@@ -40,30 +40,30 @@ class NativeAttention:
         o_bias: torch.Tensor | None,
     ) -> None:
         self._pool = pool
-        self._kernel = kernel
-        self._rope = rope
-        self._state = state
+        self.kernel = kernel
+        self.rope = rope
+        self.state = state
         self._columns = columns
-        self._qkv, self._o = qkv, o
-        self._o_bias = o_bias
+        self.qkv, self.o = qkv, o
+        self.o_bias = o_bias
 
     def __call__(self, x: torch.Tensor, step: Step) -> torch.Tensor:
         """x float32 [T, hidden] -> float32 [T, hidden]."""
-        qkv = self._qkv(x)
+        qkv = self.qkv(x)
         y = torch.empty((step.tokens, self._columns))
-        self._state.reserve(step.start, step.start + step.tokens)
-        self._kernel.forward(
+        self.state.reserve(step.start, step.start + step.tokens)
+        self.kernel.forward(
             self._pool,
             qkv.data_ptr(),
             step.tokens,
-            0 if self._rope is None else step.turns(self._rope).data_ptr(),
+            0 if self.rope is None else step.turns(self.rope).data_ptr(),
             step.start,
-            self._state.buffer.data_ptr(),
+            self.state.buffer.data_ptr(),
             y.data_ptr(),
         )
-        out = self._o(y)
-        if self._o_bias is not None:
-            out += self._o_bias
+        out = self.o(y)
+        if self.o_bias is not None:
+            out += self.o_bias
         return out
 
 

@@ -33,16 +33,14 @@ class NativeRmsNorm:
 
     def __init__(self, pool: _native.ThreadPool, weight: torch.Tensor, eps: float) -> None:
         self._pool = pool
-        self._weight = weight
-        self._eps = eps
+        self.weight = weight
+        self.eps = eps
 
     def __call__(self, x: torch.Tensor, added: torch.Tensor | None = None) -> torch.Tensor:
         tokens, hidden = x.shape
         y = torch.empty_like(x)
         more = 0 if added is None else added.data_ptr()
-        _native.rms_norm(
-            self._pool, x.data_ptr(), more, tokens, hidden, self._weight.data_ptr(), self._eps, y.data_ptr()
-        )
+        _native.rms_norm(self._pool, x.data_ptr(), more, tokens, hidden, self.weight.data_ptr(), self.eps, y.data_ptr())
         return y
 
 
@@ -51,15 +49,15 @@ class NativeLayerNorm:
 
     def __init__(self, pool: _native.ThreadPool, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> None:
         self._pool = pool
-        self._weight, self._bias = weight, bias
-        self._eps = eps
+        self.weight, self.bias = weight, bias
+        self.eps = eps
 
     def __call__(self, x: torch.Tensor, added: torch.Tensor | None = None) -> torch.Tensor:
         tokens, hidden = x.shape
         y = torch.empty_like(x)
         more = 0 if added is None else added.data_ptr()
-        weight, bias = self._weight.data_ptr(), self._bias.data_ptr()
-        _native.layer_norm(self._pool, x.data_ptr(), more, tokens, hidden, weight, bias, self._eps, y.data_ptr())
+        weight, bias = self.weight.data_ptr(), self.bias.data_ptr()
+        _native.layer_norm(self._pool, x.data_ptr(), more, tokens, hidden, weight, bias, self.eps, y.data_ptr())
         return y
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from engine import _native
 from engine.models.spec import AttentionSpec, RopeSpec
 
 
@@ -18,17 +19,17 @@ class Rope:
 
     def __init__(self, spec: RopeSpec, device: torch.device) -> None:
         exponents = np.arange(0, spec.dim, 2, dtype=np.float64) / spec.dim
-        self._frequencies = spec.theta**-exponents / spec.scale
+        #: Angle from one position to the next, of each pair.
+        self.frequencies = spec.theta**-exponents / spec.scale
         if spec.frequency_factors is not None:
-            self._frequencies /= np.asarray(spec.frequency_factors, dtype=np.float64)
-        self._magnitude = spec.magnitude
+            self.frequencies /= np.asarray(spec.frequency_factors, dtype=np.float64)
+        self.magnitude = spec.magnitude
         self._device = device
 
     def turns(self, start: int, tokens: int) -> torch.Tensor:
         """complex64 [tokens, 1, dim/2]: magnitude e^(i position frequency) for positions start..start+tokens-1."""
-        angles = np.arange(start, start + tokens, dtype=np.float64)[:, None] * self._frequencies
-        turns = (self._magnitude * np.exp(1j * angles)).astype(np.complex64)
-        return torch.from_numpy(turns[:, None]).to(self._device)
+        turns = _native.rope_turns(self.frequencies, self.magnitude, start, tokens).view(np.complex64)
+        return torch.from_numpy(turns.reshape(tokens, 1, -1)).to(self._device)
 
 
 def rotate(heads: torch.Tensor, turns: torch.Tensor) -> None:

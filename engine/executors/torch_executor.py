@@ -23,6 +23,7 @@ from engine.executors.kv_cache import KvCache
 from engine.executors.layer import Layer
 from engine.executors.loading import Loader
 from engine.executors.mlp import NativeMlp
+from engine.executors.native_decoder import NativeDecoder
 from engine.executors.rope import Rope
 from engine.executors.step import Step
 from engine.executors.threads import thread_pool
@@ -129,7 +130,17 @@ class TorchExecutor:
         if self._experts is not None:
             self._experts.close()
         self._pool.close()
-        for part in ("_layers", "_experts", "_embedding", "_head", "_norm", "_cache", "_ropes", "_head_bias"):
+        for part in (
+            "_decoder",
+            "_layers",
+            "_experts",
+            "_embedding",
+            "_head",
+            "_norm",
+            "_cache",
+            "_ropes",
+            "_head_bias",
+        ):
             self.__dict__.pop(part, None)
         self._device.release()
 
@@ -151,6 +162,7 @@ class TorchExecutor:
         ropes = {attention.rope.at_context(plan.context) for attention in spec.attentions if attention.rope is not None}
         self._ropes: dict[RopeSpec, Rope] = {rope: Rope(rope, device.device) for rope in ropes}
         self.fallbacks = tuple(sorted(build.fallbacks))
+        self._decoder = NativeDecoder.of(self._pool, self._layers, self._norm, self._head, self._ropes)
         self.kernel = self._kernel(plan)
         loader.report("Ready", always=True)
 
@@ -187,20 +199,28 @@ class TorchExecutor:
         x = self._embedding(token_ids).to(self._device.device)
         if spec.embedding_multiplier != 1.0:
             x *= spec.embedding_multiplier
-        step = Step(cache.length, tokens, self._ropes, self._device.device)
-        for layer in self._layers:
-            if self._cancelled.is_set():
-                raise Cancelled
-            layer(x, step)
-        logits = self._logits(x[-1:] if last_only else x)
+        if self._decoder is None:
+            logits = self._block_by_block(x, last_only=last_only)
+        else:
+            logits = self._decoder.forward(x, cache.length, last_only=last_only)
+        logits = self._finished(logits)
+        if self._cancelled.is_set():
+            raise Cancelled
         # Only now do the tokens count: an interrupted call leaves the sequence as it was.
         cache.advance(tokens)
         result: npt.NDArray[np.float32] = logits.cpu().numpy()
         return result
 
-    def _logits(self, x: torch.Tensor) -> torch.Tensor:
+    def _block_by_block(self, x: torch.Tensor, *, last_only: bool) -> torch.Tensor:
+        step = Step(self._cache.length, x.shape[0], self._ropes, self._device.device)
+        for layer in self._layers:
+            if self._cancelled.is_set():
+                raise Cancelled
+            layer(x, step)
+        return self._head(self._norm(x[-1:] if last_only else x))
+
+    def _finished(self, logits: torch.Tensor) -> torch.Tensor:
         spec = self._spec
-        logits = self._head(self._norm(x))
         if self._head_bias is not None:
             logits += self._head_bias
         if spec.logit_multiplier != 1.0:

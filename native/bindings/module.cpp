@@ -1,7 +1,4 @@
 // engine._native: the core behind Python's calling conventions, and nothing else.
-#include <pybind11/numpy.h>
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
 #include <cstdint>
@@ -15,6 +12,7 @@
 
 #include "attention.h"
 #include "bandwidth.h"
+#include "bindings.h"
 #include "cpu.h"
 #include "dispatch.h"
 #include "experts.h"
@@ -26,28 +24,11 @@
 #include "ceilings.h"
 #endif
 
-namespace py = pybind11;
 using namespace greenroom;
 
 namespace {
 
-using Name = std::optional<std::string>;
 using Bytes = py::array_t<uint8_t, py::array::c_style>;
-using Unlocked = py::call_guard<py::gil_scoped_release>;
-
-size_t count(long long n, const char* what) {
-  if (n < 0 || n > (1LL << 32))
-    throw std::invalid_argument(std::string(what) + " must be 0 to 2^32, not " + std::to_string(n));
-  return static_cast<size_t>(n);
-}
-
-template <class T> T* address(uintptr_t where, size_t elements, const char* what) {
-  if (elements && !where)
-    throw std::invalid_argument(std::string(what) + " is a null address");
-  if (where % alignof(T))
-    throw std::invalid_argument(std::string(what) + " is not aligned to its element size");
-  return reinterpret_cast<T*>(where);
-}
 
 Part part_named(const std::string& name) {
   if (name == "gate")
@@ -112,7 +93,7 @@ void bind_pool(py::module_& m) {
 }
 
 void bind_matrix(py::module_& m) {
-  py::class_<Matrix>(m, "Matrix")
+  py::class_<Matrix, std::shared_ptr<Matrix>>(m, "Matrix")
       .def(py::init<long long, long long, const std::string&, const Name&, const Name&>(), py::arg("rows"),
            py::arg("columns"), py::arg("format"), py::arg("recode") = py::none(), py::arg("isa") = py::none())
       .def_property_readonly("nbytes", &Matrix::nbytes)
@@ -170,12 +151,12 @@ void bind_matrix(py::module_& m) {
 }
 
 void bind_experts(py::module_& m) {
-  py::class_<Experts>(m, "Experts")
+  py::class_<Experts, std::shared_ptr<Experts>>(m, "Experts")
       .def(
           py::init([](long long experts, long long hidden, long long intermediate, const std::string& gate_format,
                       const std::string& up_format, const std::string& down_format, const Name& recode, const Name& isa,
                       const std::vector<int>& nodes, const std::string& activation, float limit, bool bias) {
-            return std::make_unique<Experts>(experts, hidden, intermediate, gate_format, up_format, down_format, recode,
+            return std::make_shared<Experts>(experts, hidden, intermediate, gate_format, up_format, down_format, recode,
                                              isa, nodes, ExpertActivation{activation, limit, bias});
           }),
           py::arg("experts"), py::arg("hidden"), py::arg("intermediate"), py::arg("gate_format"), py::arg("up_format"),
@@ -245,12 +226,6 @@ void bind_experts(py::module_& m) {
           py::arg("expert"), py::arg("part"));
 }
 
-using Floats = std::optional<py::array_t<float, py::array::c_style>>;
-
-std::vector<float> vector_of(const Floats& values) {
-  return values ? std::vector<float>(values->data(), values->data() + values->size()) : std::vector<float>();
-}
-
 // What norms work on, without the GIL unless it is one token: that takes less than handing the GIL over may.
 struct NormRows {
   size_t tokens, hidden;
@@ -270,7 +245,7 @@ struct NormRows {
 };
 
 void bind_attention(py::module_& m) {
-  py::class_<Attention>(m, "Attention")
+  py::class_<Attention, std::shared_ptr<Attention>>(m, "Attention")
       .def(py::init([](long long heads, long long kv_heads, long long head_dim, long long rotated, long long context,
                        float scale, const std::string& kv_type, const Floats& bias, const Floats& q_norm,
                        const Floats& k_norm, float norm_eps, const Name& isa, const std::string& qk_norm,
@@ -294,7 +269,7 @@ void bind_attention(py::module_& m) {
                                   temperature_interval,
                                   temperature_strength};
              AttentionWeights weights{vector_of(bias), vector_of(q_norm), vector_of(k_norm), vector_of(sinks)};
-             return std::make_unique<Attention>(shape, kv_type, std::move(weights), isa);
+             return std::make_shared<Attention>(shape, kv_type, std::move(weights), isa);
            }),
            py::arg("heads"), py::arg("kv_heads"), py::arg("head_dim"), py::arg("rotated"), py::arg("context"),
            py::arg("scale"), py::arg("kv_type"), py::arg("bias") = py::none(), py::arg("q_norm") = py::none(),
@@ -321,7 +296,7 @@ void bind_attention(py::module_& m) {
       [](ThreadPool& pool, uintptr_t x, uintptr_t added, long long tokens, long long hidden, uintptr_t weight,
          float eps, uintptr_t y) {
         const NormRows rows(x, added, tokens, hidden, weight, y);
-        rms_norm(pool, rows.x, rows.added, rows.tokens, rows.hidden, rows.weight, eps, rows.y);
+        norm(pool, rows.x, rows.added, rows.tokens, rows.hidden, rows.weight, nullptr, eps, rows.y);
       },
       py::arg("pool"), py::arg("x"), py::arg("added"), py::arg("tokens"), py::arg("hidden"), py::arg("weight"),
       py::arg("eps"), py::arg("y"));
@@ -331,7 +306,7 @@ void bind_attention(py::module_& m) {
          uintptr_t bias, float eps, uintptr_t y) {
         const float* biases = address<const float>(bias, count(tokens, "tokens"), "bias");
         const NormRows rows(x, added, tokens, hidden, weight, y);
-        layer_norm(pool, rows.x, rows.added, rows.tokens, rows.hidden, rows.weight, biases, eps, rows.y);
+        norm(pool, rows.x, rows.added, rows.tokens, rows.hidden, rows.weight, biases, eps, rows.y);
       },
       py::arg("pool"), py::arg("x"), py::arg("added"), py::arg("tokens"), py::arg("hidden"), py::arg("weight"),
       py::arg("bias"), py::arg("eps"), py::arg("y"));
@@ -363,5 +338,6 @@ PYBIND11_MODULE(_native, m) {
   bind_experts(m);
   bind_attention(m);
   m.def("arithmetic_peak", &arithmetic_peak, py::arg("pool"), py::arg("code"), py::arg("isa") = py::none(), Unlocked());
+  bind_decoder(m);
   m.def("read_bandwidth", &read_bandwidth, py::arg("pool"), py::arg("nbytes"), py::arg("repeats"), Unlocked());
 }

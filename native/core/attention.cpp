@@ -138,6 +138,12 @@ Attention::Attention(const AttentionShape& shape, const std::string& kv_type, At
 
 void Attention::forward(ThreadPool& pool, float* qkv, size_t tokens, const float* turns, long long start,
                         uint8_t* cache, float* y) const {
+  ThreadPool::Call call(pool);
+  forward(call, qkv, tokens, turns, start, cache, y);
+}
+
+void Attention::forward(ThreadPool::Call& call, float* qkv, size_t tokens, const float* turns, long long start,
+                        uint8_t* cache, float* y) const {
   check(start >= 0 && static_cast<size_t>(start) <= context_ && tokens <= context_ - static_cast<size_t>(start),
         std::to_string(tokens) + " tokens from position " + std::to_string(start) + " on do not fit a context of " +
             std::to_string(context_));
@@ -145,7 +151,6 @@ void Attention::forward(ThreadPool& pool, float* qkv, size_t tokens, const float
         std::to_string(tokens) + " tokens at once where " + std::to_string(shape_.rollback) + " can be");
   if (tokens == 0)
     return;
-  ThreadPool::Call call(pool);
   Pass pass{qkv, tokens, turns, static_cast<size_t>(start), cache, y, 0, 0, 0, 0, nullptr};
   const size_t threads = static_cast<size_t>(call.threads());
   pass.tile_tokens = std::max<size_t>(1, std::min(tokens, kTileRows / group_));

@@ -50,12 +50,16 @@ public:
 
   const char* tier() const { return kernels_->name; }
   size_t rotated() const { return rotated_; }
+  size_t inputs() const { return row_floats(); }
+  size_t outputs() const { return heads_ * head_dim_; }
 
   // Tokens at positions start .. start + tokens - 1 join the cache and attend to everything up to themselves.
   // qkv [tokens, heads + 2 kv_heads, head_dim]: overwritten. turns [tokens, rotated / 2, 2]: cosine and sine.
   // y [tokens, heads * head_dim]. Throws std::invalid_argument when the cache has no room: it takes what the context
   // leaves, and where it does not keep all, no more than `rollback` at once.
   void forward(ThreadPool& pool, float* qkv, size_t tokens, const float* turns, long long start, uint8_t* cache,
+               float* y) const;
+  void forward(ThreadPool::Call& call, float* qkv, size_t tokens, const float* turns, long long start, uint8_t* cache,
                float* y) const;
 
 private:

@@ -228,10 +228,14 @@ void Experts::dequantise(long long expert, Part part, float* out) const {
 }
 
 void Experts::forward(ThreadPool& pool, const RoutedTokens& routed) const {
+  ThreadPool::Call call(pool);
+  forward(call, routed);
+}
+
+void Experts::forward(ThreadPool::Call& call, const RoutedTokens& routed) const {
   for (size_t i = 0; i < routed.tokens * routed.top_k; ++i)
     if (routed.ids[i] >= 0)
       checked(routed.ids[i]);
-  ThreadPool::Call call(pool);
   const size_t most = std::max<size_t>(1, kMostPairs / std::max<size_t>(1, routed.top_k));
   for (size_t first = 0; first < routed.tokens; first += most) {
     RoutedTokens chunk = routed;

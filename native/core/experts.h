@@ -44,6 +44,7 @@ public:
           const ExpertActivation& activation = {});
 
   size_t experts() const { return experts_; }
+  size_t hidden() const { return hidden_; }
   size_t nbytes() const { return nbytes_; }
   size_t nodes() const { return slices_.size(); }
   // The system agreed to keep every slice on its node.
@@ -63,6 +64,7 @@ public:
   void load_file(ThreadPool& pool, long long expert, Part part, const InputFile& file, uint64_t offset, size_t nbytes);
   // Throws std::invalid_argument for an id >= experts before anything is written.
   void forward(ThreadPool& pool, const RoutedTokens& routed) const;
+  void forward(ThreadPool::Call& call, const RoutedTokens& routed) const;
   // out f32 [rows, columns] of the part.
   void dequantise(long long expert, Part part, float* out) const;
 

@@ -47,6 +47,10 @@ void Matrix::dequantise(const int64_t* rows, size_t count, float* out) const {
 
 void Matrix::forward(ThreadPool& pool, const float* x, size_t tokens, float* y) const {
   ThreadPool::Call call(pool);
+  forward(call, x, tokens, y);
+}
+
+void Matrix::forward(ThreadPool::Call& call, const float* x, size_t tokens, float* y) const {
   for (size_t first = 0; first < tokens; first += kMostTokens)
     forward_chunk(call, x + first * layout().columns, std::min(kMostTokens, tokens - first), y + first * layout().rows);
 }

@@ -26,6 +26,7 @@ public:
   void load_file(ThreadPool& pool, const InputFile& file, uint64_t offset, size_t nbytes, long long first_row);
   // x f32 [tokens, columns], y f32 [tokens, rows].
   void forward(ThreadPool& pool, const float* x, size_t tokens, float* y) const;
+  void forward(ThreadPool::Call& call, const float* x, size_t tokens, float* y) const;
   // out f32 [rows, columns].
   void dequantise(float* out) const { dequantise_rows(packed_, 0, layout().rows, out); }
   // Some rows, in the order asked for: out f32 [count, columns]. Throws std::invalid_argument for one that is not

@@ -47,6 +47,15 @@ void layer_row(float* x, const float* added, size_t hidden, const float* weight,
     y[i] = (x[i] - mean) * factor * weight[i] + bias[i];
 }
 
+void for_rows(ThreadPool::Call& call, size_t tokens, size_t hidden, const std::function<void(size_t, int)>& row) {
+  if (tokens * hidden <= kAlone)
+    for (size_t t = 0; t < tokens; ++t)
+      row(t, 0);
+  else
+    call.run({{tokens, row}});
+}
+
+// Little work does not even wait for the pool.
 void for_rows(ThreadPool& pool, size_t tokens, size_t hidden, const std::function<void(size_t, int)>& row) {
   if (tokens * hidden <= kAlone) {
     for (size_t t = 0; t < tokens; ++t)
@@ -54,7 +63,19 @@ void for_rows(ThreadPool& pool, size_t tokens, size_t hidden, const std::functio
     return;
   }
   ThreadPool::Call call(pool);
-  call.run({{tokens, row}});
+  for_rows(call, tokens, hidden, row);
+}
+
+template <class Pool>
+void norm_rows(Pool& pool, float* x, const float* added, size_t tokens, size_t hidden, const float* weight,
+               const float* bias, float eps, float* y) {
+  for_rows(pool, tokens, hidden, [=](size_t t, int) {
+    const float* more = added ? added + t * hidden : nullptr;
+    if (bias)
+      layer_row(x + t * hidden, more, hidden, weight, bias, eps, y + t * hidden);
+    else
+      rms_row(x + t * hidden, more, hidden, weight, eps, y + t * hidden);
+  });
 }
 
 } // namespace
@@ -63,18 +84,14 @@ float square_sum(const float* x, size_t n) {
   return sum(n, [=](size_t i) { return x[i] * x[i]; });
 }
 
-void rms_norm(ThreadPool& pool, float* x, const float* added, size_t tokens, size_t hidden, const float* weight,
-              float eps, float* y) {
-  for_rows(pool, tokens, hidden, [&](size_t t, int) {
-    rms_row(x + t * hidden, added ? added + t * hidden : nullptr, hidden, weight, eps, y + t * hidden);
-  });
+void norm(ThreadPool& pool, float* x, const float* added, size_t tokens, size_t hidden, const float* weight,
+          const float* bias, float eps, float* y) {
+  norm_rows(pool, x, added, tokens, hidden, weight, bias, eps, y);
 }
 
-void layer_norm(ThreadPool& pool, float* x, const float* added, size_t tokens, size_t hidden, const float* weight,
-                const float* bias, float eps, float* y) {
-  for_rows(pool, tokens, hidden, [&](size_t t, int) {
-    layer_row(x + t * hidden, added ? added + t * hidden : nullptr, hidden, weight, bias, eps, y + t * hidden);
-  });
+void norm(ThreadPool::Call& call, float* x, const float* added, size_t tokens, size_t hidden, const float* weight,
+          const float* bias, float eps, float* y) {
+  norm_rows(call, x, added, tokens, hidden, weight, bias, eps, y);
 }
 
 } // namespace greenroom

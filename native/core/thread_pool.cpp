@@ -317,8 +317,20 @@ ThreadPool::Call::Call(ThreadPool& pool) : lock_(pool.call_mutex_), pool_(pool) 
 }
 
 void ThreadPool::Call::run(std::vector<Phase> phases) {
+  size_t alone_first = 0;
+  while (alone_first < phases.size() && phases[alone_first].tiles <= 1 && phases[alone_first].node_first.size() <= 1)
+    ++alone_first;
+  if (alone_first && !pool_.workers_.empty()) {
+    for (size_t p = 0; p < alone_first; ++p) {
+      if (pool_.cancelled_.load(std::memory_order_relaxed))
+        throw Interrupted();
+      if (phases[p].tiles)
+        phases[p].work(0, 0);
+    }
+    phases.erase(phases.begin(), phases.begin() + static_cast<std::ptrdiff_t>(alone_first));
+  }
   Job job(std::move(phases));
-  const bool alone = pool_.workers_.empty();
+  const bool alone = pool_.workers_.empty() || job.phases.empty();
   if (!alone) {
     pool_.job_.store(&job, std::memory_order_release);
     const uint64_t generation = (pool_.state_.load(std::memory_order_relaxed) >> 32) + 1;

@@ -60,7 +60,8 @@ public:
   class Call {
   public:
     explicit Call(ThreadPool& pool);
-    // Runs the phases one after the other, each finished before the next starts.
+    // Runs the phases one after the other, each finished before the next starts. The caller does single tiles that
+    // come first by itself: waking others for them would only cost time.
     // Rethrows the first exception of a tile; throws Interrupted after cancel().
     void run(std::vector<Phase> phases);
     int threads() const { return pool_.threads(); }

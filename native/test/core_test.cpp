@@ -233,7 +233,7 @@ void norms(ThreadPool& pool) {
     std::vector<float> x = normal(20 * hidden, rng);
     const std::vector<float> added = normal(20 * hidden, rng), weight(hidden, 2.0f);
     std::vector<float> y(20 * hidden);
-    rms_norm(pool, x.data(), added.data(), 20, hidden, weight.data(), 0.0f, y.data());
+    norm(pool, x.data(), added.data(), 20, hidden, weight.data(), nullptr, 0.0f, y.data());
     for (size_t t = 0; t < 20; ++t) {
       const float mean = square_sum(y.data() + t * hidden, hidden) / static_cast<float>(hidden);
       require(std::fabs(mean - 4.0f) < 1e-4f, "a norm is off");

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from engine.executors.device_experts import DeviceExperts, ExpertWeights
 from engine.executors.mlp import TorchMlp, activate
 from engine.executors.moe import Moe, Router, route
+from engine.executors.native_router import NativeRouter
 from engine.executors.norms import TorchRmsNorm
 from engine.models.spec import MlpSpec, MoeSpec
 
@@ -97,10 +98,13 @@ def test_every_switch_of_the_router(spec: MoeSpec, seed: int) -> None:
     rng = np.random.default_rng(seed)
     logits = rng.standard_normal((4, spec.experts)).astype(np.float32)
     bias = rng.standard_normal(spec.experts).astype(np.float32) if spec.choice_bias else None
-    weights, ids = route(spec, torch.from_numpy(logits), None if bias is None else torch.from_numpy(bias))
-    for w, chosen, expected in zip(weights.numpy(), ids.numpy(), plain_route(spec, logits, bias), strict=True):
-        assert set(chosen.tolist()) == set(expected)
-        np.testing.assert_allclose(w, [expected[e] for e in chosen.tolist()], rtol=2e-5)
+    choice_bias = None if bias is None else torch.from_numpy(bias)
+    x = torch.from_numpy(logits)
+    native = NativeRouter(spec, Plain(np.eye(spec.experts)), None, None, choice_bias)(x, x)
+    for weights, ids in (route(spec, x, choice_bias), native[:2]):
+        for w, chosen, expected in zip(weights.numpy(), ids.numpy(), plain_route(spec, logits, bias), strict=True):
+            assert set(chosen.tolist()) == set(expected)
+            np.testing.assert_allclose(w, [expected[e] for e in chosen.tolist()], rtol=2e-5)
 
 
 class Plain:
@@ -114,14 +118,15 @@ class Plain:
         return x @ self._weight.T
 
 
-def test_router_with_norm_bias_and_expert_scale() -> None:
+@pytest.mark.parametrize("kind", [Router, NativeRouter])
+def test_router_with_norm_bias_and_expert_scale(kind: type[Router] | type[NativeRouter]) -> None:
     rng = np.random.default_rng(4)
     weight, x, residual = rng.standard_normal((6, 8)), *rng.standard_normal((2, 3, 8)).astype(np.float32)
     bias, factors = rng.standard_normal((2, 6)).astype(np.float32)
     scale = rng.standard_normal(8).astype(np.float32)
     spec = MoeSpec(6, 2, 32, renormalise=True, router_norm=True, router_bias=True, expert_scale=True)
     norm = TorchRmsNorm(torch.from_numpy(scale), 1e-3)
-    router = Router(spec, Plain(weight), norm, torch.from_numpy(bias), None, torch.from_numpy(factors))
+    router = kind(spec, Plain(weight), norm, torch.from_numpy(bias), None, torch.from_numpy(factors))
     weights, ids, gate = router(torch.from_numpy(x), torch.from_numpy(residual))
     assert gate is None
     normed = residual / np.sqrt((residual.astype(np.float64) ** 2).mean(1, keepdims=True) + 1e-3) * scale
@@ -129,6 +134,14 @@ def test_router_with_norm_bias_and_expert_scale() -> None:
         np.testing.assert_array_equal(chosen, np.argsort(-row)[:2])
         shares = np.exp(row[chosen]) / np.exp(row[chosen]).sum() * factors[chosen]
         np.testing.assert_allclose(w, shares, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [Router, NativeRouter])
+def test_a_gate_for_the_shared_expert(kind: type[Router] | type[NativeRouter]) -> None:
+    logits = torch.tensor([[3.0, 1.0, 2.0, -0.5], [0.0, 1.0, 2.0, 4.0]])
+    _, ids, gate = kind(MoeSpec(3, 2, 32, shared=MlpSpec(8), shared_gated=True), Plain(np.eye(4)))(logits, logits)
+    np.testing.assert_array_equal(ids, [[0, 2], [2, 1]])
+    np.testing.assert_allclose(gate, 1 / (1 + np.exp([[0.5], [-4.0]])), rtol=1e-6)
 
 
 def test_an_unknown_score_is_refused() -> None:

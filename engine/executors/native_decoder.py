@@ -1,0 +1,136 @@
+"""The whole model as one native object: a token is then one call, with no Python or torch operation in between.
+
+It is made of the very matrices, experts and attention kernels of the blocks that were loaded, does the same arithmetic
+in the same order, and gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from engine import _native
+from engine.executors.expert_store import ExpertStore
+from engine.executors.kv_cache import NativeKv
+from engine.executors.layer import Layer, Mixer
+from engine.executors.linear import Linear, NativeLinear
+from engine.executors.mlp import Mlp, NativeMlp
+from engine.executors.moe import Moe, ParallelMoe
+from engine.executors.native_attention import NativeAttention
+from engine.executors.native_router import NativeRouter
+from engine.executors.norms import NativeLayerNorm, NativeRmsNorm, Norm
+from engine.executors.rope import Rope
+from engine.models.spec import RopeSpec
+
+
+class _TorchBlockError(Exception):
+    """Some block is torch's."""
+
+
+class NativeDecoder:
+    """From embeddings to logits."""
+
+    def __init__(
+        self,
+        pool: _native.ThreadPool,
+        layers: Sequence[Layer],
+        norm: Norm,
+        head: Linear,
+        ropes: Mapping[RopeSpec, Rope],
+    ) -> None:
+        """Raises _TorchBlockError."""
+        self._pool = pool
+        self._vocab = head.rows
+        places = {rope: place for place, rope in enumerate(ropes)}
+        tables = [(rope.frequencies.tolist(), rope.magnitude) for rope in ropes.values()]
+        self._states: list[NativeKv] = []
+        blocks = [self._layer(layer, places) for layer in layers]
+        self._decoder = _native.Decoder(tables, blocks, _norm(norm), _linear(head))
+
+    @classmethod
+    def of(
+        cls, pool: _native.ThreadPool, layers: Sequence[Layer], norm: Norm, head: Linear, ropes: Mapping[RopeSpec, Rope]
+    ) -> NativeDecoder | None:
+        """None when some block is torch's."""
+        try:
+            return cls(pool, layers, norm, head, ropes)
+        except _TorchBlockError:
+            return None
+
+    def forward(self, x: torch.Tensor, start: int, *, last_only: bool) -> torch.Tensor:
+        """x float32 [T, hidden], overwritten -> logits float32 [T, vocab], or [1, vocab] of the last token.
+
+        Raises _native.Interrupted.
+        """
+        tokens = x.shape[0]
+        logits = torch.empty((1 if last_only else tokens, self._vocab))
+        for state in self._states:
+            state.reserve(start, start + tokens)
+        self._decoder.forward(self._pool, x.data_ptr(), tokens, start, last_only, logits.data_ptr())
+        return logits
+
+    def _layer(self, layer: Layer, places: Mapping[RopeSpec, int]) -> _native.LayerBlock:
+        post_norms = layer.post_norms
+        return _native.LayerBlock(
+            _norm(layer.mixer_norm),
+            self._mixer(layer.mixer, places),
+            _norm(layer.ffn_norm),
+            _ffn(layer.ffn),
+            None if post_norms is None else _norm(post_norms[0]),
+            None if post_norms is None else _norm(post_norms[1]),
+            layer.multiplier,
+            layer.output_scale,
+        )
+
+    def _mixer(self, mixer: Mixer, places: Mapping[RopeSpec, int]) -> _native.AttentionBlock:
+        if not isinstance(mixer, NativeAttention):
+            raise _TorchBlockError
+        self._states.append(mixer.state)
+        rope = None if mixer.rope is None else places[mixer.rope]
+        cache = mixer.state.buffer.data_ptr()
+        return _native.AttentionBlock(_linear(mixer.qkv), mixer.kernel, _linear(mixer.o, mixer.o_bias), rope, cache)
+
+
+def _norm(norm: Norm) -> _native.NormBlock:
+    if isinstance(norm, NativeLayerNorm):
+        return _native.NormBlock(norm.weight.numpy(), norm.bias.numpy(), norm.eps)
+    if isinstance(norm, NativeRmsNorm):
+        return _native.NormBlock(norm.weight.numpy(), None, norm.eps)
+    raise _TorchBlockError
+
+
+def _linear(linear: Linear, bias: torch.Tensor | None = None) -> _native.LinearBlock:
+    if not isinstance(linear, NativeLinear):
+        raise _TorchBlockError
+    return _native.LinearBlock(linear.parts, None if bias is None else bias.numpy())
+
+
+def _mlp(mlp: Mlp) -> _native.MlpBlock:
+    if not isinstance(mlp, NativeMlp):
+        raise _TorchBlockError
+    return _native.MlpBlock(mlp.expert)
+
+
+def _moe(moe: Moe) -> _native.MoeBlock:
+    router, experts = moe.router, moe.experts
+    if not isinstance(router, NativeRouter) or not isinstance(experts, ExpertStore) or experts.overlaps:
+        raise _TorchBlockError
+    return _native.MoeBlock(
+        _linear(router.logits),
+        router.kernel,
+        None if router.norm is None else _norm(router.norm),
+        experts.experts(moe.layer),
+        moe.weigh_input,
+        None if moe.shared is None else _mlp(moe.shared),
+    )
+
+
+def _ffn(ffn: Mlp | Moe | ParallelMoe) -> _native.MlpBlock | _native.MoeBlock | _native.ParallelBlock:
+    if isinstance(ffn, Moe):
+        return _moe(ffn)
+    if isinstance(ffn, ParallelMoe):
+        return _native.ParallelBlock(
+            _mlp(ffn.dense), _norm(ffn.dense_post_norm), _norm(ffn.norm), _moe(ffn.experts), _norm(ffn.post_norm)
+        )
+    return _mlp(ffn)
