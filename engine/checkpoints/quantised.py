@@ -107,6 +107,8 @@ class _Recogniser:
         if bits not in ((4,) if awq else (4, 8)):
             _fail(codes, f"has codes of {bits} bits, which is not supported")
         group = min(config.group_size or columns, columns)
+        if groups != -(-columns // group) and columns % groups == 0:
+            group = columns // groups  # other groups than the model's usual ones
         _expect(codes, codes.shape == ((columns, rows * bits // 32) if awq else (columns * bits // 32, rows)))
         _expect(scales, groups == -(-columns // group))
         _expect(zeros, zeros is None or zeros.shape == (groups, rows * bits // 32))

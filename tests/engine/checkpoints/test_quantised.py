@@ -93,6 +93,7 @@ FORMS: dict[str, tuple[Matrix, Any, str]] = {
         {**GPTQ, "bits": 8, "sym": True},
         "I8_G32_F16",
     ),
+    "gptq of other groups than usual": (files.gptq(16, 256, 64), {**GPTQ, "group_size": 128}, "I4_G64_F16_Z"),
     "auto-round": (
         files.gptq(16, 64, 32, symmetric=True),
         {**AUTO_ROUND, "packing_format": "auto_round:auto_gptq"},
@@ -408,7 +409,7 @@ MISFITS: dict[str, tuple[Matrix, Any, str]] = {
     "no scales": (without(files.gptq(16, 64, 32), ".scales"), GPTQ, 'tensor "w.scales"'),
     "no config": (files.gptq(16, 64, 32), None, "does not say which"),
     "three bits": (changed(files.gptq(32, 64, 32), ".qzeros", torch.ones(2, 3, dtype=torch.int32)), GPTQ, "of 3 bits"),
-    "too few scales": (changed(files.gptq(16, 64, 32), ".scales", torch.ones(1, 16).half()), GPTQ, "w.scales"),
+    "too few scales": (changed(files.gptq(16, 96, 32), ".scales", torch.ones(5, 16).half()), GPTQ, "w.scales"),
     "few zeros": (changed(files.gptq(16, 64, 32), ".qzeros", torch.ones(1, 2, dtype=torch.int32)), GPTQ, "w.qzeros"),
     "short g_idx": (changed(files.gptq(16, 64, 32), ".g_idx", torch.zeros(63, dtype=torch.int32)), GPTQ, "w.g_idx"),
     "float g_idx": (changed(files.gptq(16, 64, 32), ".g_idx", torch.zeros(64)), GPTQ, "stored as F32"),
