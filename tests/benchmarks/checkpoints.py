@@ -110,7 +110,7 @@ def measure_opening(folder: Path) -> None:
         "GPTQ, 8 files, 73,728 tensors": write_folder(folder / "gptq", gptq, 8, {"quant_method": "gptq"}),
     }
     for name, path in cases.items():
-        print(f"{name:45s} {best(lambda path=path: open_checkpoint(path)):6.2f} s")  # noqa: T201
+        print(f"{name:45s} {best(lambda path=path: open_checkpoint(path)):6.2f} s")
 
 
 def quantised_forms() -> dict[str, tuple[Shapes, Any]]:
@@ -169,7 +169,7 @@ def report(name: str, path: Path) -> None:
     checkpoint = open_checkpoint(path)
     (tensor,) = checkpoint.tensors.values()
     seconds = best(lambda: checkpoint.read(tensor.name))
-    print(f"{name:25s} {tensor.format:15s} {tensor.nbytes / seconds / 1e9:6.2f} GB/s as stored")  # noqa: T201
+    print(f"{name:25s} {tensor.format:15s} {tensor.nbytes / seconds / 1e9:6.2f} GB/s as stored")
 
 
 def main() -> None:
