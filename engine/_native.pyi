@@ -398,3 +398,10 @@ def arithmetic_peak(pool: ThreadPool, code: str, isa: str | None = None) -> tupl
 
     None where this build has no such loop. One thread is timed by its CPU time, several by the clock.
     """
+
+def handover_seconds(pool: ThreadPool) -> float | None:
+    """How long a cache line takes from one thread of the pool to another, one way.
+
+    Threads under one last-level cache need less than 0.1 us; their reads also share its port to memory. None with one
+    thread, or when the other never got a core.
+    """

@@ -50,6 +50,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--kernels", action="store_true", help="no model: layers of random weights in INT4, INT8 and BF16"
     )
     parser.add_argument(
+        "--curve",
+        action="store_true",
+        help="with --kernels: from 1 token at once to 2048, on each code's best tier",
+    )
+    parser.add_argument(
         "--shape", choices=("small", "large", "both"), default="both", help="with --kernels: the size of experts"
     )
 
@@ -72,6 +77,8 @@ def _kernels(args: argparse.Namespace, report: HardwareReport, terminal: Termina
 
     shapes = ("small", "large") if args.shape == "both" else (args.shape,)
     threads = args.thread_counts or [report.cpu.performance_cores]
+    if args.curve:
+        return _curve(args, report, shapes, threads, terminal)
     isa = None if args.isa == ALL else args.isa
     results = bench_kernels(shapes, threads, args.repeats, isa, terminal.progress)
     terminal.say(f"Expert kernels on {_machine(report)}")
@@ -83,6 +90,23 @@ def _kernels(args: argparse.Namespace, report: HardwareReport, terminal: Termina
             + (f"{r.peak_share:.0%} of {r.peak_gops:.0f} ({r.peak})" if r.peak_share else "not measured")
         )
     return {"machine": report.to_json(), "kernels": [r.to_json() for r in results]}
+
+
+def _curve(
+    args: argparse.Namespace, report: HardwareReport, shapes: Sequence[str], threads: Sequence[int], terminal: Terminal
+) -> dict[str, Any]:
+    from engine.runtime.bench_kernels import token_curve
+
+    isa = None if args.isa == ALL else args.isa
+    points = [p for s in shapes for t in threads for p in token_curve(s, t, args.repeats, isa, terminal.progress)]
+    terminal.say(f"Expert kernels on {_machine(report)}")
+    terminal.say("experts  code  tier         threads  tokens      us per call   us per token    GOP/s")
+    for p in points:
+        terminal.say(
+            f"{p.shape:7}  {p.code:4}  {p.tier:11}  {p.threads:7d}  {p.tokens:6d}  {p.us:15.0f}  "
+            f"{p.us / p.tokens:13.1f}  {p.gops:7.0f}"
+        )
+    return {"machine": report.to_json(), "curve": [p.to_json() for p in points]}
 
 
 def _model(args: argparse.Namespace, report: HardwareReport, terminal: Terminal) -> dict[str, Any]:

@@ -38,6 +38,7 @@ class BenchResult:
     decode_gbs:         GB/s of weights, counted as the file stores them: `Active.decode_bytes` x decode_tps
     read_bandwidth_gbs: of a plain read loop with as many threads, between the timed runs; None if RAM is too short
     bandwidth_share:    decode_gbs / read_bandwidth_gbs
+    handover_ns:        one way between two threads; under 100 they share a cache and its port to memory. None with one
     prefill_gops:       1e9 multiplications and additions of the weight matrices per second (attention scores left out)
     decode_tps_range, prefill_tps_range: smallest and largest
     """
@@ -52,6 +53,7 @@ class BenchResult:
     decode_gbs: float
     read_bandwidth_gbs: float | None
     bandwidth_share: float | None
+    handover_ns: float | None
     prefill_gops: float
     prefill_tps_range: tuple[float, float]
     decode_tps_range: tuple[float, float]
@@ -135,11 +137,14 @@ def _measure(
     prompt, answer = tokens[:n_prompt], tokens[n_prompt:]
     _timed(engine, prompt, answer[:_WARM_UP])
     runs, bandwidths = [], []
+    handovers: list[float] = []
     for repeat in range(repeats):
         what = f"{threads} threads, {n_prompt} + {n_gen} tokens, run {repeat + 1} of {repeats}"
         progress(Progress(repeat, repeats, what))
         # In turn with the runs, so that a busy moment of the machine shows in both.
-        bandwidths += _read_bandwidth(threads)
+        rates, handover = _ceilings(threads)
+        bandwidths += rates
+        handovers += handover
         runs.append(_timed(engine, prompt, answer))
     progress(Progress(repeats, repeats, "Measured"))
     prefills = [n_prompt / prefill_s for prefill_s, _ in runs]
@@ -160,6 +165,7 @@ def _measure(
         decode_gbs=decode_gbs,
         read_bandwidth_gbs=read_gbs,
         bandwidth_share=decode_gbs / read_gbs if read_gbs else None,
+        handover_ns=median(handovers) * 1e9 if handovers else None,
         prefill_gops=operations * median(prefills) / 1e9,
         prefill_tps_range=(min(prefills), max(prefills)),
         decode_tps_range=(min(decodes), max(decodes)),
@@ -177,13 +183,16 @@ def _timed(engine: Engine, prompt: Sequence[int], answer: Sequence[int]) -> tupl
     return middle - start, perf_counter() - middle
 
 
-def _read_bandwidth(threads: int) -> list[float]:
-    """Bytes per second, a figure per read; empty when there is too little RAM to measure more than the caches."""
+def _ceilings(threads: int) -> tuple[list[float], list[float]]:
+    """Bytes per second, a figure per read, and seconds of a handover; empty when there is too little RAM or one thread.
+
+    A smaller buffer would measure the caches.
+    """
     nbytes = min(_BUFFER_BYTES, psutil.virtual_memory().available // 4)
-    if nbytes < _SMALLEST_BUFFER_BYTES:
-        return []
     pool = _native.ThreadPool(threads)
     try:
-        return _native.read_bandwidth(pool, nbytes, 3)
+        handover = _native.handover_seconds(pool)
+        rates = _native.read_bandwidth(pool, nbytes, 3) if nbytes >= _SMALLEST_BUFFER_BYTES else []
+        return rates, [] if handover is None else [handover]
     finally:
         pool.close()

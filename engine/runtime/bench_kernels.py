@@ -74,6 +74,52 @@ class KernelResult:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class CurvePoint:
+    """How fast one layer computes so many tokens at once. us: microseconds of the call, median over the repeats."""
+
+    shape: str
+    code: str
+    tier: str
+    threads: int
+    tokens: int
+    us: float
+    gops: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+#: From one token to a long prompt.
+CURVE = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 2048)
+
+
+def token_curve(
+    shape: str, threads: int, repeats: int = 3, isa: str | None = None, progress: ProgressCallback = ignore_progress
+) -> list[CurvePoint]:
+    """Every code on its best tier (or on isa), for the numbers of tokens in CURVE, in turn."""
+    points = []
+    for code in STORED:
+        tier = isa or tiers_of(code)[0]
+        pool = _native.ThreadPool(threads)
+        try:
+            layer = _layer(pool, SHAPES[shape], STORED[code], tier)
+            # Short calls are repeated with other experts, so that weights come from memory as they would.
+            batches = [_Batch(SHAPES[shape], tokens, max(1, 64 // tokens)) for tokens in CURVE]
+            seconds: list[list[float]] = [[] for _ in CURVE]
+            for repeat in range(repeats):
+                progress(Progress(repeat, repeats, f"{code} on {layer.tier}: {CURVE[0]} to {CURVE[-1]} tokens"))
+                for batch, taken in zip(batches, seconds, strict=True):
+                    taken.append(batch.seconds(layer, pool) / batch.calls)
+        finally:
+            pool.close()
+        for tokens, taken in zip(CURVE, seconds, strict=True):
+            operations = 2.0 * tokens * SHAPES[shape].top_k * SHAPES[shape].weights
+            speed = operations / median(taken) / 1e9
+            points.append(CurvePoint(shape, code, layer.tier, threads, tokens, median(taken) * 1e6, speed))
+    return points
+
+
 def tiers_of(code: str) -> list[str]:
     """Tiers with a kernel of their own for a code on this machine, best first; plain C++ only where it is all."""
     names = list(dict.fromkeys(_native.kernel_tier(code, tier) for tier in _native.tiers()))
@@ -202,6 +248,7 @@ class _Batch:
 
     def __init__(self, shape: LayerShape, tokens: int, calls: int) -> None:
         random = np.random.default_rng(1)
+        self.calls = calls
         self._tokens, self._top_k = tokens, shape.top_k
         self._x = random.standard_normal((tokens, shape.hidden), dtype=np.float32)
         self._y = np.zeros_like(self._x)

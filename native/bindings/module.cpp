@@ -337,6 +337,7 @@ PYBIND11_MODULE(_native, m) {
   bind_matrix(m);
   bind_experts(m);
   bind_attention(m);
+  m.def("handover_seconds", &handover_seconds, py::arg("pool"), Unlocked());
   m.def("arithmetic_peak", &arithmetic_peak, py::arg("pool"), py::arg("code"), py::arg("isa") = py::none(), Unlocked());
   bind_decoder(m);
   m.def("read_bandwidth", &read_bandwidth, py::arg("pool"), py::arg("nbytes"), py::arg("repeats"), Unlocked());

@@ -40,4 +40,40 @@ std::vector<double> read_bandwidth(ThreadPool& pool, long long nbytes, long long
   return rates;
 }
 
+std::optional<double> handover_seconds(ThreadPool& pool) {
+  constexpr int kTurns = 20000;
+  constexpr auto kPatience = std::chrono::milliseconds(200);
+  if (pool.threads() < 2)
+    return std::nullopt;
+  struct alignas(64) Line {
+    std::atomic<int> value{0};
+  };
+  Line arrived, ball;
+  std::atomic<bool> given_up{false};
+  double seconds = 0;
+  ThreadPool::Call call(pool);
+  // Only if one thread took both tiles, or the other lost its core, does anybody wait in vain.
+  call.run({{2, [&](size_t side, int) {
+               const auto start = std::chrono::steady_clock::now();
+               int spins = 0;
+               auto wait = [&](auto&& ready) {
+                 while (!ready() && !given_up)
+                   if (++spins % 1024 == 0 && std::chrono::steady_clock::now() - start > kPatience)
+                     given_up = true;
+               };
+               arrived.value.fetch_add(1);
+               wait([&] { return arrived.value == 2; });
+               const auto first = std::chrono::steady_clock::now();
+               for (int turn = static_cast<int>(side); turn < 2 * kTurns && !given_up; turn += 2) {
+                 wait([&] { return ball.value.load(std::memory_order_acquire) == turn; });
+                 ball.value.store(turn + 1, std::memory_order_release);
+               }
+               if (side == 1)
+                 seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - first).count();
+             }}});
+  if (given_up)
+    return std::nullopt;
+  return seconds / (2 * kTurns);
+}
+
 } // namespace greenroom

@@ -17,3 +17,12 @@ def test_one_plausible_figure_per_repeat(pool: _native.ThreadPool) -> None:
 def test_impossible_requests(pool: _native.ThreadPool, nbytes: int, repeats: int) -> None:
     with pytest.raises(ValueError, match="must be"):
         _native.read_bandwidth(pool, nbytes, repeats)
+
+
+def test_handover_between_two_threads(pool: _native.ThreadPool) -> None:
+    taken = [seconds for _ in range(20) if (seconds := _native.handover_seconds(pool)) is not None]
+    assert taken, "in 20 tries two threads never ran at the same time"
+    assert all(1e-9 < seconds < 1e-2 for seconds in taken)
+    alone = _native.ThreadPool(1)
+    assert _native.handover_seconds(alone) is None
+    alone.close()

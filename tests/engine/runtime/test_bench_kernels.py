@@ -50,7 +50,7 @@ def test_peaks_name_the_instruction_of_their_tier() -> None:
 def test_one_tier_alone_and_one_that_is_not_here() -> None:
     tier = tiers_of("int8")[-1]
     assert {r.tier for r in bench_kernels(["large"], [1], 1, isa=tier)} == {tier}
-    with pytest.raises(GreenroomError, match='no kernels called "avx9".*Choose one of'):
+    with pytest.raises(GreenroomError, match=r'no kernels called "avx9".*Choose one of'):
         bench_kernels(["small"], [1], 1, isa="avx9")
 
 
@@ -86,3 +86,18 @@ def test_a_model_on_every_tier_in_every_code(
     )
     kernels = [result["kernel"] for result in json.loads(capsys.readouterr().out)["results"]]
     assert kernels == [f"{code} {tier}, 1 thread" for code in ("int4", "int8", "f32") for tier in tiers_of(code)]
+
+
+def test_the_curve_runs_from_one_token_to_many(
+    capsys: pytest.CaptureFixture[str], data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CURVE", (1, 4, 40))
+    options = ["bench", "--kernels", "--curve", "--shape", "small", "-t", "2", "-r", "1"]
+    assert main([*options, "--json"]) == DONE
+    points = json.loads(capsys.readouterr().out)["curve"]
+    assert [(p["code"], p["tokens"]) for p in points] == [(code, n) for code in STORED for n in (1, 4, 40)]
+    # 3 matrices of 64 x 32, 2 experts a token, a multiplication and an addition each.
+    for p in points:
+        assert p["gops"] == pytest.approx(2 * 3 * 64 * 32 * 2 * p["tokens"] / p["us"] / 1e3)
+    assert main(options) == DONE
+    assert "us per token" in capsys.readouterr().out

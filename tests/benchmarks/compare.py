@@ -1,0 +1,221 @@
+"""Greenroom beside other programs on the same files: every cell of the table in turn, round after round.
+
+    python tests/benchmarks/compare.py PEERS.json --out results.json [--rounds 2] [--models Q4_0,Q8_0] [--threads 1,2]
+        [--limits native,avx2] [--tests tg64,pp512,pp2048] [--programs Greenroom,NAME]
+
+PEERS.json names the files and the other programs' llama-bench:
+
+    {"models": {"Q4_0": "/models/a-Q4_0.gguf"},
+     "peers": [{"name": "llama.cpp", "limit": "native", "bench": "/build/bin/llama-bench",
+                "settings": {"fa": ["-fa", "1"]}, "environment": {}}]}
+
+limit: "native" or "avx2": which peers meet which of our kernel tiers. Of several settings the best counts in each cell.
+A speed without its machine predicts nothing, and two runs on a shared machine differ by more than two programs: so all
+programs take turns within a round, medians are over rounds, and what is worth reading is the ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+OURS = "Greenroom"
+LIMITS = ("native", "avx2")
+TESTS = ("tg64", "pp512", "pp2048")
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Peer:
+    name: str
+    limit: str
+    bench: str
+    settings: Mapping[str, Sequence[str]]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell measured once. tokens per second; our runs also say what the machine could read meanwhile."""
+
+    model: str
+    threads: int
+    limit: str
+    test: str
+    program: str
+    setting: str
+    tps: float
+    read_gbs: float | None = None
+    handover_ns: float | None = None
+
+
+@dataclass(frozen=True)
+class Wish:
+    models: Mapping[str, str]
+    threads: Sequence[int]
+    limits: Sequence[str]
+    tests: Sequence[str]
+    programs: Sequence[str]
+
+    def wants(self, program: str) -> bool:
+        return not self.programs or program in self.programs
+
+    def lengths(self, kind: str) -> list[int]:
+        """Of "pp" or "tg"."""
+        return [int(test[2:]) for test in self.tests if test.startswith(kind)]
+
+
+def our_runs(wish: Wish, model: str, threads: int, limit: str) -> tuple[list[Run], dict[str, Any]]:
+    """The runs, and the machine and model as our bench describes them."""
+    prompts, answers = wish.lengths("pp"), wish.lengths("tg")
+    # An answer from an almost empty context is what llama-bench times.
+    command = [sys.executable, "-m", "engine", "bench", wish.models[model], "--json", "--force", "--device", "cpu"]
+    command += ["-p", ",".join(map(str, ([1] if answers else []) + prompts)), "-n", str(max(answers or [1]))]
+    command += ["-t", str(threads), "-r", "1", *(["--isa", "avx2"] if limit == "avx2" else [])]
+    told = json.loads(_output(command, os.environ))
+    runs = []
+    for result in told["results"]:
+        one = result["n_prompt"] == 1
+        test = f"tg{result['n_gen']}" if one else f"pp{result['n_prompt']}"
+        tps = result["decode_tps"] if one else result["prefill_tps"]
+        measured = {"read_gbs": result["read_bandwidth_gbs"], "handover_ns": result["handover_ns"]}
+        runs.append(Run(model, threads, limit, test, OURS, result["kernel"], tps, **measured))
+    return runs, {"machine": told["machine"], "model": told["model"]}
+
+
+def peer_runs(wish: Wish, peer: Peer, model: str, threads: int) -> Iterator[Run]:
+    for setting, options in peer.settings.items():
+        command = [peer.bench, "-m", wish.models[model], "-t", str(threads), "-r", "1", "-o", "json", *options]
+        for flag, kind in (("-p", "pp"), ("-n", "tg")):
+            command += [flag, ",".join(map(str, wish.lengths(kind))) or "0"]
+        text = _output(command, {**os.environ, **peer.environment})
+        for result in json.loads(text[text.index("[") :]):
+            test = f"tg{result['n_gen']}" if result["n_gen"] else f"pp{result['n_prompt']}"
+            yield Run(model, threads, peer.limit, test, peer.name, setting, result["avg_ts"])
+
+
+def _output(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def compare(wish: Wish, peers: Sequence[Peer], rounds: int) -> dict[str, Any]:
+    runs: list[Run] = []
+    about: dict[str, Any] = {"models": {}}
+    started = time.monotonic()
+    for number in range(rounds):
+        for model in wish.models:
+            for threads in wish.threads:
+                for limit in wish.limits:
+                    if wish.wants(OURS):
+                        ours, told = our_runs(wish, model, threads, limit)
+                        runs += ours
+                        about["machine"] = told["machine"]
+                        about["models"][model] = told["model"]
+                    for peer in peers:
+                        if peer.limit == limit and wish.wants(peer.name):
+                            runs += peer_runs(wish, peer, model, threads)
+                    minutes = (time.monotonic() - started) / 60
+                    note = f"round {number + 1}/{rounds} {model} {threads} threads {limit}: {minutes:.1f} min"
+                    sys.stderr.write(note + "\n")
+    return {**about, "rounds": rounds, "taken": time.strftime("%Y-%m-%d"), "runs": [asdict(run) for run in runs]}
+
+
+def cells(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per model, threads, limit and test: medians of every program at its best setting, and our ratios.
+
+    share: of the read bandwidth measured by our run of the same cell, in bytes as the file stores them; answers only
+    """
+    runs = [Run(**run) for run in document["runs"]]
+    rows = []
+    for key in dict.fromkeys((r.model, r.threads, r.limit, r.test) for r in runs):
+        here = [r for r in runs if (r.model, r.threads, r.limit, r.test) == key]
+        speeds: dict[str, float] = {}
+        for program in dict.fromkeys(r.program for r in here):
+            mine = [r for r in here if r.program == program]
+            settings = dict.fromkeys(r.setting for r in mine)
+            speeds[program] = max(median(r.tps for r in mine if r.setting == setting) for setting in settings)
+        model, threads, limit, test = key
+        reads = [r.read_gbs for r in here if r.read_gbs]
+        handovers = [r.handover_ns for r in here if r.handover_ns]
+        active = document["models"].get(model, {}).get("active_bytes")
+        share = {}
+        if test.startswith("tg") and reads and active:
+            share = {name: tps * active / 1e9 / median(reads) for name, tps in speeds.items()}
+        ratios = {name: speeds[OURS] / tps for name, tps in speeds.items() if OURS in speeds and name != OURS}
+        rows.append(
+            {
+                "model": model,
+                "threads": threads,
+                "limit": limit,
+                "test": test,
+                "tps": speeds,
+                "ratio": ratios,
+                "share": share,
+                "read_gbs": median(reads) if reads else None,
+                "handover_ns": median(handovers) if handovers else None,
+            }
+        )
+    return rows
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """In Markdown."""
+    peers = list(dict.fromkeys(name for row in rows for name in row["ratio"]))
+    lines = ["| model | threads | kernels | test | Greenroom tok/s | of read bandwidth | " + " | ".join(
+        f"{name} tok/s | x {name}" for name in peers) + " |"]  # fmt: skip
+    lines.append("|---" * (6 + 2 * len(peers)) + "|")
+    for row in rows:
+        share = row["share"].get(OURS)
+        read = f"{share:.0%} of {row['read_gbs']:.0f} GB/s" if share else ""
+        if read and row["handover_ns"]:
+            read += f" ({row['handover_ns']:.0f} ns)"
+        start = [row["model"], row["threads"], row["limit"], row["test"], _number(row["tps"].get(OURS)), read]
+        for name in peers:
+            ratio = row["ratio"].get(name)
+            start += [_number(row["tps"].get(name)), f"{ratio:.2f}" if ratio else ""]
+        lines.append("| " + " | ".join(map(str, start)) + " |")
+    return "\n".join(lines)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("peers", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=2)
+    for name, default in (("models", ""), ("threads", "1,2"), ("limits", ",".join(LIMITS)), ("tests", ",".join(TESTS)),
+                          ("programs", "")):  # fmt: skip
+        parser.add_argument(f"--{name}", default=default, help=f"only these (default: {default or 'all'})")
+    args = parser.parse_args()
+    config = json.loads(args.peers.read_text(encoding="utf-8"))
+    chosen = args.models.split(",") if args.models else list(config["models"])
+    wish = Wish(
+        models={name: config["models"][name] for name in chosen},
+        threads=[int(count) for count in args.threads.split(",")],
+        limits=args.limits.split(","),
+        tests=args.tests.split(","),
+        programs=args.programs.split(",") if args.programs else [],
+    )
+    document = compare(wish, [Peer(**peer) for peer in config["peers"]], args.rounds)
+    document["cells"] = cells(document)
+    args.out.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    sys.stdout.write(table(document["cells"]) + "\n")
+
+
+if __name__ == "__main__":
+    main()
