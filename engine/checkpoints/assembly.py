@@ -327,7 +327,7 @@ class Fp4(Assembly):
 
     codes:  uint8 [(stack,) rows, K / 2]; the last axis may be split
     scales: [(stack,) rows, K / 32] e8m0 exponents (MXFP4), [.., K / 16] e4m3 (NVFP4)
-    factor: float32, one value or one per matrix of the stack; its reciprocal counts where `reciprocal`
+    factor: of NVFP4, float32, one value or one per matrix of the stack; its reciprocal counts where `reciprocal`
     """
 
     codes: TensorInfo

@@ -20,8 +20,7 @@ _METHODS: Mapping[str, str] = {
     "compressed-tensors": "compressed-tensors",
     "mxfp4": "MXFP4",
     "mxfp8": "MXFP8",
-    "nvfp4": "NVFP4",
-    "modelopt": "ModelOpt",
+    "modelopt": "ModelOpt (NVFP4, FP8)",
 }
 _SUPPORTED = ", ".join(dict.fromkeys(_METHODS.values()))
 

@@ -205,13 +205,13 @@ class _Recogniser:
     def _nvfp4(self, name: str, codes: TensorInfo, factor: str, *, reciprocal: bool) -> None:
         """Blocks of 16 four-bit floats with an e4m3 scale each, and one float32 for the matrix."""
         scales = self._part(name + "_scale", ("F8_E4M3",))
-        factors = self._optional(factor, ("F32",))
+        factors = self._part(factor, ("F32",))
         _expect(codes, len(codes.shape) in (2, 3) and math.prod(codes.shape) > 0)
         if codes.shape[-1] % 32:
             _fail(codes, "has rows that are no whole blocks of 64 values")
         _expect(scales, scales.shape == (*codes.shape[:-1], codes.shape[-1] // 8))
         matrices = codes.shape[0] if len(codes.shape) == 3 else 1
-        _expect(factors, factors is None or math.prod(factors.shape) in (1, matrices))
+        _expect(factors, math.prod(factors.shape) in (1, matrices))
         shape = (*codes.shape[:-1], 2 * codes.shape[-1])
         info = self._info(name, shape, "NVFP4", "NVFP4", codes, scales, factors)
         self._show(Fp4(info, codes, scales, factor=factors, reciprocal=reciprocal))

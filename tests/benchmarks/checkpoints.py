@@ -139,7 +139,11 @@ def quantised_forms() -> dict[str, tuple[Shapes, Any]]:
             {"quant_method": "mxfp4"},
         ),
         "NVFP4": (
-            {"w.weight": ("U8", (n, k // 2)), "w.weight_scale": ("F8_E4M3", (n, k // 16))},
+            {
+                "w.weight": ("U8", (n, k // 2)),
+                "w.weight_scale": ("F8_E4M3", (n, k // 16)),
+                "w.weight_scale_2": ("F32", ()),
+            },
             {"quant_method": "modelopt"},
         ),
     }

@@ -423,6 +423,7 @@ MISFITS: dict[str, tuple[Matrix, Any, str]] = {
         None,
         "does not fit",
     ),
+    "nvfp4 without a factor": (without(files.nvfp4(4, 64), ".weight_scale_2"), None, 'tensor "w.weight_scale_2"'),
     "e5m2": (Matrix(np.ones(1), {".weight": torch.ones(4, 32).to(torch.float8_e5m2)}), FP8, "F8_E5M2"),
     "twice": (changed(files.gptq(16, 64, 32), ".weight", torch.ones(16, 64)), GPTQ, "twice"),
 }
