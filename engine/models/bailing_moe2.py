@@ -8,7 +8,6 @@ from dataclasses import replace
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.models.header import Header
 from engine.models.moe import grouped_sigmoid, moe_spec
-from engine.models.rope import rope_spec
 from engine.models.spec import LayerSpec, MlpSpec, ModelSpec
 from engine.models.trunk import attention_spec, build_spec, read_trunk, without_next_layers
 from engine.models.weights import ATTENTION_NAMES, MLP_NAMES, MOE_NAMES, WeightMap, merge_names
@@ -58,13 +57,13 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     trunk = without_next_layers(header, read_trunk(header, weights))
     attention = attention_spec(
         header,
+        weights,
         trunk,
-        interleaved=False,
+        share=0.5,
         qkv_bias=header.flag("qkv_bias", weights.has("attention.qkv_bias")),
         output_bias=header.flag("output_bias", weights.has("attention.o_bias")),
         qk_norm="head" if header.flag("qk_norm", weights.has("attention.q_norm")) else None,
     )
-    attention = replace(attention, rope=rope_spec(header, trunk.head_dim, False, share=0.5))
     dense = header.integer("dense_first", 0, low=0)
     shared = header.integer("shared_experts", 0, low=0)
 

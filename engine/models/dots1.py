@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from engine.checkpoints.checkpoint import Checkpoint
@@ -16,17 +15,14 @@ FAMILY = "dots1"
 TITLE = "dots.llm1"
 ARCHITECTURES = {"safetensors": ("dots1",), "gguf": ("dots1",)}
 
-KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {"safetensors": {"attention_bias": ("attention_bias",)}}
-
 NAMES = merge_names(ATTENTION_NAMES, MLP_NAMES, MOE_NAMES)
 
 
 def model_spec(checkpoint: Checkpoint) -> ModelSpec:
-    header = Header(checkpoint, KEYS)
+    header = Header(checkpoint)
     weights = WeightMap(header, NAMES)
     trunk = read_trunk(header, weights)
-    bias = header.flag("attention_bias", False)
-    attention = attention_spec(header, trunk, interleaved=False, qkv_bias=bias, output_bias=bias, qk_norm="head")
+    attention = attention_spec(header, weights, trunk, qk_norm="head")
     windowed = windowed_layers(header, trunk.layers, lambda _: False)
     dense = header.integer("dense_first", 0, low=0)
 

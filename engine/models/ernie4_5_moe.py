@@ -8,7 +8,6 @@ from dataclasses import replace
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.models.header import Header
 from engine.models.moe import moe_spec
-from engine.models.rope import rope_spec
 from engine.models.spec import LayerSpec, MlpSpec, ModelSpec
 from engine.models.trunk import attention_spec, build_spec, read_trunk
 from engine.models.weights import ATTENTION_NAMES, MLP_NAMES, MOE_NAMES, WeightMap, merge_names
@@ -47,10 +46,7 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
         raise header.fail("it is an ERNIE with biases, which Greenroom does not compute yet", "Choose another model.")
     weights = WeightMap(header, NAMES)
     trunk = read_trunk(header, weights)
-    attention = replace(
-        attention_spec(header, trunk, interleaved=True, qkv_bias=False, output_bias=False),
-        rope=rope_spec(header, trunk.head_dim, True, theta=THETA),
-    )
+    attention = attention_spec(header, weights, trunk, interleaved=True, theta=THETA)
     first = header.integer("first", 0, limit=1024, low=0)
     last = header.integer("last", -1, limit=1024, low=-1)
     step = header.integer("step", 1, limit=1024)

@@ -28,7 +28,6 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "full_head_dim": ("global_head_dim",),
         "full_kv_heads": ("num_global_key_value_heads",),
         "keys_as_values": ("attention_k_eq_v",),
-        "attention_bias": ("attention_bias",),
         "layer_embedding": ("hidden_size_per_layer_input",),
         "shared_kv_layers": ("num_kv_shared_layers",),
         "by_layer": ("per_layer_config",),

@@ -8,7 +8,6 @@ from dataclasses import replace
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.models.header import Header
 from engine.models.moe import grouped_sigmoid, moe_spec
-from engine.models.rope import rope_spec
 from engine.models.spec import LayerSpec, MlpSpec, ModelSpec
 from engine.models.trunk import attention_spec, build_spec, read_trunk, without_next_layers
 from engine.models.weights import ATTENTION_NAMES, MLP_NAMES, MOE_NAMES, WeightMap, merge_names
@@ -17,9 +16,7 @@ FAMILY = "glm4_moe"
 TITLE = "GLM-4.5 to 4.7"
 ARCHITECTURES = {"safetensors": ("glm4_moe",), "gguf": ("glm4moe",)}
 
-KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "safetensors": {"attention_bias": ("attention_bias",), "qk_norm": ("use_qk_norm",)}
-}
+KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {"safetensors": {"qk_norm": ("use_qk_norm",)}}
 
 NAMES = merge_names(ATTENTION_NAMES, MLP_NAMES, MOE_NAMES, {"gguf": {"ffn.norm": "blk.{i}.post_attention_norm.weight"}})
 
@@ -28,15 +25,8 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     header = Header(checkpoint, KEYS)
     weights = WeightMap(header, NAMES)
     trunk = without_next_layers(header, read_trunk(header, weights))
-    attention = attention_spec(
-        header,
-        trunk,
-        interleaved=False,
-        qkv_bias=header.flag("attention_bias", weights.has("attention.q_bias")),
-        output_bias=False,
-        qk_norm="head" if header.flag("qk_norm", weights.has("attention.q_norm")) else None,
-    )
-    attention = replace(attention, rope=rope_spec(header, trunk.head_dim, False, share=0.5))
+    normed = header.flag("qk_norm", weights.has("attention.q_norm"))
+    attention = attention_spec(header, weights, trunk, share=0.5, output_bias=False, qk_norm="head" if normed else None)
     dense = header.integer("dense_first", 0, low=0)
 
     def layer(i: int) -> LayerSpec:

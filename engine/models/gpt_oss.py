@@ -8,7 +8,6 @@ from dataclasses import replace
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.models.header import Header
 from engine.models.moe import moe_spec
-from engine.models.rope import rope_spec
 from engine.models.spec import LayerSpec, ModelSpec
 from engine.models.trunk import attention_spec, build_spec, read_trunk, windowed_layers
 from engine.models.weights import ATTENTION_NAMES, MOE_NAMES, WeightMap, merge_names
@@ -59,12 +58,8 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     alpha, limit = header.number("alpha", 0.0, 100.0, ALPHA), header.number("limit", 1e-3, 1e6, LIMIT)
     if alpha != ALPHA:
         raise header.fail(f"its experts use a SwiGLU of gain {alpha:g}, not {ALPHA}", "Choose another model.")
-    attention = replace(
-        attention_spec(header, trunk, interleaved=False, qkv_bias=True, output_bias=True),
-        sinks=True,
-        # Other readers round YaRN's corrections for GGUF; the model was made without.
-        rope=rope_spec(header, trunk.head_dim, False, theta=THETA, truncate=False),
-    )
+    # Other readers round YaRN's corrections for GGUF; the model was made without.
+    attention = replace(attention_spec(header, weights, trunk, theta=THETA, truncate=False), sinks=True)
     windowed = windowed_layers(header, trunk.layers, lambda i: i % 2 == 0)
 
     def layer(i: int) -> LayerSpec:

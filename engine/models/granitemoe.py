@@ -18,7 +18,6 @@ ARCHITECTURES = {"safetensors": ("granitemoe", "granitemoeshared"), "gguf": ("gr
 
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "safetensors": {
-        "attention_bias": ("attention_bias",),
         "expert_intermediate": ("intermediate_size",),
         "shared_intermediate": ("shared_intermediate_size",),
         "embedding_multiplier": ("embedding_multiplier",),
@@ -59,10 +58,8 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     def factor(name: str) -> float:
         return header.number(name, 1e-6, 1e6, 1.0)
 
-    bias = header.flag("attention_bias", False)
     # The converter reorders q and k, as for llama.
-    interleaved = checkpoint.form == "gguf"
-    attention = attention_spec(header, trunk, interleaved=interleaved, qkv_bias=bias, output_bias=bias)
+    attention = attention_spec(header, weights, trunk, interleaved=checkpoint.form == "gguf")
     attention = replace(attention, scale=factor("attention_multiplier"))
     shared = header.integer("shared_intermediate", 0, limit=1 << 20, low=0)
 

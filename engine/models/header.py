@@ -23,6 +23,7 @@ SHARED_KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "norm_eps": ("rms_norm_eps",),
         "activation": ("hidden_act",),
         "sliding_window": ("sliding_window",),
+        "attention_bias": ("attention_bias",),
         "layer_types": ("layer_types",),
         "experts": ("num_experts", "num_local_experts", "n_routed_experts"),
         "top_k": ("num_experts_per_tok",),

@@ -17,11 +17,7 @@ TITLE = "Hunyuan-A13B"
 ARCHITECTURES = {"safetensors": ("hunyuan_v1_moe",), "gguf": ("hunyuan-moe",)}
 
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "safetensors": {
-        "attention_bias": ("attention_bias",),
-        "expert_intermediate": ("intermediate_size",),
-        "top_k": ("moe_topk",),
-    }
+    "safetensors": {"expert_intermediate": ("intermediate_size",), "top_k": ("moe_topk",)}
 }
 
 NAMES = merge_names(
@@ -44,8 +40,7 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     header = Header(checkpoint, KEYS)
     weights = WeightMap(header, NAMES)
     trunk = read_trunk(header, weights)
-    bias = header.flag("attention_bias", False)
-    attention = attention_spec(header, trunk, interleaved=False, qkv_bias=bias, output_bias=bias, qk_norm="head")
+    attention = attention_spec(header, weights, trunk, qk_norm="head")
     attention = replace(attention, norm_after_rope=True)
     top_k = header.integers("top_k", trunk.layers, low=1)
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.models.header import Header
 from engine.models.moe import grouped_sigmoid, moe_spec
-from engine.models.rope import rope_spec
 from engine.models.spec import LayerSpec, MlpSpec, ModelSpec, ShortConvSpec
 from engine.models.trunk import attention_spec, build_spec, read_trunk
 from engine.models.weights import ATTENTION_NAMES, MLP_NAMES, MOE_NAMES, WeightMap, merge_names
@@ -81,8 +80,7 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     kv_heads = header.integers("kv_heads", layers)
     attends = tuple(bool(n) for n in kv_heads) if types is None else tuple(kind != "conv" for kind in types)
     trunk = read_trunk(header, weights, kv_heads=max(kv_heads) or 1)
-    attention = attention_spec(header, trunk, interleaved=False, qkv_bias=False, output_bias=False, qk_norm="head")
-    attention = replace(attention, rope=rope_spec(header, trunk.head_dim, False, theta=THETA))
+    attention = attention_spec(header, weights, trunk, theta=THETA, qkv_bias=False, output_bias=False, qk_norm="head")
     conv = ShortConvSpec(trunk.hidden, header.integer("width", limit=64), header.flag("conv_bias", False))
     dense = header.integer("dense_first", 0, low=0)
 

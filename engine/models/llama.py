@@ -19,9 +19,7 @@ FAMILY = "llama"
 TITLE = "Llama and Mistral"
 ARCHITECTURES = {"safetensors": ("llama", "mistral"), "gguf": ("llama",)}
 
-KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "safetensors": {"attention_bias": ("attention_bias",), "mlp_bias": ("mlp_bias",)}
-}
+KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {"safetensors": {"mlp_bias": ("mlp_bias",)}}
 
 NAMES = merge_names(ATTENTION_NAMES, MLP_NAMES)
 
@@ -30,13 +28,7 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     header = Header(checkpoint, KEYS)
     weights = WeightMap(header, NAMES)
     trunk = read_trunk(header, weights)
-    attention = attention_spec(
-        header,
-        trunk,
-        interleaved=checkpoint.form == "gguf",
-        qkv_bias=header.flag("attention_bias", weights.has("attention.q_bias")),
-        output_bias=header.flag("attention_bias", weights.has("attention.o_bias")),
-    )
+    attention = attention_spec(header, weights, trunk, interleaved=checkpoint.form == "gguf")
     mlp = MlpSpec(header.integer("intermediate"), bias=header.flag("mlp_bias", weights.has("ffn.gate_bias")))
     layer = LayerSpec(replace(attention, window=trunk.window), mlp)
     return build_spec(FAMILY, header, weights, trunk, lambda _: layer)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.models.header import Header
 from engine.models.moe import moe_spec
-from engine.models.rope import rope_spec
 from engine.models.spec import LayerSpec, MlpSpec, ModelSpec, TemperatureSpec
 from engine.models.trunk import attention_spec, build_spec, read_trunk
 from engine.models.weights import ATTENTION_NAMES, MLP_NAMES, MOE_NAMES, WeightMap, merge_names
@@ -19,7 +18,6 @@ ARCHITECTURES = {"safetensors": ("llama4", "llama4_text"), "gguf": ("llama4",)}
 
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "safetensors": {
-        "attention_bias": ("attention_bias",),
         "intermediate": ("intermediate_size_mlp",),
         "expert_intermediate": ("intermediate_size",),
         "sparse_layers": ("moe_layers",),
@@ -65,25 +63,14 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     header = Header(checkpoint, KEYS)
     weights = WeightMap(header, NAMES, transposed=checkpoint.form == "safetensors")
     trunk = read_trunk(header, weights)
-    bias = header.flag("attention_bias", False)
-    whole = replace(
-        attention_spec(header, trunk, interleaved=True, qkv_bias=bias, output_bias=bias),
-        rope=None,
-        temperature=TemperatureSpec(
-            header.integer("temperature_interval", TEMPERATURE_INTERVAL, limit=1 << 28),
-            header.number("temperature_strength", 0.0, 100.0, TEMPERATURE_STRENGTH),
-        ),
+    attention = attention_spec(header, weights, trunk, interleaved=True, theta=THETA)
+    temperature = TemperatureSpec(
+        header.integer("temperature_interval", TEMPERATURE_INTERVAL, limit=1 << 28),
+        header.number("temperature_strength", 0.0, 100.0, TEMPERATURE_STRENGTH),
     )
-    if header.get("tempered") in (False, 0):
-        whole = replace(whole, temperature=None)
+    whole = replace(attention, rope=None, temperature=None if header.get("tempered") in (False, 0) else temperature)
     normed = header.flag("qk_norm", header.integer("experts") != UNNORMED_EXPERTS)
-    rotated = replace(
-        whole,
-        rope=rope_spec(header, trunk.head_dim, True, theta=THETA),
-        temperature=None,
-        qk_norm="l2" if normed else None,
-        norm_after_rope=normed,
-    )
+    rotated = replace(attention, qk_norm="l2" if normed else None, norm_after_rope=normed)
     chunk = header.integer("chunk", CHUNK, limit=1 << 28)
     types = header.layer_types(("chunked_attention", "full_attention"), trunk.layers)
     rotates = _rotates(header, trunk.layers)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.models.header import Header
 from engine.models.moe import grouped_sigmoid, moe_spec
-from engine.models.rope import rope_spec
 from engine.models.spec import LayerSpec, ModelSpec
 from engine.models.trunk import attention_spec, build_spec, read_trunk
 from engine.models.weights import ATTENTION_NAMES, BLOCK_SPARSE_NAMES, MOE_NAMES, WeightMap, merge_names
@@ -33,8 +31,7 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     header = Header(checkpoint, KEYS)
     weights = WeightMap(header, NAMES)
     trunk = read_trunk(header, weights)
-    attention = attention_spec(header, trunk, interleaved=False, qkv_bias=False, output_bias=False, qk_norm="full")
-    attention = replace(attention, rope=rope_spec(header, trunk.head_dim, False, theta=THETA))
+    attention = attention_spec(header, weights, trunk, theta=THETA, qk_norm="full")
 
     def layer(i: int) -> LayerSpec:
         return LayerSpec(attention, grouped_sigmoid(header, moe_spec(header, weights, i, renormalise=True)))

@@ -8,7 +8,6 @@ from dataclasses import replace
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.models.header import Header
 from engine.models.moe import moe_spec
-from engine.models.rope import rope_spec
 from engine.models.spec import LayerSpec, ModelSpec
 from engine.models.trunk import attention_spec, build_spec, read_trunk
 from engine.models.weights import ATTENTION_NAMES, BLOCK_SPARSE_NAMES, MOE_NAMES, WeightMap, merge_names
@@ -37,12 +36,8 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     weights = WeightMap(header, NAMES)
     trunk = read_trunk(header, weights)
     # The converter reorders q and k, as for llama.
-    interleaved = checkpoint.form == "gguf"
-    attention = replace(
-        attention_spec(header, trunk, interleaved=interleaved, qkv_bias=False, output_bias=False),
-        rope=rope_spec(header, trunk.head_dim, interleaved, theta=THETA),
-        window=trunk.window,
-    )
+    attention = attention_spec(header, weights, trunk, interleaved=checkpoint.form == "gguf", theta=THETA)
+    attention = replace(attention, window=trunk.window)
     return build_spec(
         FAMILY, header, weights, trunk, lambda i: LayerSpec(attention, moe_spec(header, weights, i, renormalise=True))
     )

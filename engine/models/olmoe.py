@@ -19,7 +19,6 @@ ARCHITECTURES = {"safetensors": ("olmoe",), "gguf": ("olmoe",)}
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "safetensors": {
         "expert_intermediate": ("intermediate_size",),
-        "attention_bias": ("attention_bias",),
         "clip": ("clip_qkv",),
     },
     "gguf": {
@@ -35,8 +34,7 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     header = Header(checkpoint, KEYS)
     weights = WeightMap(header, NAMES)
     trunk = read_trunk(header, weights)
-    bias = header.flag("attention_bias", False)
-    attention = attention_spec(header, trunk, interleaved=False, qkv_bias=bias, output_bias=bias, qk_norm="full")
+    attention = attention_spec(header, weights, trunk, qk_norm="full")
     if header.get("clip") is not None:
         attention = replace(attention, clip_qkv=header.number("clip", 1e-6, 1e6))
     return build_spec(

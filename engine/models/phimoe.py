@@ -17,11 +17,7 @@ TITLE = "Phi-3.5-MoE"
 ARCHITECTURES = {"safetensors": ("phimoe",), "gguf": ("phimoe",)}
 
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "safetensors": {
-        "attention_bias": ("attention_bias",),
-        "head_bias": ("lm_head_bias",),
-        "expert_intermediate": ("intermediate_size",),
-    },
+    "safetensors": {"head_bias": ("lm_head_bias",), "expert_intermediate": ("intermediate_size",)},
     "gguf": {"expert_intermediate": ("{arch}.expert_feed_forward_length", "{arch}.feed_forward_length")},
 }
 
@@ -32,15 +28,7 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     header = Header(checkpoint, KEYS)
     weights = WeightMap(header, NAMES, norm="layer")
     trunk = read_trunk(header, weights)
-    attention = attention_spec(
-        header,
-        trunk,
-        interleaved=False,
-        qkv_bias=header.flag("attention_bias", weights.has("attention.q_bias")),
-        output_bias=header.flag("attention_bias", weights.has("attention.o_bias")),
-    )
-    # Its sliding window is as wide as its context.
-    attention = replace(attention, window=trunk.window)
+    attention = replace(attention_spec(header, weights, trunk), window=trunk.window)
     if header.integer("top_k") != 2:
         raise header.fail("its sparsemixer chooses other than two experts per token", "Choose another model.")
 

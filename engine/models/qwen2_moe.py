@@ -38,12 +38,7 @@ NAMES = merge_names(
             "moe.shared.down": "model.layers.{i}.mlp.shared_expert.down_proj.weight",
             "moe.shared.router": "model.layers.{i}.mlp.shared_expert_gate.weight",
         },
-        "gguf": {
-            "moe.shared.gate": "blk.{i}.ffn_gate_shexp.weight",
-            "moe.shared.up": "blk.{i}.ffn_up_shexp.weight",
-            "moe.shared.down": "blk.{i}.ffn_down_shexp.weight",
-            "moe.shared.router": "blk.{i}.ffn_gate_inp_shexp.weight",
-        },
+        "gguf": {"moe.shared.router": "blk.{i}.ffn_gate_inp_shexp.weight"},
     },
 )
 
@@ -52,13 +47,8 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     header = Header(checkpoint, KEYS)
     weights = WeightMap(header, NAMES)
     trunk = read_trunk(header, weights)
-    attention = attention_spec(
-        header,
-        trunk,
-        interleaved=False,
-        qkv_bias=header.flag("qkv_bias", checkpoint.form == "safetensors" or weights.has("attention.q_bias")),
-        output_bias=False,
-    )
+    bias = header.flag("qkv_bias", checkpoint.form == "safetensors" or weights.has("attention.q_bias"))
+    attention = attention_spec(header, weights, trunk, qkv_bias=bias, output_bias=False)
     # Every other one of the first layers, where the header turns windows on at all.
     first = header.integer("windowed_layers", trunk.layers, limit=1 << 20, low=0)
     on = trunk.window is not None and header.flag("windowed", False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from engine.checkpoints.checkpoint import Checkpoint
@@ -15,23 +14,14 @@ FAMILY = "qwen3"
 TITLE = "Qwen3"
 ARCHITECTURES = {"safetensors": ("qwen3",), "gguf": ("qwen3",)}
 
-KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {"safetensors": {"attention_bias": ("attention_bias",)}}
-
 NAMES = merge_names(ATTENTION_NAMES, MLP_NAMES)
 
 
 def model_spec(checkpoint: Checkpoint) -> ModelSpec:
-    header = Header(checkpoint, KEYS)
+    header = Header(checkpoint)
     weights = WeightMap(header, NAMES)
     trunk = read_trunk(header, weights)
-    attention = attention_spec(
-        header,
-        trunk,
-        interleaved=False,
-        qkv_bias=header.flag("attention_bias", weights.has("attention.q_bias")),
-        output_bias=header.flag("attention_bias", weights.has("attention.o_bias")),
-        qk_norm="head",
-    )
+    attention = attention_spec(header, weights, trunk, qk_norm="head")
     windowed = windowed_layers(header, trunk.layers, lambda _: False)
     mlp = MlpSpec(header.integer("intermediate"))
 

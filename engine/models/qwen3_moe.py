@@ -19,7 +19,6 @@ ARCHITECTURES = {"safetensors": ("qwen3_moe",), "gguf": ("qwen3moe",)}
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "safetensors": {
         **DENSE_LAYER_KEYS,
-        "attention_bias": ("attention_bias",),
         "windowed": ("use_sliding_window",),
     }
 }
@@ -32,14 +31,7 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
     weights = WeightMap(header, NAMES)
     trunk = read_trunk(header, weights)
     windowed = header.flag("windowed", False)
-    attention = attention_spec(
-        header,
-        trunk,
-        interleaved=False,
-        qkv_bias=header.flag("attention_bias", weights.has("attention.q_bias")),
-        output_bias=header.flag("attention_bias", weights.has("attention.o_bias")),
-        qk_norm="head",
-    )
+    attention = attention_spec(header, weights, trunk, qk_norm="head")
     attention = replace(attention, window=trunk.window if windowed else None)
     dense = dense_layers(header, weights, trunk.layers)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from engine.models.header import LIMITS, Header
-from engine.models.rope import rope_spec
+from engine.models.rope import DEFAULT_THETA, rope_spec
 from engine.models.spec import AttentionSpec, LayerSpec, ModelSpec
 from engine.models.weights import WeightMap, layer_refs
 
@@ -78,14 +78,33 @@ def without_next_layers(header: Header, trunk: Trunk) -> Trunk:
 
 
 def attention_spec(
-    header: Header, trunk: Trunk, *, interleaved: bool, qkv_bias: bool, output_bias: bool, qk_norm: str | None = None
+    header: Header,
+    weights: WeightMap,
+    trunk: Trunk,
+    *,
+    interleaved: bool = False,
+    theta: float = DEFAULT_THETA,
+    share: float = 1.0,
+    truncate: bool = True,
+    qkv_bias: bool | None = None,
+    output_bias: bool | None = None,
+    qk_norm: str | None = None,
 ) -> AttentionSpec:
-    """Grouped-query attention over everything, as this header describes it; families `replace` what differs."""
+    """Grouped-query attention over everything, as this header describes it; families `replace` what differs.
+
+    theta, share, truncate: as of `rope_spec`
+    qkv_bias, output_bias:  None where "attention_bias" tells of both, or in GGUF the tensors
+    """
+    if qkv_bias is None:
+        there = weights.has("attention.q_bias") or weights.has("attention.qkv_bias")
+        qkv_bias = header.flag("attention_bias", there)
+    if output_bias is None:
+        output_bias = header.flag("attention_bias", weights.has("attention.o_bias"))
     return AttentionSpec(
         heads=trunk.heads,
         kv_heads=trunk.kv_heads,
         head_dim=trunk.head_dim,
-        rope=rope_spec(header, trunk.head_dim, interleaved),
+        rope=rope_spec(header, trunk.head_dim, interleaved, theta=theta, share=share, truncate=truncate),
         qkv_bias=qkv_bias,
         output_bias=output_bias,
         qk_norm=qk_norm,
