@@ -5,11 +5,15 @@ The patterns are the definitions that the model families publish in their own to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 import tokenizers
-from tokenizers import normalizers, pre_tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _LINES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -174,3 +178,36 @@ PRE_TOKENIZERS: Mapping[str, PreTokenizer] = {
 }
 #: Rules that go with characters instead of bytes: spaces become "▁", and words are not cut at all.
 CHARACTER_RULES = frozenset({"gemma4", "sarvam-moe"})
+
+
+def _byte_letters() -> dict[int, str]:
+    """GPT-2's byte-level alphabet: printable Latin-1 stands for itself, other bytes for U+0100 and up, in order."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    hidden = [byte for byte in range(256) if byte not in printable]
+    return {byte: chr(0x100 + hidden.index(byte) if byte in hidden else byte) for byte in range(256)}
+
+
+LETTERS: Mapping[int, str] = _byte_letters()
+
+
+def checked(make: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """A part of a tokenizer. Raises ValueError where the library objects, be it by a panic, which is no Exception."""
+    try:
+        return make(*args, **kwargs)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        raise ValueError(str(error)[:200]) from error
+
+
+def byte_level(vocabulary: dict[str, int], merges: list[tuple[str, str]], rule: PreTokenizer) -> tokenizers.Tokenizer:
+    """BPE over the bytes of words. Raises ValueError when a merge lacks its tokens."""
+    backend = tokenizers.Tokenizer(
+        checked(models.BPE, vocab=vocabulary, merges=merges, ignore_merges=rule.ignore_merges)
+    )
+    backend.pre_tokenizer = rule.build()
+    backend.decoder = decoders.ByteLevel()
+    normalizer = rule.normalizer()
+    if normalizer is not None:
+        backend.normalizer = normalizer
+    return backend

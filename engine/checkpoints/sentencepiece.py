@@ -16,6 +16,8 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
+from engine.checkpoints.pretokenizers import checked
+
 SPACE_MARK = "▁"
 
 # What a piece is, by the same numbers in tokenizer.model and in GGUF's token_type.
@@ -73,8 +75,16 @@ class Pieces:
         return replace(self, tokens=tokens, scores=scores, kinds=kinds)
 
 
+def without_space(pieces: Pieces) -> Pieces:
+    """The same with nothing put before a text."""
+    return replace(pieces, space_first=False)
+
+
 def build(pieces: Pieces) -> tokenizers.Tokenizer:
-    """A tokenizer that knows the pieces; control and user-defined tokens are the caller's to add."""
+    """A tokenizer that knows the pieces; control and user-defined tokens are the caller's to add.
+
+    Raises ValueError when the parts do not fit together.
+    """
     model: Any
     if pieces.unigram:
         free = [pieces.kind(token) in (CONTROL, UNUSED) for token in range(len(pieces.tokens))]
@@ -82,7 +92,7 @@ def build(pieces: Pieces) -> tokenizers.Tokenizer:
         vocabulary = [
             (text, _HOPELESS if skip else score) for text, score, skip in zip(pieces.tokens, scores, free, strict=True)
         ]
-        model = models.Unigram(vocabulary, pieces.unknown, BYTE in pieces.kinds)
+        model = checked(models.Unigram, vocabulary, pieces.unknown, BYTE in pieces.kinds)
     else:
         vocabulary_ids = {text: token for token, text in enumerate(pieces.tokens)}
         model = spaced_model(vocabulary_ids, _merges(pieces, vocabulary_ids), pieces.tokens[pieces.unknown])
@@ -97,7 +107,7 @@ def build(pieces: Pieces) -> tokenizers.Tokenizer:
 
 def spaced_model(vocabulary: dict[str, int], merges: list[tuple[str, str]], unknown: str | None) -> models.BPE:
     """BPE over characters, which are spelled byte by byte ("<0xF0>") where the vocabulary lacks them."""
-    return models.BPE(vocab=vocabulary, merges=merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
+    return checked(models.BPE, vocab=vocabulary, merges=merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
 
 
 def wrap(
@@ -105,7 +115,7 @@ def wrap(
 ) -> tokenizers.Tokenizer:
     """With "▁" for spaces before the model and back after it."""
     backend = tokenizers.Tokenizer(model)
-    steps: list[normalizers.Normalizer] = [normalizers.Precompiled(charsmap)] if charsmap else []
+    steps: list[normalizers.Normalizer] = [checked(normalizers.Precompiled, charsmap)] if charsmap else []
     if squeeze:
         steps.append(normalizers.Replace(tokenizers.Regex(r"\A +| +\z| +(?= )"), ""))
     if space_first:

@@ -8,6 +8,8 @@ from functools import cached_property
 
 import tokenizers
 
+from engine.checkpoints.pretokenizers import LETTERS
+
 #: Tokens that end an answer, by the names public model families give them.
 END_NAMES = frozenset(
     {
@@ -129,15 +131,7 @@ def _decoder_kinds(backend: tokenizers.Tokenizer) -> set[str]:
     return {part["type"] for part in record.get("decoders", [record])}
 
 
-def _byte_alphabet() -> dict[str, int]:
-    """GPT-2's byte-level alphabet: printable Latin-1 stands for itself, other bytes for U+0100 and up, in order."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    alphabet = {chr(byte): byte for byte in printable}
-    hidden = (byte for byte in range(256) if byte not in set(printable))
-    return alphabet | {chr(0x100 + number): byte for number, byte in enumerate(hidden)}
-
-
-_BYTES = _byte_alphabet()
+_BYTES = {letter: byte for byte, letter in LETTERS.items()}
 
 
 def _spell_byte_level(piece: str) -> bytes:

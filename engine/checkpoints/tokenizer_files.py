@@ -13,6 +13,7 @@ from engine.checkpoints.chat_template import MAX_SOURCE, ChatTemplate
 from engine.checkpoints.json_file import read_optional_object
 from engine.checkpoints.stored import file_size, read_bytes, size_text
 from engine.checkpoints.tokenizer import Tokenizer
+from engine.checkpoints.vocabulary_files import read_vocabulary
 from engine.errors import GreenroomError
 
 log = logging.getLogger(__name__)
@@ -21,13 +22,9 @@ _MAX_TOKENIZER = 200_000_000
 
 
 def tokenizer_from_folder(folder: Path) -> Tokenizer:
-    """Raises GreenroomError when there is no tokenizer.json or it is damaged."""
-    path = folder / "tokenizer.json"
-    if not path.exists():
-        why = "it has no tokenizer.json"
-        raise GreenroomError(f"{folder.name} cannot be used", why, "Download tokenizer.json into the model's folder.")
-    backend = _load(path)
+    """Raises GreenroomError when there is no tokenizer.json or other vocabulary, or it is damaged."""
     settings = _settings(folder)
+    backend = _backend(folder, settings)
     tokens = {kind: backend.token_to_id(text) for kind, text in _special_texts(settings).items()}
     bos, ends = tokens.get("bos"), {tokens.get("eos"), tokens.get("eot")} - {None}
     for source in ("generation_config.json", "config.json"):
@@ -51,9 +48,16 @@ def chat_template_from_folder(folder: Path) -> ChatTemplate:
     source = sources.get("default") or next(iter(sources.values()), None)
     if source:
         return ChatTemplate(source, bos, eos, tool_source=sources.get("tool_use"), variables=others)
-    path = folder / "tokenizer.json"
-    chatml = path.exists() and _load(path).token_to_id("<|im_start|>") is not None
+    try:
+        chatml = _backend(folder, settings).token_to_id("<|im_start|>") is not None
+    except GreenroomError:
+        chatml = False
     return ChatTemplate.plain(bos, eos, chatml=chatml)
+
+
+def _backend(folder: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
+    path = folder / "tokenizer.json"
+    return _load(path) if path.exists() else read_vocabulary(folder, settings)
 
 
 def _load(path: Path) -> tokenizers.Tokenizer:

@@ -8,12 +8,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 import tokenizers
-from tokenizers import AddedToken, decoders, models
+from tokenizers import AddedToken
 
 from engine.checkpoints import sentencepiece
 from engine.checkpoints.chat_template import ChatTemplate
 from engine.checkpoints.gguf_header import GgufHeader
-from engine.checkpoints.pretokenizers import CHARACTER_RULES, GPT2, PRE_TOKENIZERS
+from engine.checkpoints.pretokenizers import CHARACTER_RULES, GPT2, PRE_TOKENIZERS, byte_level
 from engine.checkpoints.sentencepiece import CONTROL, NORMAL, SPACE_MARK, USER_DEFINED, Pieces
 from engine.checkpoints.tokenizer import END_NAMES, Tokenizer
 from engine.errors import GreenroomError
@@ -93,13 +93,7 @@ def _byte_level(header: GgufHeader, tokens: Sequence[str]) -> tuple[tokenizers.T
         rule = GPT2
     vocabulary = {token: number for number, token in enumerate(tokens)}
     merges = _merges(header, vocabulary)
-    backend = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=rule.ignore_merges))
-    backend.pre_tokenizer = rule.build()
-    backend.decoder = decoders.ByteLevel()
-    normalizer = rule.normalizer()
-    if normalizer is not None:
-        backend.normalizer = normalizer
-    return backend, rule.add_bos
+    return byte_level(vocabulary, merges, rule), rule.add_bos
 
 
 def _merged_characters(header: GgufHeader, tokens: Sequence[str]) -> tokenizers.Tokenizer:
