@@ -239,7 +239,9 @@ class _Gguf:
 
     def rope(self) -> RopeSpec:
         rope = self._rope
-        kind = self._checkpoint.config.get(f"{self._prefix}scaling.type", "none")
+        # Files from before the key was there stretch linearly.
+        stretched = self._checkpoint.config.get(f"{self._prefix}scaling.factor") is not None
+        kind = self._checkpoint.config.get(f"{self._prefix}scaling.type", "linear" if stretched else "none")
         if self._suffix:
             return rope
         factors = self._tensor("rope_freqs.weight")
@@ -265,7 +267,8 @@ class _Gguf:
             self._number("scaling.yarn_beta_slow", 1e-3, _MAX_FACTOR, 1.0),
             self._truncate,
         )
-        magnitude = yarn_magnitude(factor) * self._number("scaling.attn_factor", 1e-3, 1e3, 1.0)
+        magnitude = self._number("scaling.yarn_attn_factor", 1e-3, 1e3, yarn_magnitude(factor))
+        magnitude *= self._number("scaling.attn_factor", 1e-3, 1e3, 1.0)
         return replace(rope, frequency_factors=factors, magnitude=magnitude)
 
     def _longrope(self) -> RopeSpec:

@@ -107,6 +107,13 @@ def test_gguf_yarn_equals_config_yarn() -> None:
     changed = from_gguf(**scaling, rope__scaling__yarn_beta_fast=16.0, rope__scaling__attn_factor=0.5)
     assert changed.frequency_factors == from_config({**YARN, "beta_fast": 16.0}).frequency_factors
     assert changed.magnitude == pytest.approx(0.5 * expected.magnitude)
+    stated = from_gguf(**scaling, rope__scaling__yarn_attn_factor=1.7)
+    assert stated.magnitude == from_config({**YARN, "attention_factor": 1.7}).magnitude == 1.7
+
+
+def test_a_gguf_factor_without_a_type_is_linear() -> None:
+    assert from_gguf(rope__scaling__factor=4.0).scale == 4.0
+    assert from_gguf(rope__scaling__factor=4.0, rope__scaling__type="none").scale == 1.0
 
 
 def test_gguf_longrope_keeps_its_factors_in_tensors() -> None:
