@@ -50,7 +50,7 @@ _THOUSANDS = r"\d{1,3}(?=(?:\d{3})*\b)"
 _DEEPSEEK3 = (r"\p{N}{1,3}", _KANA, rf"{_PUNCTUATED}| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_LINES}")
 _SPARK = (r"\p{N}{1,3}", _KANA, rf"{_PUNCTUATED}| ?[\p{{P}}\p{{S}}]+|[\r\n]|\s+(?!\S)|\s+", r"\p{N}")
 _AFMOE = (
-    r"\p{Nd}{1,3}(?=(?:\p{Nd}{3})*(?!\p{Nd}))",
+    r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))",
     "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e40-\u0e7f\u0e80-\u0eff"
     "\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+",
     _DEEPSEEK3[2],

@@ -37,6 +37,7 @@ _COMPANIONS = {
     "tokenizer.json",
     "tokenizer_config.json",
     "tokenizer.model",
+    "tiktoken.model",
     "special_tokens_map.json",
     "added_tokens.json",
     "vocab.json",

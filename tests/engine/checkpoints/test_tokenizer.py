@@ -59,6 +59,9 @@ _CASELESS = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 _LLAMA3 = _CASELESS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _QWEN2 = _CASELESS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_CASED = rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CASELESS}?|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_CASELESS}?"
+_REST = r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_NO_HAN = r"(?:(?!\p{{Han}}){})"
 RULES = {
     "gpt-2": [_GPT2],
     "smollm": [r"\p{N}", _GPT2],
@@ -85,10 +88,7 @@ RULES = {
         r"\p{N}",
     ],
     "deepseek-coder": [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}"],
-    "gpt-4o": [
-        rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CASELESS}?|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_CASELESS}?"
-        r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-    ],
+    "gpt-4o": [_CASED + _REST],
     "tekken": [
         rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*"
         r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -96,6 +96,16 @@ RULES = {
     "bailingmoe2": [
         r"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*"
         r"|\s*[\r\n]|\s+(?!\S)|\s+"
+    ],
+    "tiny_aya": [r"\d{1,3}(?=(?:\d{3})*\b)", _CASED + _REST],
+    "kimi-k2": [
+        r"\p{Han}+|"
+        + _CASED.replace(_UPPER, _NO_HAN.format(_UPPER)).replace(_LOWER, _NO_HAN.format(_LOWER))
+        + _REST.replace("/", "")
+    ],
+    "youtu": [
+        "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+",
+        _CASED + _REST.replace("{1,3}", ""),
     ],
 }
 
@@ -199,7 +209,7 @@ def test_words_are_cut_and_merged_as_the_rule_says(
     pre: str, text: str, vocabulary: ByteLevelVocabulary, rebuilt: dict[str, Tokenizer]
 ) -> None:
     normal = unicodedata.normalize("NFC", text) if pre in ("qwen2", "qwen35") else text
-    whole = pre in ("llama-bpe", "tekken")
+    whole = pre in ("llama-bpe", "tekken", "glm4", "youtu")
     expected = plain_bpe(normal, RULES[pre], vocabulary.ids, vocabulary.ranks, whole)
     assert rebuilt[pre].encode(text, special=False) == expected
     assert rebuilt[pre].decode(expected) == normal
