@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import pytest
 import regex
@@ -223,6 +224,22 @@ def test_qwen2_equals_transformers(text: str, vocabulary: ByteLevelVocabulary, r
     ids = theirs.encode(text, add_special_tokens=False)
     assert rebuilt["qwen2"].encode(text) == ids
     assert rebuilt["qwen2"].decode(ids) == theirs.decode(ids)
+
+
+def test_gemma4_equals_transformers() -> None:
+    path = Path(__file__).parents[1] / "llama_cpp" / "gemma4.gguf"
+    fields = gguf.GGUFReader(path).fields
+    vocabulary = {token: number for number, token in enumerate(fields["tokenizer.ggml.tokens"].contents())}
+    merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"].contents()]
+    theirs = transformers.GemmaTokenizer(
+        vocab=vocabulary, merges=merges, eos_token="<|im_end|>", bos_token="<|endoftext|>"
+    )
+    ours = open_checkpoint(path).tokenizer()
+    assert ours.add_bos
+    for text in [*TEXTS[:-1], "the an in then  the\n\n\nthan"]:
+        ids = theirs.encode(text, add_special_tokens=False)
+        assert ours.encode(text, special=False) == ids
+        assert ours.decode(ids) == theirs.decode(ids) == text
 
 
 def test_special_tokens_of_a_gguf(rebuilt: dict[str, Tokenizer]) -> None:
