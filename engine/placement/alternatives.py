@@ -55,11 +55,11 @@ def _shorter_context(problem: Problem) -> list[str]:
 
 
 def _recoded(problem: Problem, gain: str) -> list[str]:
-    """Float experts re-coded at load: the most accurate code that fits, and what it would bring."""
+    """Experts re-coded at load: the most accurate code that fits, and what it would bring."""
     wishes = problem.wishes
     if wishes.experts != "stored" or wishes.dtype == "float32":
         return []
-    if not problem.inventory.expert_formats() & set(sizes.FLOAT_FORMATS):
+    if not problem.inventory.expert_formats() & sizes.RECODABLE:
         return []
     for code in ("int8", "int4"):
         found = _fitting(with_wishes(problem, experts=code))

@@ -244,7 +244,7 @@ def _check_experts(wishes: Wishes, inventory: Inventory, name: str) -> None:
     if wishes.dtype == "float32":
         raise GreenroomError(asked, "float32 asks for exact weights", "Choose one of the two.")
     formats = inventory.expert_formats()
-    if not formats & set(sizes.FLOAT_FORMATS):
+    if not formats & sizes.RECODABLE:
         stored = ", ".join(sorted(formats))
         raise GreenroomError(asked, f"they are quantised already ({stored})", "Leave the experts as stored.")
 

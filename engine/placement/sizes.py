@@ -16,8 +16,8 @@ from engine.placement.packing import packed_nbytes
 
 GB = 1_000_000_000
 
-#: Formats whose values are plain numbers, which may be re-coded to int8 or int4 when asked.
-FLOAT_FORMATS = ("F32", "F16", "BF16")
+#: What may be re-coded to int8 or int4 when asked: plain numbers, and types that are held in more room than stored.
+RECODABLE = frozenset({"F32", "F16", "BF16", *WIDENED})
 KV_BYTES = {"f32": 4, "bf16": 2, "f16": 2}
 DENSE_BYTES = {"float32": 4, "bfloat16": 2}
 
@@ -80,12 +80,13 @@ class Inventory:
     experts: tuple[tuple[MoeSpec, Shapes], ...]
 
     def expert_formats(self) -> set[str]:
-        return {shape.format for _, shapes in self.experts for shape in shapes}
+        """As the file stores them."""
+        return {shape.widened or shape.format for _, shapes in self.experts for shape in shapes}
 
     def matrix_formats(self) -> set[str]:
         """Formats of every matrix but the routers, whose type quantisers leave alone."""
         kept = (shapes for role, shapes in self.roles.items() if role != "router_and_norms")
-        return self.expert_formats() | {shape.format for shapes in kept for shape in shapes if shape.rows}
+        return self.expert_formats() | {s.widened or s.format for shapes in kept for s in shapes if s.rows}
 
     def stored_as(self, name: str) -> Inventory | None:
         """The same model with its matrices stored in another format; None when that format cannot hold its shapes."""

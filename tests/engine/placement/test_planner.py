@@ -221,6 +221,14 @@ def test_types_that_are_held_in_wider_codes_are_named(machine: MakeReport) -> No
     assert any("stored as IQ3_XXS are held in wider codes, with the same values" in line for line in made.explanation)
 
 
+def test_types_that_are_held_in_wider_codes_may_be_recoded(machine: MakeReport) -> None:
+    made = plan(moe_model("IQ3_XXS"), machine(ram=64 * GB), experts="int4")
+    assert made.bytes.ram["experts"] == 48 * 128 * 3 * 768 * 2048 * 18 // 32
+    assert any("re-coded from IQ3_XXS to int4" in line and "loses some accuracy" in line for line in made.explanation)
+    tight = plan(moe_model("IQ3_XXS"), machine(ram=28 * GB))
+    assert any("re-coded to int4" in line for line in tight.alternatives)
+
+
 @pytest.mark.parametrize(
     ("wishes", "words"),
     [
