@@ -95,6 +95,9 @@ class Matrix:
         Raises also OSError, EndOfFile when the file is too short, and Interrupted after pool.cancel().
         """
 
+    def set_factor(self, first_row: int, rows: int, factor: float) -> None:
+        """Multiply the product of some rows by a factor, in float32. Raises ValueError when it is not finite."""
+
     def forward(self, pool: ThreadPool, x: int, tokens: int, y: int) -> None:
         """x, y: addresses of float32 [tokens, columns] and [tokens, rows]."""
 
@@ -157,6 +160,9 @@ class Experts:
 
     def load(self, pool: ThreadPool, expert: int, part: str, data: npt.NDArray[np.uint8]) -> None:
         """part: "gate", "up" or "down". Raises ValueError on any size mismatch."""
+
+    def set_factor(self, expert: int, part: str, factor: float) -> None:
+        """Multiply the product of one expert's gate, up or down by a factor, before any bias, in float32."""
 
     def load_bias(self, expert: int, part: str, bias: npt.NDArray[np.float32]) -> None:
         """bias float32 [rows of the part]. Raises ValueError for another size, or when the layer has none."""

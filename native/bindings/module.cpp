@@ -107,6 +107,7 @@ void bind_matrix(py::module_& m) {
             w.load(pool, bytes, nbytes, first_row);
           },
           py::arg("pool"), py::arg("data").noconvert(), py::arg("first_row") = 0)
+      .def("set_factor", &Matrix::set_factor, py::arg("first_row"), py::arg("rows"), py::arg("factor"))
       .def(
           "load_file",
           [](Matrix& w, ThreadPool& pool, const std::filesystem::path& path, uint64_t offset, uint64_t nbytes,
@@ -185,6 +186,12 @@ void bind_experts(py::module_& m) {
             e.load(pool, expert, which, bytes, nbytes);
           },
           py::arg("pool"), py::arg("expert"), py::arg("part"), py::arg("data").noconvert())
+      .def(
+          "set_factor",
+          [](Experts& e, long long expert, const std::string& part, float factor) {
+            e.set_factor(expert, part_named(part), factor);
+          },
+          py::arg("expert"), py::arg("part"), py::arg("factor"))
       .def(
           "load_bias",
           [](Experts& e, long long expert, const std::string& part,

@@ -69,9 +69,15 @@ bool has_all(const std::vector<std::string>& usable, const std::vector<const cha
   });
 }
 
+// Asking the CPU takes a virtual machine some 0.1 ms, and its answer does not change.
+const std::vector<std::string>& usable_features() {
+  static const std::vector<std::string> features = detect_cpu().usable;
+  return features;
+}
+
 std::vector<Tier> runnable(const std::optional<std::string>& isa) {
   const int cap = cap_of(isa);
-  const std::vector<std::string> usable = detect_cpu().usable;
+  const std::vector<std::string>& usable = usable_features();
   std::vector<Tier> out;
   for (const Tier& tier : built_tiers())
     if (has_all(usable, tier.needs) && rank_of(tier.table->name, "this build") <= cap)
@@ -106,7 +112,7 @@ template <class Table>
 const Table& of_three(const std::optional<std::string>& isa, const Table& portable, const Table* avx2,
                       const Table* avx512) {
   const int cap = cap_of(isa);
-  const std::vector<std::string> usable = detect_cpu().usable;
+  const std::vector<std::string>& usable = usable_features();
   if (!avx2 || cap < rank_of("avx2", "this build") || !has_all(usable, {"avx2", "fma", "f16c"}))
     return portable;
   if (cap < rank_of("avx512", "this build") || !has_all(usable, {"avx512f", "avx512bw", "avx512vl", "avx512dq"}))
@@ -129,6 +135,14 @@ const VectorKernels& vector_kernels(const std::optional<std::string>& isa) {
   return of_three(isa, kPortableVectors, &kAvx2Vectors, &kAvx512Vectors);
 #else
   return of_three<VectorKernels>(isa, kPortableVectors, nullptr, nullptr);
+#endif
+}
+
+const RecodeKernels& recode_kernels() {
+#ifdef GREENROOM_X86
+  return of_three({}, kPortableRecode, &kAvx2Recode, &kAvx512Recode);
+#else
+  return of_three<RecodeKernels>({}, kPortableRecode, nullptr, nullptr);
 #endif
 }
 

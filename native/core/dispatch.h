@@ -8,6 +8,7 @@
 
 #include "attention_kernels.h"
 #include "kernels.h"
+#include "recode.h"
 #include "vector_kernels.h"
 
 namespace greenroom {
@@ -24,6 +25,9 @@ const AttentionKernels& attention_kernels(const std::optional<std::string>& isa)
 
 // The best vector kernels here, likewise.
 const VectorKernels& vector_kernels(const std::optional<std::string>& isa);
+
+// The best loops for recoding here, likewise; all give the same bits.
+const RecodeKernels& recode_kernels();
 
 // "int4" (two and three bits too), "int8" (five and six too), "e4m3", "bf16", "f16" or "f32".
 const char* code_name(Kind kind);

@@ -1,6 +1,7 @@
 #include "experts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -24,6 +25,12 @@ constexpr size_t kMostNodes = 64, kHugePage = size_t{2} << 20, kPage = 4096;
 size_t strips_per_tile(size_t strips, size_t threads) {
   constexpr size_t kMost = 16;
   return std::clamp<size_t>(strips / (4 * threads), 2, kMost) / 2 * 2;
+}
+
+void scale(float* values, size_t n, float factor) {
+  if (factor != 1.0f)
+    for (size_t i = 0; i < n; ++i)
+      values[i] *= factor;
 }
 
 size_t round_up(size_t n, size_t multiple) {
@@ -87,6 +94,8 @@ Experts::Experts(long long experts, long long hidden, long long intermediate, co
   gate_ = make(intermediate, hidden, gate_format);
   up_ = make(intermediate, hidden, up_format);
   down_ = make(hidden, intermediate, down_format);
+  for (Projection* p : {&gate_, &up_, &down_})
+    p->factors.assign(static_cast<size_t>(experts), 1.0f);
   experts_ = static_cast<size_t>(experts);
   hidden_ = static_cast<size_t>(hidden);
   intermediate_ = static_cast<size_t>(intermediate);
@@ -219,11 +228,18 @@ std::pair<size_t, size_t> Experts::rows(Part part, const Slice& slice) const {
   return {std::min(most, first * kStripRows), std::min(most, (first + strips) * kStripRows)};
 }
 
+void Experts::set_factor(long long expert, Part part, float factor) {
+  if (!std::isfinite(factor))
+    throw std::invalid_argument("a factor of weights must be finite");
+  projection(part).factors[checked(expert)] = factor;
+}
+
 void Experts::dequantise(long long expert, Part part, float* out) const {
   const size_t e = checked(expert);
   for (const Slice& slice : slices_) {
     const auto [first, last] = rows(part, slice);
     dequantise_rows(matrix(e, part, slice), first, last, out + first * layout(part).columns);
+    scale(out + first * layout(part).columns, (last - first) * layout(part).columns, projection(part).factors[e]);
   }
 }
 
@@ -372,6 +388,8 @@ void Experts::gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) co
         up_.kernel()(&up_task, up_rows, n, u + at, kGroup);
       }
     }
+    scale(g, n * kGroup, gate_.factors[active.expert]);
+    scale(u, n * kGroup, up_.factors[active.expert]);
     if (!gate_.bias.empty()) {
       const float *gate_bias = gate_.bias_of(active.expert, group * kGroup),
                   *up_bias = up_.bias_of(active.expert, group * kGroup);
@@ -433,6 +451,7 @@ void Experts::down_block(const Pass& pass, const PackedMatrix& down, const Activ
                             down_.layout.steps,       soon,
                             soon + down.strip_stride, down_.layout.scaling};
     down_.kernel()(&task, rows, block.pairs, out, width);
+    scale(out, block.pairs * width, down_.factors[block.expert]);
     if (!down_.bias.empty()) {
       const float* bias = down_.bias_of(block.expert, (first + s) * kStripRows);
       for (size_t i = 0; i < block.pairs; ++i)

@@ -58,6 +58,8 @@ public:
   bool lock() { return arena_.lock(); }
 
   void load(ThreadPool& pool, long long expert, Part part, const uint8_t* data, size_t nbytes);
+  // What the loaded weights are multiplied by; 1 at first. Throws std::invalid_argument when it is not finite.
+  void set_factor(long long expert, Part part, float factor);
   // bias f32 [rows] of the part. Throws std::invalid_argument for another size, or when the layer has none.
   void load_bias(long long expert, Part part, const float* bias, size_t rows);
   // The same from a file, starting at offset.
@@ -74,7 +76,8 @@ private:
     const KernelTable* kernels;
     ActivationForm form;
     size_t strip_stride;
-    std::vector<float> bias; // [experts, whole groups of rows], or empty
+    std::vector<float> factors; // [experts]
+    std::vector<float> bias;    // [experts, whole groups of rows], or empty
 
     const float* bias_of(size_t expert, size_t row) const { return &bias[expert * padded_rows(layout.rows) + row]; }
     StripKernel kernel() const { return kernels->strip[layout.kind]; }

@@ -19,6 +19,37 @@ float read_f16(const uint8_t* p) {
   return f32_from_f16(read_u16(p));
 }
 
+// The codes of a Q5_0 block, whose high bits and low nibbles start at `packed`, and of K blocks.
+void q5_codes(const uint8_t* packed, uint8_t* codes) {
+  const uint8_t* low = packed + 4;
+  for (size_t i = 0; i < 32; ++i) {
+    const int high = (packed[i / 8] >> (i % 8)) & 1;
+    codes[i] = static_cast<uint8_t>((i < 16 ? low[i] & 15 : low[i - 16] >> 4) | (high << 4));
+  }
+}
+
+void q5_k_codes(const uint8_t* block, uint8_t* codes) {
+  const uint8_t* high = block + 16;
+  for (size_t group = 0; group < 8; ++group) {
+    const uint8_t* low = block + 48 + 32 * (group / 2);
+    for (size_t i = 0; i < 32; ++i)
+      codes[32 * group + i] =
+          static_cast<uint8_t>(((low[i] >> (4 * (group % 2))) & 15) | (((high[i] >> group) & 1) << 4));
+  }
+}
+
+void q2_k_codes(const uint8_t* block, uint8_t* codes) {
+  for (size_t i = 0; i < 256; ++i)
+    codes[i] = (block[16 + 32 * (i / 128) + i % 32] >> (2 * (i / 32 % 4))) & 3;
+}
+
+void q3_k_codes(const uint8_t* block, uint8_t* codes) {
+  for (size_t i = 0; i < 256; ++i) {
+    const int low = (block[32 + 32 * (i / 128) + i % 32] >> (2 * (i / 32 % 4))) & 3;
+    codes[i] = static_cast<uint8_t>(low | (((block[i % 32] >> (i / 32)) & 1) << 2));
+  }
+}
+
 void from_f32(const Format&, const uint8_t* row, size_t columns, float* out) {
   std::memcpy(out, row, columns * sizeof(float));
 }
@@ -384,24 +415,6 @@ PairQ4K q4_k_pair(const uint8_t* block, size_t group) {
           static_cast<uint8_t>((packed[group + 4] >> 4) | ((packed[group] >> 6) << 4))};
 }
 
-void q5_codes(const uint8_t* packed, uint8_t* codes) {
-  const uint8_t* low = packed + 4;
-  for (size_t i = 0; i < 32; ++i) {
-    const int high = (packed[i / 8] >> (i % 8)) & 1;
-    codes[i] = static_cast<uint8_t>((i < 16 ? low[i] & 15 : low[i - 16] >> 4) | (high << 4));
-  }
-}
-
-void q5_k_codes(const uint8_t* block, uint8_t* codes) {
-  const uint8_t* high = block + 16;
-  for (size_t group = 0; group < 8; ++group) {
-    const uint8_t* low = block + 48 + 32 * (group / 2);
-    for (size_t i = 0; i < 32; ++i)
-      codes[32 * group + i] =
-          static_cast<uint8_t>(((low[i] >> (4 * (group % 2))) & 15) | (((high[i] >> group) & 1) << 4));
-  }
-}
-
 void q6_k_codes(const uint8_t* block, uint8_t* codes) {
   for (size_t half = 0; half < 2; ++half) {
     const uint8_t* low = block + 64 * half;
@@ -413,18 +426,6 @@ void q6_k_codes(const uint8_t* block, uint8_t* codes) {
       out[i + 64] = static_cast<uint8_t>((low[i] >> 4) | (((high[i] >> 4) & 3) << 4));
       out[i + 96] = static_cast<uint8_t>((low[i + 32] >> 4) | ((high[i] >> 6) << 4));
     }
-  }
-}
-
-void q2_k_codes(const uint8_t* block, uint8_t* codes) {
-  for (size_t i = 0; i < 256; ++i)
-    codes[i] = (block[16 + 32 * (i / 128) + i % 32] >> (2 * (i / 32 % 4))) & 3;
-}
-
-void q3_k_codes(const uint8_t* block, uint8_t* codes) {
-  for (size_t i = 0; i < 256; ++i) {
-    const int low = (block[32 + 32 * (i / 128) + i % 32] >> (2 * (i / 32 % 4))) & 3;
-    codes[i] = static_cast<uint8_t>(low | (((block[i % 32] >> (i / 32)) & 1) << 2));
   }
 }
 

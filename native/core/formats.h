@@ -31,16 +31,10 @@ struct PairQ4K {
   uint8_t scale, min;
 };
 PairQ4K q4_k_pair(const uint8_t* block, size_t group);
-// The 32 codes of a Q5_0 block (whose high bits and low nibbles start at `packed`), and the 256 of a Q5_K block.
-void q5_codes(const uint8_t* packed, uint8_t* codes);
-void q5_k_codes(const uint8_t* block, uint8_t* codes);
 // The 256 codes (0 .. 63, offset 32) of a Q6_K block.
 void q6_k_codes(const uint8_t* block, uint8_t* codes);
 
-// The 256 codes of a Q2_K block (0 .. 3) and of a Q3_K block (0 .. 7, offset 4), and the latter's 16 scales (offset
-// 32).
-void q2_k_codes(const uint8_t* block, uint8_t* codes);
-void q3_k_codes(const uint8_t* block, uint8_t* codes);
+// The 16 scales (offset 32) of a Q3_K block.
 void q3_k_scales(const uint8_t* block, uint8_t* scales);
 // The 6-bit scale (offset 32) of one group of 32 in an IQ4_XS block.
 uint8_t iq4_xs_scale(const uint8_t* block, size_t group);

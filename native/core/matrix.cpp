@@ -1,6 +1,7 @@
 #include "matrix.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <stdexcept>
 
@@ -34,6 +35,27 @@ void Matrix::load_file(ThreadPool& pool, const InputFile& file, uint64_t offset,
   pack_file(pool, packed_, file, offset, nbytes, first_row);
 }
 
+void Matrix::set_factor(long long first_row, long long rows, float factor) {
+  const auto all = static_cast<long long>(layout().rows);
+  if (first_row < 0 || rows < 0 || first_row > all || rows > all - first_row)
+    throw std::invalid_argument("a matrix of " + std::to_string(all) + " rows has no " + std::to_string(rows) +
+                                " from row " + std::to_string(first_row) + " on");
+  if (!std::isfinite(factor))
+    throw std::invalid_argument("a factor of weights must be finite");
+  if (factors_.empty() && factor != 1.0f)
+    factors_.assign(layout().rows, 1.0f);
+  if (!factors_.empty())
+    std::fill_n(factors_.begin() + first_row, rows, factor);
+}
+
+void Matrix::dequantise_row_range(size_t first, size_t last, float* out) const {
+  dequantise_rows(packed_, first, last, out);
+  if (!factors_.empty())
+    for (size_t row = first; row < last; ++row, out += layout().columns)
+      for (size_t c = 0; c < layout().columns; ++c)
+        out[c] *= factors_[row];
+}
+
 void Matrix::dequantise(const int64_t* rows, size_t count, float* out) const {
   for (size_t i = 0; i < count; ++i)
     if (rows[i] < 0 || static_cast<size_t>(rows[i]) >= layout().rows)
@@ -41,7 +63,7 @@ void Matrix::dequantise(const int64_t* rows, size_t count, float* out) const {
                                   std::to_string(layout().rows));
   for (size_t i = 0; i < count; ++i) {
     const size_t row = static_cast<size_t>(rows[i]);
-    dequantise_rows(packed_, row, row + 1, out + i * layout().columns);
+    dequantise_row_range(row, row + 1, out + i * layout().columns);
   }
 }
 
@@ -88,8 +110,15 @@ void Matrix::forward_chunk(ThreadPool::Call& call, const float* x, size_t tokens
                                 layout.scaling};
         kernel(&task, rows, n, out, 2 * kStripRows);
         const size_t valid = std::min((after - strip) * kStripRows, layout.rows - row);
-        for (size_t t = 0; t < n; ++t)
-          std::memcpy(y + (t0 + t) * layout.rows + row, out + t * 2 * kStripRows, valid * sizeof(float));
+        for (size_t t = 0; t < n; ++t) {
+          float* to = y + (t0 + t) * layout.rows + row;
+          const float* from = out + t * 2 * kStripRows;
+          if (factors_.empty())
+            std::memcpy(to, from, valid * sizeof(float));
+          else
+            for (size_t r = 0; r < valid; ++r)
+              to[r] = from[r] * factors_[row + r];
+        }
       }
     }
   };

@@ -24,11 +24,14 @@ public:
   void load(ThreadPool& pool, const uint8_t* data, size_t nbytes, long long first_row);
   // The same from a file, starting at offset.
   void load_file(ThreadPool& pool, const InputFile& file, uint64_t offset, size_t nbytes, long long first_row);
+  // What some rows are multiplied by; 1 at first. Throws std::invalid_argument when it is not finite or they do not
+  // exist.
+  void set_factor(long long first_row, long long rows, float factor);
   // x f32 [tokens, columns], y f32 [tokens, rows].
   void forward(ThreadPool& pool, const float* x, size_t tokens, float* y) const;
   void forward(ThreadPool::Call& call, const float* x, size_t tokens, float* y) const;
   // out f32 [rows, columns].
-  void dequantise(float* out) const { dequantise_rows(packed_, 0, layout().rows, out); }
+  void dequantise(float* out) const { dequantise_row_range(0, layout().rows, out); }
   // Some rows, in the order asked for: out f32 [count, columns]. Throws std::invalid_argument for one that is not
   // there.
   void dequantise(const int64_t* rows, size_t count, float* out) const;
@@ -36,7 +39,10 @@ public:
 private:
   void forward_chunk(ThreadPool::Call& call, const float* x, size_t tokens, float* y) const;
 
+  void dequantise_row_range(size_t first, size_t last, float* out) const;
+
   PackedMatrix packed_;
+  std::vector<float> factors_; // [rows], or empty while all are 1
   const KernelTable* kernels_;
   Arena arena_;
 };

@@ -1,14 +1,14 @@
 #include "packing.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "dispatch.h"
 #include "float16.h"
-#include "recode.h"
 
 namespace greenroom {
 namespace {
@@ -109,21 +109,19 @@ void put_bits(const uint8_t* codes, int shift, uint8_t* load, size_t row) {
 }
 
 void pack_q2_k(const uint8_t* block, uint8_t* step, size_t row) {
-  uint8_t codes[256];
-  q2_k_codes(block, codes);
   std::memcpy(step + 2 * row, block + 80, 2);
   put(step + 32 + 2 * row, static_cast<uint16_t>(get<uint16_t>(block + 82) ^ 0x8000u));
   for (size_t group = 0; group < 8; ++group) {
     uint8_t* out = step + 64 + 160 * group;
-    put_pairs(codes + 32 * group, 0, out, row);
+    // Stored: 32 bytes hold four groups, two bits each.
+    put_pairs(block + 16 + 32 * (group / 4), static_cast<int>(2 * (group % 4)), out, row);
     out[128 + row] = block[2 * group];
     out[144 + row] = block[2 * group + 1];
   }
 }
 
 void pack_q3_k(const uint8_t* block, uint8_t* step, size_t row) {
-  uint8_t codes[256], scales[16];
-  q3_k_codes(block, codes);
+  uint8_t scales[16];
   q3_k_scales(block, scales);
   uint32_t words[4];
   for (size_t p = 0; p < 4; ++p)
@@ -134,8 +132,8 @@ void pack_q3_k(const uint8_t* block, uint8_t* step, size_t row) {
     put_u32(step + 32 + 64 * p + 4 * row, words[p] | (((words[3] >> (8 * p)) & 255) << 24));
   for (size_t group = 0; group < 8; ++group) {
     uint8_t* out = step + 224 + 192 * group;
-    put_pairs(codes + 32 * group, 0, out, row);
-    put_bits(codes + 32 * group, 2, out + 128, row);
+    put_pairs(block + 32 + 32 * (group / 4), static_cast<int>(2 * (group % 4)), out, row);
+    put_bits(block, static_cast<int>(group), out + 128, row);
   }
 }
 
@@ -157,7 +155,7 @@ void pack_block(const Layout& layout, const uint8_t* block, uint8_t* step, size_
   const size_t scale_bytes = scale_nbytes(layout.scaling.type), block_columns = layout.format->block;
   const uint8_t* codes = block + scale_bytes + zero;
   const size_t part = halves ? index % 2 : 0, parts = halves ? 2 : 1;
-  uint8_t* scales = step + (halves ? kGroup : block_columns) * (nibbles ? 8 : 16);
+  uint8_t* scales = step + (halves ? size_t{kGroup} : block_columns) * (nibbles ? 8 : 16);
   std::memcpy(scales + (part * kStripRows + row) * scale_bytes, block, scale_bytes);
   if (zero)
     scales[parts * kStripRows * scale_bytes + part * kStripRows + row] = block[scale_bytes];
@@ -191,29 +189,30 @@ void pack_e4m3(const Layout& layout, const uint8_t* block, uint8_t* step, size_t
   uint8_t* scale = step + 16 * columns + row * scale_bytes;
   std::memcpy(scale, block, scale_bytes);
   if (nan) // a quiet NaN of any type has these top bits set
-    scale[scale_bytes - 1] = 0x7f, scale[scale_bytes - 2] |= 0xf0;
+    put(scale + scale_bytes - 2, uint16_t{0x7ff0});
 }
 
-// 32 codes of five bits: 4 loads of low nibbles, 1 of high bits.
-void put_int5(const uint8_t* codes, uint8_t* loads, size_t row) {
-  put_bits(codes, 4, loads + 256, row);
-  for (size_t j = 0; j < 4; ++j) {
-    const uint32_t first = get_u32(codes + 4 * j), second = get_u32(codes + 16 + 4 * j);
-    put_u32(loads + 64 * j + 4 * row, (first & 0x0f0f0f0fu) | ((second & 0x0f0f0f0fu) << 4));
+// Bits 4j + b to bits 8b + j.
+uint32_t fifth_bits(uint32_t bits) {
+  uint32_t turned = 0;
+  for (int b = 0; b < 4; ++b) {
+    uint32_t v = (bits >> b) & 0x11111111u;
+    v = (v | (v >> 3)) & 0x03030303u;
+    v = (v | (v >> 6)) & 0x000f000fu;
+    turned |= ((v | (v >> 12)) & 255) << (8 * b);
   }
+  return turned;
 }
 
 void pack_q5_0(const uint8_t* block, uint8_t* step, size_t row) {
-  uint8_t codes[kGroup];
-  q5_codes(block + 2, codes);
-  put_int5(codes, step, row);
+  scatter(step, row, block + 6, 4);
+  put_u32(step + 256 + 4 * row, fifth_bits(get_u32(block + 2)));
   std::memcpy(step + 320 + 2 * row, block, 2);
 }
 
 void pack_q5_1(const uint8_t* block, uint8_t* step, size_t row) {
-  uint8_t codes[kGroup];
-  q5_codes(block + 4, codes);
-  put_int5(codes, step, row);
+  scatter(step, row, block + 8, 4);
+  put_u32(step + 256 + 4 * row, fifth_bits(get_u32(block + 4)));
   std::memcpy(step + 320 + 2 * row, block, 2);
   std::memcpy(step + 352 + 2 * row, block + 2, 2);
 }
@@ -229,25 +228,30 @@ void put_scale_words(const uint8_t* block, uint8_t* step, size_t row) {
   }
 }
 
-void pack_q5_k(const uint8_t* block, uint8_t* step, size_t row) {
-  uint8_t codes[256];
-  q5_k_codes(block, codes);
-  put_scale_words(block, step, row);
-  for (size_t group = 0; group < 8; ++group)
-    put_int5(codes + kGroup * group, step + 256 + 320 * group, row);
+// Nibbles of 64 columns, stored as 32 bytes with the first group in the low halves.
+void put_two_groups(const uint8_t* codes, uint8_t* first_loads, uint8_t* second_loads, size_t row) {
+  for (size_t j = 0; j < 4; ++j) {
+    const uint32_t first = get_u32(codes + 4 * j), second = get_u32(codes + 16 + 4 * j);
+    put_u32(first_loads + 64 * j + 4 * row, (first & 0x0f0f0f0fu) | ((second & 0x0f0f0f0fu) << 4));
+    put_u32(second_loads + 64 * j + 4 * row, ((first >> 4) & 0x0f0f0f0fu) | (second & 0xf0f0f0f0u));
+  }
 }
 
 void pack_q4_k(const uint8_t* block, uint8_t* step, size_t row) {
   put_scale_words(block, step, row);
   for (size_t pair = 0; pair < 4; ++pair) {
-    // Stored: 32 bytes with group 2 pair in the low nibbles and 2 pair + 1 in the high ones.
-    const uint8_t* codes = block + 16 + 32 * pair;
-    uint8_t* out = step + 256 + 512 * pair + 4 * row;
-    for (size_t j = 0; j < 4; ++j) {
-      const uint32_t first = get_u32(codes + 4 * j), second = get_u32(codes + 16 + 4 * j);
-      put_u32(out + 64 * j, (first & 0x0f0f0f0fu) | ((second & 0x0f0f0f0fu) << 4));
-      put_u32(out + 256 + 64 * j, ((first >> 4) & 0x0f0f0f0fu) | (second & 0xf0f0f0f0u));
-    }
+    uint8_t* out = step + 256 + 512 * pair;
+    put_two_groups(block + 16 + 32 * pair, out, out + 256, row);
+  }
+}
+
+void pack_q5_k(const uint8_t* block, uint8_t* step, size_t row) {
+  put_scale_words(block, step, row);
+  for (size_t pair = 0; pair < 4; ++pair) {
+    uint8_t* out = step + 256 + 640 * pair;
+    put_two_groups(block + 48 + 32 * pair, out, out + 320, row);
+    put_bits(block + 16, static_cast<int>(2 * pair), out + 256, row);
+    put_bits(block + 16, static_cast<int>(2 * pair + 1), out + 320 + 256, row);
   }
 }
 
@@ -358,34 +362,54 @@ void pack_stored_row(const Layout& layout, const uint8_t* row, uint8_t* strip, s
   }
 }
 
-// One row of f32 weights into the codes asked for.
-void pack_float_row(const Layout& layout, const float* row, uint8_t* strip, size_t lane) {
-  if (layout.kind == kF32) {
-    for (size_t c = 0; c < layout.columns; ++c)
-      put(strip + 64 * c + 4 * lane, row[c]);
-    return;
-  }
-  for (size_t c = 0; c < layout.columns; ++c)
-    if (!std::isfinite(row[c]))
+float round_scale(float scale, uint16_t* bits) {
+  *bits = f16_from_f32(std::clamp(scale, -65504.0f, 65504.0f));
+  return f32_from_f16(*bits);
+}
+
+// One row of f32 weights into the codes asked for. Keeps its buffers from row to row.
+class Recoder {
+public:
+  Recoder(const Layout& layout, const RecodeKernels& kernels)
+      : layout_(layout), kernels_(kernels), group_(layout.columns / layout.steps), row_(layout.columns),
+        codes_(layout.columns), scales_(layout.steps) {}
+
+  void pack_row(const uint8_t* stored, uint8_t* strip, size_t lane) {
+    layout_.format->dequantise(*layout_.format, stored, layout_.columns, row_.data());
+    if (layout_.kind == kF32) {
+      for (size_t c = 0; c < layout_.columns; ++c)
+        put(strip + 64 * c + 4 * lane, row_[c]);
+      return;
+    }
+    const bool bytes = layout_.kind == kInt8F16;
+    const bool finite =
+        bytes ? kernels_.int8(row_.data(), layout_.steps, round_scale, scales_.data(),
+                              reinterpret_cast<int8_t*>(codes_.data()))
+              : kernels_.int4(row_.data(), layout_.steps, group_, round_scale, scales_.data(), codes_.data());
+    if (!finite)
       throw std::invalid_argument("weights that are NaN or infinite cannot be recoded to integers");
-  const size_t group = layout.columns / layout.steps;
-  for (size_t g = 0; g < layout.steps; ++g) {
-    uint8_t* step = strip + g * layout.step_nbytes;
-    uint8_t codes[128];
-    if (layout.kind == kInt8F16) {
-      const uint16_t scale = recode_int8(row + group * g, reinterpret_cast<int8_t*>(codes));
-      scatter(step, lane, codes, 8);
-      put(step + 512 + 2 * lane, scale);
-    } else {
-      const uint16_t scale = recode_int4(row + group * g, group, codes);
-      for (size_t c = 0; c < group; c += kGroup)
-        for (size_t j = 0; j < 4; ++j)
-          put_u32(step + 8 * c + 64 * j + 4 * lane,
-                  get_u32(codes + c + 4 * j) | (get_u32(codes + c + 16 + 4 * j) << 4));
-      put(step + 8 * group + 2 * lane, scale);
+    for (size_t s = 0; s < layout_.steps; ++s) {
+      uint8_t* step = strip + s * layout_.step_nbytes;
+      const uint8_t* codes = codes_.data() + s * group_;
+      if (bytes)
+        scatter(step, lane, codes, 8);
+      else
+        for (size_t c = 0; c < group_; c += kGroup)
+          for (size_t j = 0; j < 4; ++j)
+            put_u32(step + 8 * c + 64 * j + 4 * lane,
+                    get_u32(codes + c + 4 * j) | (get_u32(codes + c + 16 + 4 * j) << 4));
+      put(step + (bytes ? 16 : 8) * group_ + 2 * lane, scales_[s]);
     }
   }
-}
+
+private:
+  const Layout& layout_;
+  const RecodeKernels& kernels_;
+  size_t group_;
+  std::vector<float> row_;
+  std::vector<uint8_t> codes_;
+  std::vector<uint16_t> scales_;
+};
 
 } // namespace
 
@@ -405,21 +429,22 @@ void pack(ThreadPool& pool, const PackedMatrix& matrix, const uint8_t* data, siz
   const size_t first = static_cast<size_t>(first_row), last = first + count;
   const size_t first_strip = first / kStripRows, strips = (last + kStripRows - 1) / kStripRows - first_strip;
   const bool keep = layout.kind == layout.format->kind;
+  const RecodeKernels& kernels = recode_kernels();
 
   auto pack_strip = [&](size_t tile, int) {
     const size_t strip = first_strip + tile;
-    std::vector<float> floats(keep ? 0 : layout.columns);
+    std::optional<Recoder> recoder;
+    if (!keep)
+      recoder.emplace(layout, kernels);
     for (size_t lane = 0; lane < kStripRows; ++lane) {
       const size_t row = strip * kStripRows + lane;
       if (row < first || row >= last)
         continue;
       const uint8_t* stored = data + (row - first) * row_nbytes;
-      if (keep) {
+      if (keep)
         pack_stored_row(layout, stored, matrix.strip(strip), lane);
-      } else {
-        layout.format->dequantise(*layout.format, stored, layout.columns, floats.data());
-        pack_float_row(layout, floats.data(), matrix.strip(strip), lane);
-      }
+      else
+        recoder->pack_row(stored, matrix.strip(strip), lane);
     }
   };
   ThreadPool::Call call(pool);

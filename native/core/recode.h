@@ -1,15 +1,28 @@
-// Float weights to integer codes: round to nearest under the group scale with the least squared error.
+// Float weights to integer codes.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
+#include <stddef.h>
+#include <stdint.h>
 
 namespace greenroom {
 
-// x [32] -> codes -127 .. 127; returns the scale as f16 bits: x ~ scale * code.
-uint16_t recode_int8(const float* x, int8_t* codes);
-// x [n] -> codes 0 .. 15, n a multiple of 4; returns the scale as f16 bits: x ~ scale * (code - 8). The scale may be
-// negative.
-uint16_t recode_int4(const float* x, size_t n, uint8_t* codes);
+// A scale to f16 bits (finite); returns what they stand for.
+typedef float (*RoundScale)(float scale, uint16_t* bits);
+
+// Both return false when a value is NaN or infinite.
+struct RecodeKernels {
+  // x [32 * groups] -> codes -127 .. 127, x ~ scale * code: round to nearest under the scale that puts the largest
+  // magnitude on 127.
+  bool (*int8)(const float* x, size_t groups, RoundScale round, uint16_t* scales, int8_t* codes);
+  // x [group * groups] -> codes 0 .. 15, x ~ scale * (code - 8), group 32 or 128: round to nearest under the scale with
+  // the least squared error found. Scales may be negative.
+  bool (*int4)(const float* x, size_t groups, size_t group, RoundScale round, uint16_t* scales, uint8_t* codes);
+};
+
+extern const RecodeKernels kPortableRecode;
+#ifdef GREENROOM_X86
+extern const RecodeKernels kAvx2Recode;
+extern const RecodeKernels kAvx512Recode;
+#endif
 
 } // namespace greenroom

@@ -121,3 +121,32 @@ def test_embedding_rows_are_dequantised_as_asked(loader: Loader) -> None:
 def test_a_matrix_the_kernels_refuse_is_named(loader: Loader, pool: _native.ThreadPool) -> None:
     with pytest.raises(GreenroomError, match=r'"a" \(Q8_0\).*another format'):
         NativeLinear(pool, loader, ["a"], recode="int3")
+
+
+ORDERS = {name: np.random.default_rng(n).permutation(64).astype(np.int32) for n, name in enumerate("ab")}
+
+
+class Rearranged(Loader):
+    """The same matrices, as if "a" and "b" were stored with their columns in an order of their own and with factors."""
+
+    def column_order(self, role: str) -> np.ndarray | None:
+        return ORDERS.get(role)
+
+    def factor(self, role: str) -> float:
+        return {"b": 3.0, "c": 0.25}.get(role, 1.0)
+
+
+@pytest.mark.parametrize("roles", [["a"], ["a", "b"], ["c", "a", "c"]])
+@pytest.mark.parametrize("tokens", [1, 9])
+def test_stored_column_orders_and_factors(
+    loader: Loader, pool: _native.ThreadPool, roles: list[str], tokens: int
+) -> None:
+    rearranged = Rearranged(loader.checkpoint, loader.spec, ignore_progress)
+    x = torch.from_numpy(np.random.default_rng(5).standard_normal((tokens, 64)).astype(np.float32))
+    y = NativeLinear(pool, rearranged, roles, recode="float32")(x)
+    expected = []
+    for role in roles:
+        order = rearranged.column_order(role)
+        columns = x.numpy() if order is None else x.numpy()[:, order]
+        expected.append(columns @ loader.float32(role).T * rearranged.factor(role))
+    assert relative_error(y, np.concatenate(expected, 1)) < 1e-6

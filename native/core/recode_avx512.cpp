@@ -1,0 +1,8 @@
+// With AVX-512.
+#include "recode_body.h"
+
+namespace greenroom {
+
+constinit const RecodeKernels kAvx512Recode = {int8_groups, int4_groups};
+
+} // namespace greenroom
