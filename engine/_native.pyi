@@ -95,6 +95,12 @@ class Matrix:
         Raises also OSError, EndOfFile when the file is too short, and Interrupted after pool.cancel().
         """
 
+    def set_columns(self, order: npt.NDArray[np.int32]) -> None:
+        """Columns are stored in another order: stored column c meets element order[c] of x.
+
+        order: a permutation of the columns; ValueError otherwise. Dequantised, they stand as usual.
+        """
+
     def set_factor(self, first_row: int, rows: int, factor: float) -> None:
         """Multiply the product of some rows by a factor, in float32. Raises ValueError when it is not finite."""
 
@@ -163,6 +169,13 @@ class Experts:
 
     def set_factor(self, expert: int, part: str, factor: float) -> None:
         """Multiply the product of one expert's gate, up or down by a factor, before any bias, in float32."""
+
+    def set_columns(self, expert: int, part: str, order: npt.NDArray[np.int32]) -> None:
+        """Gate's or up's columns are stored in another order: stored column c meets element order[c] of x.
+
+        order: a permutation of the hidden size; ValueError otherwise, and for down, whose columns stand in the order
+        of gate's and up's rows.
+        """
 
     def load_bias(self, expert: int, part: str, bias: npt.NDArray[np.float32]) -> None:
         """bias float32 [rows of the part]. Raises ValueError for another size, or when the layer has none."""

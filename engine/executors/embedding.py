@@ -16,6 +16,8 @@ class Embedding:
 
     def __init__(self, loader: Loader) -> None:
         vocab, self._hidden = loader.shape("embed")
+        if loader.column_order("embed") is not None or loader.factor("embed") != 1.0:
+            raise loader.refuse("embed", ValueError("embeddings with factors or reordered columns are not looked up"))
         self._rows = loader.stored("embed").reshape(vocab, -1)
         self._dequantise = FORMATS[loader.format("embed")].dequantise
 

@@ -244,9 +244,7 @@ def _read_layer(
             try:
                 if loader.format(role) != form:
                     raise ValueError(f"other experts of this layer are stored as {form}")
-                loader.pack_expert(role, _reader.pool, experts, expert, part)
-                if spec.bias:
-                    experts.load_bias(expert, part, loader.float32(f"{role}_bias").reshape(-1))
+                loader.pack_expert(f"{prefix}.{expert}", _reader.pool, experts, expert, part, bias=spec.bias)
             except ValueError as error:
                 raise loader.refuse(role, error) from error
 

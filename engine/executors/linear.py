@@ -43,10 +43,11 @@ class NativeLinear:
         orders = orders or [None] * len(roles)
         self.parts: list[_native.Matrix] = []
         self._rows: list[int] = []
+        columns = [loader.column_order(role) for role in roles]
         at = 0
         while at < len(roles):
             end = at + 1
-            while end < len(roles) and loader.format(roles[end]) == loader.format(roles[at]):
+            while end < len(roles) and _alike(loader, roles, columns, at, end):
                 end += 1
             self._add_part(loader, roles[at:end], orders[at:end], recode, isa)
             at = end
@@ -93,6 +94,9 @@ class NativeLinear:
             for role, count, order in zip(roles, rows, orders, strict=True):
                 loader.pack(role, self._pool, matrix, first, order)
                 first += count
+            column_order = loader.column_order(roles[0])
+            if column_order is not None:
+                matrix.set_columns(np.ascontiguousarray(column_order, np.int32))
         except ValueError as error:
             raise loader.refuse(roles[0], error) from error
         self.parts.append(matrix)
@@ -126,6 +130,15 @@ class TorchLinear:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.linear(x.to(self._weight.dtype), self._weight).float()
+
+
+def _alike(
+    loader: Loader, roles: Sequence[str], columns: Sequence[npt.NDArray[np.int32] | None], one: int, other: int
+) -> bool:
+    """Same format, and columns in the same order."""
+    mine, theirs = columns[one], columns[other]
+    same = mine is theirs if mine is None or theirs is None else np.array_equal(mine, theirs)
+    return same and loader.format(roles[one]) == loader.format(roles[other])
 
 
 def _rows(loader: Loader, role: str) -> int:

@@ -78,9 +78,8 @@ class Loader:
         return sum(self.nbytes(role) if width is None else math.prod(self.shape(role)) * width for role in roles)
 
     def stored(self, role: str) -> npt.NDArray[np.uint8]:
-        """Stored bytes, uint8 [nbytes], of weights that are their values and nothing more."""
+        """Stored bytes, uint8 [nbytes]. The weights are their values times `factor`, columns in `column_order`."""
         ref = self.spec.weights[role]
-        self._check_plain(role)
         if _whole_rows(ref, self.shape(role)):
             data = self.checkpoint.read(ref.name, ref.index, ref.rows)
         else:
@@ -92,6 +91,15 @@ class Loader:
             data = np.ascontiguousarray(_part(ref, data.reshape(blocks), 1)).reshape(-1)
         self._add(data.nbytes)
         return data
+
+    def factor(self, role: str) -> float:
+        """What the stored values are to be multiplied with."""
+        ref = self.spec.weights[role]
+        return self.checkpoint.factor(ref.name, ref.index)
+
+    def column_order(self, role: str) -> npt.NDArray[np.int32] | None:
+        """Which column each stored one is, int32 [in]; None when they are stored as usual."""
+        return self.checkpoint.column_order(self.spec.weights[role].name)
 
     def float32(self, role: str) -> npt.NDArray[np.float32]:
         """Dequantised, in the role's shape."""
@@ -123,6 +131,7 @@ class Loader:
             if order is not None:
                 data = np.ascontiguousarray(data.reshape(rows, -1)[order]).reshape(-1)
             matrix.load(pool, data, first_row)
+            matrix.set_factor(first_row, rows, self.factor(role))
             return
         row_bytes = place.nbytes // rows
         piece = max(1, PIECE // row_bytes)
@@ -132,18 +141,35 @@ class Loader:
                 matrix.load_file(pool, place.path, place.offset + start * row_bytes, count, first_row + start)
             self._add(count)
             self.report(self._message)
+        matrix.set_factor(first_row, rows, self.factor(role))
 
     def pack_expert(
-        self, role: str, pool: _native.ThreadPool, experts: _native.Experts, expert: int, part: str
+        self, block: str, pool: _native.ThreadPool, experts: _native.Experts, expert: int, part: str, *, bias: bool
     ) -> None:
-        """Pack one matrix of one expert. Safe from several threads; raises as `pack` does, without the callback."""
-        place = self._location(role)
+        """Pack one matrix, and bias, of a gated MLP ("layers.3.ffn") as an expert.
+
+        Safe from several threads; raises as `pack` does, without the callback.
+        """
+        role = f"{block}.{part}"
+        # Rows of gate and up follow the columns of down, and those the order they are stored in.
+        order = None if part == "down" else self.column_order(f"{block}.down")
+        place = self._location(role) if order is None else None
         if place is None:
-            experts.load(pool, expert, part, self.stored(role))
-            return
-        with _reading(place.path):
-            experts.load_file(pool, expert, part, place.path, place.offset, place.nbytes)
-        self._add(place.nbytes)
+            data = self.stored(role)
+            if order is not None:
+                data = np.ascontiguousarray(data.reshape(len(order), -1)[order]).reshape(-1)
+            experts.load(pool, expert, part, data)
+        else:
+            with _reading(place.path):
+                experts.load_file(pool, expert, part, place.path, place.offset, place.nbytes)
+            self._add(place.nbytes)
+        experts.set_factor(expert, part, self.factor(role))
+        columns = self.column_order(role)
+        if columns is not None and part != "down":
+            experts.set_columns(expert, part, np.ascontiguousarray(columns, np.int32))
+        if bias:
+            values = self.float32(f"{role}_bias").reshape(-1)
+            experts.load_bias(expert, part, values if order is None else np.ascontiguousarray(values[order]))
 
     def skip(self, role: str) -> None:
         """Count a tensor as read that is in memory already."""
@@ -176,17 +202,8 @@ class Loader:
     def _location(self, role: str) -> FileRange | None:
         """Where the role's rows lie as they are; None when `stored` must put them together."""
         ref = self.spec.weights[role]
-        self._check_plain(role)
         whole = _whole_rows(ref, self.shape(role))
         return self.checkpoint.location(ref.name, ref.index, ref.rows) if whole else None
-
-    def _check_plain(self, role: str) -> None:
-        """Refuse weights that are more than the values of their blocks: the kernels would make others of them."""
-        ref = self.spec.weights[role]
-        if self.checkpoint.column_order(ref.name) is not None:
-            raise self.refuse(role, ValueError("its columns are sorted by activation order (GPTQ's desc_act)"))
-        if self.checkpoint.factor(ref.name, ref.index) != 1.0:
-            raise self.refuse(role, ValueError("the matrix has a factor of its own"))
 
     def _add(self, nbytes: int) -> None:
         with self._lock:

@@ -47,10 +47,8 @@ class NativeMlp:
         gate, up, down = (loader.format(name) for name in parts.values())
         try:
             self.expert = native_experts(spec, 1, hidden, (gate, up, down), recode, isa)
-            for part, name in parts.items():
-                loader.pack_expert(name, pool, self.expert, 0, part)
-                if spec.bias:
-                    self.expert.load_bias(0, part, loader.float32(f"{name}_bias").reshape(-1))
+            for part in parts:
+                loader.pack_expert(role, pool, self.expert, 0, part, bias=spec.bias)
         except ValueError as error:
             raise loader.refuse(parts["gate"], error) from error
         self._ids = torch.zeros(1, dtype=torch.int32)

@@ -107,6 +107,12 @@ void bind_matrix(py::module_& m) {
             w.load(pool, bytes, nbytes, first_row);
           },
           py::arg("pool"), py::arg("data").noconvert(), py::arg("first_row") = 0)
+      .def(
+          "set_columns",
+          [](Matrix& w, const py::array_t<int32_t, py::array::c_style>& order) {
+            w.set_columns(order.data(), static_cast<size_t>(order.size()));
+          },
+          py::arg("order").noconvert())
       .def("set_factor", &Matrix::set_factor, py::arg("first_row"), py::arg("rows"), py::arg("factor"))
       .def(
           "load_file",
@@ -192,6 +198,13 @@ void bind_experts(py::module_& m) {
             e.set_factor(expert, part_named(part), factor);
           },
           py::arg("expert"), py::arg("part"), py::arg("factor"))
+      .def(
+          "set_columns",
+          [](Experts& e, long long expert, const std::string& part,
+             const py::array_t<int32_t, py::array::c_style>& order) {
+            e.set_columns(expert, part_named(part), order.data(), static_cast<size_t>(order.size()));
+          },
+          py::arg("expert"), py::arg("part"), py::arg("order").noconvert())
       .def(
           "load_bias",
           [](Experts& e, long long expert, const std::string& part,

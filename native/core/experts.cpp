@@ -68,7 +68,7 @@ struct Experts::Pass {
   std::vector<size_t> largest; // indices of active, most pairs first
   std::vector<uint32_t> pair_token;
   std::vector<float> pair_weight;
-  const std::byte* gate_acts; // [tokens] rows
+  const std::byte* gate_acts; // [tokens] rows, or [pairs] where columns are reordered
   const std::byte* up_acts;
   std::byte* down_acts; // [pairs] rows
   size_t gate_row_nbytes, up_row_nbytes, down_row_nbytes;
@@ -234,6 +234,21 @@ void Experts::set_factor(long long expert, Part part, float factor) {
   projection(part).factors[checked(expert)] = factor;
 }
 
+void Experts::set_columns(long long expert, Part part, const int32_t* order, size_t columns) {
+  const size_t e = checked(expert);
+  if (part == Part::down)
+    throw std::invalid_argument("only gate and up can have an order of columns");
+  check_permutation(order, columns, hidden_);
+  std::lock_guard<std::mutex> guard(columns_mutex_);
+  std::vector<int32_t>& all = projection(part).columns;
+  if (all.empty()) {
+    all.resize(experts_ * hidden_);
+    for (size_t i = 0; i < all.size(); ++i)
+      all[i] = static_cast<int32_t>(i % hidden_);
+  }
+  std::copy_n(order, hidden_, all.begin() + static_cast<ptrdiff_t>(e * hidden_));
+}
+
 void Experts::dequantise(long long expert, Part part, float* out) const {
   const size_t e = checked(expert);
   for (const Slice& slice : slices_) {
@@ -296,12 +311,14 @@ void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) 
   std::stable_sort(pass.largest.begin(), pass.largest.end(),
                    [&](size_t a, size_t b) { return pass.active[a].pairs > pass.active[b].pairs; });
 
-  const bool shared_form = gate_.form == up_.form;
+  // A row of activations serves all experts of a token, unless they want their columns in orders of their own.
+  const bool own_rows = reordered(), shared_form = gate_.form == up_.form && !own_rows;
+  const size_t act_rows = own_rows ? pairs : routed.tokens;
   pass.gate_row_nbytes = activation_row_nbytes(gate_.form, hidden_);
   pass.up_row_nbytes = activation_row_nbytes(up_.form, hidden_);
   pass.down_row_nbytes = activation_row_nbytes(down_.form, intermediate_);
-  const size_t gate_nbytes = round_up(routed.tokens * pass.gate_row_nbytes, 64);
-  const size_t up_nbytes = shared_form ? 0 : round_up(routed.tokens * pass.up_row_nbytes, 64);
+  const size_t gate_nbytes = round_up(act_rows * pass.gate_row_nbytes, 64);
+  const size_t up_nbytes = shared_form ? 0 : round_up(act_rows * pass.up_row_nbytes, 64);
   const size_t down_nbytes = round_up(pairs * pass.down_row_nbytes, 64);
   const size_t threads = static_cast<size_t>(call.threads());
   const size_t down_strips =
@@ -321,6 +338,17 @@ void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) 
     if (!shared_form)
       prepare_row(*up_.kernels, up_.form, x, hidden_, up_acts + t * pass.up_row_nbytes);
   };
+  auto quantise_active = [&](size_t a, int) {
+    const Active& active = pass.active[a];
+    std::vector<float> turned(hidden_);
+    for (size_t pair = active.first_pair; pair < active.first_pair + active.pairs; ++pair) {
+      const float* x = routed.x + pass.pair_token[pair] * hidden_;
+      gate_.turn(active.expert, x, turned.data());
+      prepare_row(*gate_.kernels, gate_.form, turned.data(), hidden_, gate_acts + pair * pass.gate_row_nbytes);
+      up_.turn(active.expert, x, turned.data());
+      prepare_row(*up_.kernels, up_.form, turned.data(), hidden_, up_acts + pair * pass.up_row_nbytes);
+    }
+  };
   Phase gate_up{0, nullptr, {}}, down{0, nullptr, {}};
   for (const Slice& slice : slices_) {
     gate_up.node_first.push_back(gate_up.tiles);
@@ -339,7 +367,10 @@ void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) 
     down_tile(pass, slice, slice.first_down + first, std::min(down_strips, slice.downs - first),
               reinterpret_cast<float*>(sums + static_cast<size_t>(worker) * sums_nbytes));
   };
-  call.run({{routed.tokens, quantise_token}, gate_up, down});
+  if (own_rows)
+    call.run({{pass.active.size(), quantise_active}, gate_up, down});
+  else
+    call.run({{routed.tokens, quantise_token}, gate_up, down});
 }
 
 void Experts::gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) const {
@@ -359,9 +390,9 @@ void Experts::gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) co
   for (size_t p0 = 0; p0 < active.pairs; p0 += kTokenBlock) {
     const size_t n = std::min<size_t>(kTokenBlock, active.pairs - p0);
     for (size_t i = 0; i < n; ++i) {
-      const size_t token = pass.pair_token[active.first_pair + p0 + i];
-      gate_rows[i] = pass.gate_acts + token * pass.gate_row_nbytes;
-      up_rows[i] = pass.up_acts + token * pass.up_row_nbytes;
+      const size_t pair = active.first_pair + p0 + i, row = reordered() ? pair : pass.pair_token[pair];
+      gate_rows[i] = pass.gate_acts + row * pass.gate_row_nbytes;
+      up_rows[i] = pass.up_acts + row * pass.up_row_nbytes;
     }
     if (n >= kPairTokens && last - first == kTileStrips) {
       const uint8_t* next = p0 + n == active.pairs ? next_gate : gate.strip(first);

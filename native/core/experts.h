@@ -1,6 +1,7 @@
 // The routed experts of one MoE layer: down(act(gate x, up x)), weighted and summed in the order of their numbers.
 #pragma once
 
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -60,6 +61,9 @@ public:
   void load(ThreadPool& pool, long long expert, Part part, const uint8_t* data, size_t nbytes);
   // What the loaded weights are multiplied by; 1 at first. Throws std::invalid_argument when it is not finite.
   void set_factor(long long expert, Part part, float factor);
+  // Gate's or up's columns are stored in another order: column c is that of x's element order[c]. order [hidden] is a
+  // permutation, else std::invalid_argument is thrown. (Down's columns stand in the order of gate's and up's rows.)
+  void set_columns(long long expert, Part part, const int32_t* order, size_t columns);
   // bias f32 [rows] of the part. Throws std::invalid_argument for another size, or when the layer has none.
   void load_bias(long long expert, Part part, const float* bias, size_t rows);
   // The same from a file, starting at offset.
@@ -76,9 +80,15 @@ private:
     const KernelTable* kernels;
     ActivationForm form;
     size_t strip_stride;
-    std::vector<float> factors; // [experts]
-    std::vector<float> bias;    // [experts, whole groups of rows], or empty
+    std::vector<float> factors;   // [experts]
+    std::vector<int32_t> columns; // [experts, columns], or empty while all are in order
+    std::vector<float> bias;      // [experts, whole groups of rows], or empty
 
+    // x in the order of an expert's columns.
+    void turn(size_t expert, const float* x, float* out) const {
+      for (size_t c = 0; c < layout.columns; ++c)
+        out[c] = x[columns.empty() ? c : static_cast<size_t>(columns[expert * layout.columns + c])];
+    }
     const float* bias_of(size_t expert, size_t row) const { return &bias[expert * padded_rows(layout.rows) + row]; }
     StripKernel kernel() const { return kernels->strip[layout.kind]; }
   };
@@ -93,6 +103,7 @@ private:
 
   static size_t padded_rows(size_t rows) { return (rows + kGroup - 1) / kGroup * kGroup; }
   void slice(size_t nodes);
+  bool reordered() const { return !gate_.columns.empty() || !up_.columns.empty(); }
   // Only strips of the slice may be asked for.
   PackedMatrix matrix(size_t expert, Part part, const Slice& slice) const;
   // [first, last) of the part's rows.
@@ -114,6 +125,7 @@ private:
   const VectorKernels* vectors_;
   GateKind activation_;
   float limit_;
+  std::mutex columns_mutex_; // experts are loaded by several threads
   Arena arena_;
 };
 

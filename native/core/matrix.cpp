@@ -48,12 +48,23 @@ void Matrix::set_factor(long long first_row, long long rows, float factor) {
     std::fill_n(factors_.begin() + first_row, rows, factor);
 }
 
+void Matrix::set_columns(const int32_t* order, size_t columns) {
+  check_permutation(order, columns, layout().columns);
+  columns_.assign(order, order + columns);
+}
+
 void Matrix::dequantise_row_range(size_t first, size_t last, float* out) const {
   dequantise_rows(packed_, first, last, out);
-  if (!factors_.empty())
-    for (size_t row = first; row < last; ++row, out += layout().columns)
-      for (size_t c = 0; c < layout().columns; ++c)
+  const size_t columns = layout().columns;
+  std::vector<float> stored(columns_.size());
+  for (size_t row = first; row < last; ++row, out += columns) {
+    if (!factors_.empty())
+      for (size_t c = 0; c < columns; ++c)
         out[c] *= factors_[row];
+    std::copy_n(out, stored.size(), stored.begin());
+    for (size_t c = 0; c < stored.size(); ++c)
+      out[columns_[c]] = stored[c];
+  }
 }
 
 void Matrix::dequantise(const int64_t* rows, size_t count, float* out) const {
@@ -84,7 +95,11 @@ void Matrix::forward_chunk(ThreadPool::Call& call, const float* x, size_t tokens
   std::byte* acts = call.scratch(tokens * row_nbytes);
 
   auto quantise_token = [&](size_t t, int) {
-    prepare_row(*kernels_, form, x + t * layout.columns, layout.columns, acts + t * row_nbytes);
+    const float* row = x + t * layout.columns;
+    std::vector<float> turned(columns_.size());
+    for (size_t c = 0; c < turned.size(); ++c)
+      turned[c] = row[columns_[c]];
+    prepare_row(*kernels_, form, turned.empty() ? row : turned.data(), layout.columns, acts + t * row_nbytes);
   };
 
   const size_t strips_per_tile = tokens > 8 ? kPrefillStrips : 1;

@@ -27,6 +27,9 @@ public:
   // What some rows are multiplied by; 1 at first. Throws std::invalid_argument when it is not finite or they do not
   // exist.
   void set_factor(long long first_row, long long rows, float factor);
+  // Columns are stored in another order: column c is that of x's element order[c]. order [columns] is a permutation,
+  // else std::invalid_argument is thrown.
+  void set_columns(const int32_t* order, size_t columns);
   // x f32 [tokens, columns], y f32 [tokens, rows].
   void forward(ThreadPool& pool, const float* x, size_t tokens, float* y) const;
   void forward(ThreadPool::Call& call, const float* x, size_t tokens, float* y) const;
@@ -42,7 +45,8 @@ private:
   void dequantise_row_range(size_t first, size_t last, float* out) const;
 
   PackedMatrix packed_;
-  std::vector<float> factors_; // [rows], or empty while all are 1
+  std::vector<float> factors_;   // [rows], or empty while all are 1
+  std::vector<int32_t> columns_; // [columns], or empty while they are in order
   const KernelTable* kernels_;
   Arena arena_;
 };

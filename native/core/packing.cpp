@@ -413,6 +413,15 @@ private:
 
 } // namespace
 
+void check_permutation(const int32_t* order, size_t count, size_t columns) {
+  std::vector<char> seen(columns);
+  for (size_t c = 0; c < count; ++c)
+    if (order[c] >= 0 && static_cast<size_t>(order[c]) < columns)
+      seen[static_cast<size_t>(order[c])] = 1;
+  if (count != columns || std::count(seen.begin(), seen.end(), 1) != static_cast<std::ptrdiff_t>(columns))
+    throw std::invalid_argument("an order of columns must name each of " + std::to_string(columns) + " once");
+}
+
 void pack(ThreadPool& pool, const PackedMatrix& matrix, const uint8_t* data, size_t nbytes, long long first_row) {
   const Layout& layout = matrix.layout;
   const size_t row_nbytes = layout.stored_row_nbytes();

@@ -23,6 +23,9 @@ struct PackedMatrix {
 // not a whole number of rows that fit, or when a recoding meets NaN or infinite weights.
 void pack(ThreadPool& pool, const PackedMatrix& matrix, const uint8_t* data, size_t nbytes, long long first_row);
 
+// Throws std::invalid_argument unless order names each of `columns` once.
+void check_permutation(const int32_t* order, size_t count, size_t columns);
+
 // Rows [first, last) of the weights as f32 [last - first, columns].
 void dequantise_rows(const PackedMatrix& matrix, size_t first, size_t last, float* out);
 

@@ -422,3 +422,49 @@ def test_factors_belong_to_matrices(pool: _native.ThreadPool, tokens: int) -> No
         results.append(y)
     # Activations are rounded to int8 in one and not in the other.
     assert np.abs(results[0] - results[1]).max() < 0.02 * np.abs(results[1]).max()
+
+
+@pytest.mark.parametrize("formats", [("F32", "F32", "F32"), ("Q8_0", "BF16", "F32")], ids="-".join)
+@pytest.mark.parametrize("tokens", [1, 30])
+def test_columns_may_stand_in_an_order_of_their_own(
+    pool: _native.ThreadPool, formats: tuple[str, str, str], tokens: int
+) -> None:
+    """Every expert's gate and up in another one, some in the usual: as if x had been sorted for each."""
+    rng = np.random.default_rng(10)
+    reordered, sorted_ = (_native.Experts(4, 64, 96, *formats) for _ in range(2))
+    orders = {(expert, part): rng.permutation(64).astype(np.int32) for expert in range(3) for part in ("gate", "up")}
+    for expert in range(4):
+        for part, fmt, shape in zip(PARTS, formats, ((96, 64), (96, 64), (64, 96)), strict=True):
+            raw = stored(rng, *shape, fmt)
+            reordered.load(pool, expert, part, raw)
+            sorted_.load(pool, expert, part, raw)
+            if (expert, part) in orders:
+                reordered.set_columns(expert, part, orders[expert, part])
+    x = (rng.standard_normal((tokens, 64)) * 0.3).astype(np.float32)
+    ids, weights = route(rng, tokens, 4, 2)
+    y, expected = np.zeros_like(x), np.zeros_like(x)
+    reordered.forward(pool, x.ctypes.data, tokens, ids.ctypes.data, weights.ctypes.data, 2, y.ctypes.data)
+    for token in range(tokens):
+        for slot, expert in enumerate(ids[token]):
+            gate, up, down = (sorted_.dequantise(int(expert), part).astype(np.float64) for part in PARTS)
+            usual = np.arange(64)
+            x_gate = x[token, orders.get((expert, "gate"), usual)][None]
+            x_up = x[token, orders.get((expert, "up"), usual)][None]
+            g = gate @ activations(x_gate, "", CODES[formats[0]]).seen[0]
+            u = up @ activations(x_up, _native.kernel_tier("bf16"), CODES[formats[1]]).seen[0]
+            expected[token] += weights[token, slot] * (down @ (g / (1 + np.exp(-g)) * u))
+    assert np.abs(y - expected).max() < 1e-5 * np.abs(expected).max()
+
+
+def test_impossible_orders_of_columns_are_refused() -> None:
+    experts = _native.Experts(2, 64, 96, "F32", "F32", "F32")
+    order = np.arange(64, dtype=np.int32)
+    for expert, part, columns, words in (
+        (2, "gate", order, "does not exist"),
+        (0, "down", order, "only gate and up"),
+        (0, "up", order[:-1], "each of 64"),
+        (0, "up", np.zeros(64, np.int32), "each of 64"),
+        (0, "gate", order - 1, "each of 64"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            experts.set_columns(expert, part, columns)

@@ -17,7 +17,6 @@ from tiny_models import TOKENS, Tiny
 from transformers import AutoModelForCausalLM
 
 from engine.checkpoints import open_checkpoint
-from engine.errors import GreenroomError
 from engine.executors.torch_executor import TorchExecutor
 from engine.models import model_spec
 
@@ -29,8 +28,6 @@ COMPRESSED = {
     "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "group_size": 32}}},
 }
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": False}
-#: What our kernels do not take, by what the refusal says.
-UNLOADED = {"gptq-act-order": "activation order", "nvfp4": "factor of its own"}
 
 
 def shuffled(columns: int) -> np.ndarray:
@@ -96,11 +93,7 @@ def test_float32_logits_are_those_of_the_weights(
 def test_stored_codes_differ_only_by_the_rounding_of_activations(
     quantised: tuple[str, Tiny], run: Callable[..., TorchExecutor]
 ) -> None:
-    name, model = quantised
-    if name in UNLOADED:
-        with pytest.raises(GreenroomError, match=UNLOADED[name]):
-            run(model, dense_dtype="quantised")
-        return
+    _, model = quantised
     exact = run(model)
     assert error(exact.forward(TOKENS, "all"), model.logits) < EXACT
     executor = run(model, dense_dtype="quantised")
