@@ -59,6 +59,9 @@ _ROLES = {
         "moe.expert_scale": "router.per_expert_scale",
         "moe.stack.gate_up": "experts.gate_up_proj",
         "moe.stack.down": "experts.down_proj",
+        "moe.expert.gate": "experts.{e}.gate_proj.weight",
+        "moe.expert.up": "experts.{e}.up_proj.weight",
+        "moe.expert.down": "experts.{e}.down_proj.weight",
     },
     "gguf": {
         "attention.post_norm": "post_attention_norm.weight",
@@ -83,8 +86,7 @@ NAMES = merge_names(
     {"gguf": {role: f"blk.{{i}}.{name}" for role, name in _ROLES["gguf"].items()}},
 )
 
-#: Rotary bases of the windowed and the full layers, and the full layers' share of rotated dimensions.
-WINDOW_THETA, FULL_THETA, FULL_SHARE = 1e4, 1e6, 0.25
+WINDOW_THETA, FULL_THETA = 1e4, 1e6
 ACTIVATION = "gelu_tanh"
 
 

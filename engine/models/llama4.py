@@ -35,7 +35,7 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 _PROJECTIONS = {
     f"{role}.{part}": f"model.layers.{{i}}.feed_forward.{prefix}{part}_proj.weight"
-    for role, prefix in (("ffn", ""), ("moe.shared", "shared_expert."))
+    for role, prefix in (("ffn", ""), ("moe.shared", "shared_expert."), ("moe.expert", "experts.{e}."))
     for part in ("gate", "up", "down")
 }
 NAMES = merge_names(

@@ -22,7 +22,9 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "gguf": {"expert_intermediate": ("{arch}.expert_feed_forward_length", "{arch}.feed_forward_length")},
 }
 
-NAMES = merge_names(ATTENTION_NAMES, MOE_NAMES, BLOCK_SPARSE_NAMES)
+#: Before April 2024 the converter wrote a tensor for every expert.
+OLD_NAMES = {"gguf": {f"moe.expert.{part}": f"blk.{{i}}.ffn_{part}.{{e}}.weight" for part in ("gate", "up", "down")}}
+NAMES = merge_names(ATTENTION_NAMES, MOE_NAMES, BLOCK_SPARSE_NAMES, OLD_NAMES)
 
 THETA = 1e6
 

@@ -21,7 +21,7 @@ from engine.models import model_spec
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Tiny]:
     """tiny(name, form) of a name in tiny_models.CONFIGS.
 
-    form: "safetensors" (float32), "bfloat16", "float16", "sharded", "fused", "mxfp4", or "gguf-<GGML type>".
+    form: "safetensors" (float32), "bfloat16", "float16", "sharded", "fused", "split", "mxfp4", or "gguf-<GGML type>".
     """
     made: dict[tuple[str, str], Tiny] = {}
 
@@ -43,6 +43,8 @@ def _save(model: Any, path: Path, form: str) -> Path:
         return tiny_families.save(model, path, max_shard_size="100KB")
     if form in ("bfloat16", "float16"):
         return tiny_models.save_rounded(model, path, getattr(torch, form))
+    if form == "split":
+        return tiny_models.save_split(model, path)
     if form == "mxfp4":
         return tiny_models.save_mxfp4(model, path)
     if form == "safetensors":

@@ -60,6 +60,22 @@ def save_rounded(model: PreTrainedModel, folder: Path, dtype: torch.dtype) -> Pa
     return folder
 
 
+def save_split(model: PreTrainedModel, folder: Path) -> Path:
+    """A tensor for every expert, as quantisers leave families whose own files stack them."""
+    path = tiny_families.save(model, folder) / "model.safetensors"
+    tensors = safetensors.torch.load_file(path)
+    for name in [name for name in tensors if name.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+        stack, prefix = tensors.pop(name), name.rpartition(".")[0]
+        # Llama 4 has input features as rows.
+        stack = stack.swapaxes(1, 2) if "feed_forward" in name else stack
+        for expert, matrix in enumerate(stack):
+            parts = dict(zip(("gate", "up"), matrix.chunk(2), strict=True)) if "gate_up" in name else {"down": matrix}
+            for part, values in parts.items():
+                tensors[f"{prefix}.{expert}.{part}_proj.weight"] = values.contiguous()
+    safetensors.torch.save_file(tensors, path)
+    return folder
+
+
 def save_mxfp4(model: PreTrainedModel, folder: Path) -> Path:
     """gpt-oss as published: experts in MXFP4, which the model goes on with in float32."""
     path = tiny_families.save(model, folder) / "model.safetensors"

@@ -91,6 +91,18 @@ def test_missing_and_misshapen_tensors(headers: Headers, family: str, form: str)
             assert name not in {ref.name for ref in model_spec(changed(header, name, None)).weights.values()}
 
 
+def test_mixtral_files_with_a_tensor_for_every_expert(headers: Headers) -> None:
+    header = headers("mixtral", "gguf")
+    new = {name: tensor.shape for name, tensor in header.tensors.items()}
+    old: dict[str, tuple[int, ...]] = {}
+    for name, shape in new.items():
+        single = [name.replace("_exps.", f".{e}.") for e in range(shape[0])] if "_exps." in name else []
+        old |= dict.fromkeys(single, shape[1:]) if single else {name: shape}
+    weights = model_spec(HeaderOnly("gguf", "llama", header.config, old)).weights
+    assert {ref.name for ref in weights.values()} == set(old)
+    assert weights["layers.1.moe.experts.5.up"].name == "blk.1.ffn_up.5.weight"
+
+
 def numbers(header: HeaderOnly) -> list[tuple[str, ...]]:
     """Paths of everything the header says of itself, in its nested parts too."""
     found = [(key,) for key, value in header.config.items() if not isinstance(value, dict)]
