@@ -103,7 +103,8 @@ class ChatTemplate:
     def thinking(self) -> tuple[Choice, ...]:
         """What can be chosen about the model's thinking, as `render` takes it: render(..., **{variable: value}).
 
-        Found by trying: a value counts if the template accepts it and writes another prompt for it.
+        Found by trying: a value counts if the template accepts it and writes another prompt for it. That takes up to
+        twenty renderings of a short conversation, each within its own bounds: nothing for the window's own thread.
         """
         thinks = {name: True for name in _SWITCHES if name in self.source}
         # Some templates know two names for one switch.

@@ -31,6 +31,8 @@ BYTE = 6
 # No trained vocabulary has longer pieces; every split of each is tried.
 _MAX_MERGED_PIECE = 512
 _BPE = 2
+_MAX_PIECES = 1 << 21
+_MAX_GAP = 1 << 17  # ids that models keep free for tokens to come
 _HOPELESS = -1e9  # the score of a piece that a text must not be cut into
 
 
@@ -63,7 +65,12 @@ class Pieces:
         return self.kinds[token] if self.kinds else NORMAL
 
     def with_added(self, added: Mapping[int, tuple[str, bool]]) -> Pieces:
-        """The same with more tokens: id -> (text, whether it is special). Ids between the two get no text to match."""
+        """The same with more tokens: id -> (text, whether it is special). Ids between the two get no text to match.
+
+        Raises ValueError for an id far beyond the vocabulary.
+        """
+        if max(added, default=0) > len(self.tokens) + _MAX_GAP:
+            raise ValueError(f"an added token has the id {max(added):,}, far beyond its {len(self.tokens):,} pieces")
         tokens, scores = list(self.tokens), list(self.scores)
         kinds = [self.kind(token) for token in range(len(tokens))]
         for token, (text, special) in sorted(added.items()):
@@ -170,6 +177,8 @@ def read_model(data: bytes) -> Pieces:
     rules: dict[int, Any] = {}
     for number, value in _fields(memoryview(data)):
         if number == 1:
+            if len(tokens) == _MAX_PIECES:
+                raise ValueError(f"it holds more than {_MAX_PIECES:,} pieces, which no vocabulary does")
             piece = dict(_fields(_message(value)))
             tokens.append(bytes(_message(piece.get(1, b""))).decode("utf-8", "replace"))
             scores.append(_float(piece.get(2, 0)))

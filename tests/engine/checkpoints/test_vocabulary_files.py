@@ -103,6 +103,12 @@ def test_what_a_sentencepiece_model_says_about_itself() -> None:
     assert (pieces.space_first, pieces.squeeze, pieces.charsmap, pieces.isolated) == (True, False, b"", ("<sep>",))
 
 
+def test_an_added_token_far_away_is_refused(tmp_path: Path) -> None:
+    config = {**SETTINGS, "added_tokens_decoder": {"16000000": {"content": "<far>"}, "x": {}, "7": 3}}
+    with pytest.raises(GreenroomError, match="has the id 16,000,000, far beyond its 480 pieces"):
+        tokenizer(folder_with(tmp_path / "m", FOLDER / "bpe.model", tokenizer_config=config))
+
+
 def test_a_damaged_table_of_replacements_is_refused(tmp_path: Path) -> None:
     rules = b"\x12\x04\xff\xff\xff\xff"
     folder = folder_with(tmp_path / "m", tokenizer_config=SETTINGS)
