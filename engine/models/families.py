@@ -23,6 +23,7 @@ from engine.models import (
     mixtral,
     olmoe,
     phimoe,
+    qwen2,
     qwen2_moe,
     qwen3,
     qwen3_moe,
@@ -75,6 +76,7 @@ FAMILIES = tuple(
         llama4,
         lfm2_moe,
         qwen3,
+        qwen2,
         llama,
     )
 )

@@ -133,6 +133,13 @@ def windowed_layers(header: Header, layers: int, usual: Callable[[int], bool]) -
     return tuple(kind == "sliding_attention" for kind in types)
 
 
+def late_windows(header: Header, trunk: Trunk) -> tuple[bool, ...]:
+    """Which layers see only the window in the dense Qwen: the later ones, where the header turns windows on at all."""
+    on = trunk.window is not None and header.flag("windowed", False)
+    first = header.integer("first_windowed", trunk.layers, limit=1 << 20, low=0)
+    return windowed_layers(header, trunk.layers, lambda i: on and i >= first)
+
+
 def build_spec(
     family: str,
     header: Header,

@@ -26,7 +26,6 @@ _KNOWN: dict[str, tuple[str, str]] = {
     "glm-dsa": ("GLM-5", _SPARSE),
     "glm5-next": ("GLM-5.3-Flash", _SPARSE),
     "glm4v-moe": ("GLM-4.5V", _SEES),
-    "qwen2": ("Qwen2 or Qwen2.5 (dense)", ""),
     "qwen3-next": ("Qwen3-Next", _STATE),
     "qwen3next": ("Qwen3-Next", _STATE),
     "qwen3-5": ("Qwen3.5", _STATE),

@@ -111,6 +111,7 @@ RECIPES = {
     "llama-bf16": Recipe("llama", "bf16", changes={"num_hidden_layers": 1}),
     "mistral": Recipe("mistral", types={"ffn": "q4_0"}),
     "mixtral": Recipe("mixtral", types=FOUR_BITS),
+    "qwen2": Recipe("qwen2", types={"ffn": "q4_1"}),
     "qwen2_moe": Recipe("qwen2_moe", types=FIVE_BITS, changes={"mlp_only_layers": []}),
     "qwen3": Recipe("qwen3", types={"ffn_(gate|up)": "nvfp4"}),
     "qwen3_moe": Recipe("qwen3_moe", types=FOUR_BITS),

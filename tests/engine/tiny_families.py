@@ -149,6 +149,17 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "minimax_m2": ("minimax_m2", {**LOCAL_MOE, "head_dim": 32, "rotary_dim": 16, "scoring_func": "sigmoid"}),
     "mixtral": ("mixtral", LOCAL_MOE),
     "qwen3": ("qwen3", {"intermediate_size": 96, "head_dim": 32, "tie_word_embeddings": True}),
+    "qwen2": ("qwen2", {"intermediate_size": 96, "tie_word_embeddings": True}),
+    "qwen2-windowed": (
+        "qwen2",
+        {
+            "intermediate_size": 96,
+            "use_sliding_window": True,
+            "sliding_window": 8,
+            "max_window_layers": 1,
+            "layer_types": None,
+        },
+    ),
     "olmoe": ("olmoe", OLMOE),
     "olmoe-clipped": ("olmoe", {**OLMOE, "clip_qkv": 1.0, "norm_topk_prob": True}),
     "ernie4_5_moe": (

@@ -58,8 +58,3 @@ def test_the_page_describes_every_family(number: int) -> None:
 def test_every_test_model_belongs_to_a_family() -> None:
     for names in (list(CONFIGS), list(RECIPES)):
         assert sorted(name for family in FAMILIES for name in variants(family, names)) == sorted(names)
-
-
-def test_the_page_names_every_gguf_type() -> None:
-    told = [cells for cells in table("Weight formats") if cells[1] == "GGUF"]
-    assert told == [[f"`{name}`", "GGUF", f"{record.bits_per_weight:g}"] for name, record in GGUF_FORMATS.items()]
