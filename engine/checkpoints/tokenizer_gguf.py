@@ -21,6 +21,8 @@ from engine.errors import GreenroomError
 log = logging.getLogger(__name__)
 
 _TOKENS = "tokenizer.ggml.tokens"
+#: Phi's special tokens that leave what is behind them alone.
+_PLAIN = frozenset({"<unk>", "<s>", "<|endoftext|>"})
 #: How texts are cut, by tokenizer.ggml.model.
 _KINDS = ("gpt2", "llama", "gemma4", "t5")
 
@@ -44,7 +46,8 @@ def tokenizer_from_gguf(header: GgufHeader) -> Tokenizer:
             backend, add_bos = _merged_characters(header, tokens), True
         else:
             backend, add_bos = _sentencepiece(header, tokens, kinds, unigram=model == "t5"), model == "llama"
-        backend.add_tokens(list(_added_tokens(tokens, kinds)))
+        swallows = model == "llama" and config.get("general.architecture") in ("phi3", "phimoe")
+        backend.add_tokens(list(_added_tokens(tokens, kinds, swallows)))
     except GreenroomError:
         raise
     except Exception as error:  # the library raises nothing more precise
@@ -144,13 +147,15 @@ def _sentencepiece(
     )
 
 
-def _added_tokens(tokens: Sequence[str], kinds: Sequence[int]) -> Iterator[AddedToken]:
+def _added_tokens(tokens: Sequence[str], kinds: Sequence[int], swallows: bool) -> Iterator[AddedToken]:
+    """swallows: special tokens take the white space behind them, which their tokenizer.json says and GGUF cannot."""
     for token, kind in zip(tokens, kinds or [NORMAL] * len(tokens), strict=True):
         # Some converters store <|im_end|> and its like as ordinary tokens; an answer would then never end.
         special = kind == CONTROL or (token in END_NAMES and token.startswith("<|"))
         # A user-defined piece with a space mark (runs of spaces) is found by merging; text holds no such mark.
         if token and (special or (kind == USER_DEFINED and SPACE_MARK not in token)):
-            yield AddedToken(token, special=special, normalized=False)
+            rstrip = swallows and special and token not in _PLAIN
+            yield AddedToken(token, special=special, normalized=False, rstrip=rstrip)
 
 
 def _token_id(config: Mapping[str, Any], kind: str, count: int) -> int | None:

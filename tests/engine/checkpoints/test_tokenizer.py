@@ -520,6 +520,16 @@ def test_a_merge_that_leads_to_no_token_is_left_out(vocabulary: ByteLevelVocabul
     assert open_checkpoint(more).tokenizer().encode(text) == open_checkpoint(plain).tokenizer().encode(text)
 
 
+@pytest.mark.parametrize(("architecture", "swallows"), [("phi3", True), ("phimoe", True), ("llama", False)])
+def test_phis_special_tokens_take_the_space_behind_them(
+    architecture: str, swallows: bool, pieces: PieceVocabulary, tmp_path: Path
+) -> None:
+    tokenizer = open_checkpoint(pieces.gguf(tmp_path / "m.gguf", architecture=architecture)).tokenizer()
+    plain, spaced = (tokenizer.encode(text, special=False) for text in ("</s>fox", "</s> \nfox"))
+    assert (plain == spaced) == swallows
+    assert tokenizer.encode("<s> fox", special=False) != tokenizer.encode("<s>fox", special=False)
+
+
 # Bad input
 
 
