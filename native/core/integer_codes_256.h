@@ -41,6 +41,15 @@ static inline void unpack_nibbles(const uint8_t* loads, __m256i* w) {
   }
 }
 
+// GCC would load a value anew for every use; a register holds it.
+static inline void hold(__m256i& value) {
+#ifdef __GNUC__
+  __asm__("" : "+x"(value));
+#else
+  (void)value;
+#endif
+}
+
 #ifdef GREENROOM_VNNI_256
 
 // 16 columns of unsigned codes, times four bytes of activations each.
@@ -65,13 +74,24 @@ struct SignedCodes {
     for (int j = 0; j < 8; ++j)
       w[j] = _mm256_xor_si256(codes[j], _mm256_set1_epi8(-128));
   }
-  __m256i dot(const ActivationGroup* a) const {
-    return _mm256_add_epi32(_mm256_set1_epi32(a->sum_x128), dot32<255>(w, a->q));
-  }
-  // low_x32 is -32 * sum(q)
-  __m256i dot_half(const ActivationGroup* a, int part) const {
-    return _mm256_add_epi32(_mm256_set1_epi32(4 * (part ? a->high_x32 : a->low_x32)),
-                            dot16<255>(w + 4 * part, a->q + 16 * part));
+  // Sums over columns 4 * kFirst .. 4 * kLast - 1 of a group, for several tokens.
+  template <int kFirst, int kLast, int kTokens>
+  inline void dots(const void* const* x, size_t at, __m256i (&sums)[kTokens]) const {
+    GREENROOM_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
+      // low_x32 is -32 * sum(q)
+      sums[t] = _mm256_set1_epi32(kLast - kFirst == 8 ? a->sum_x128 : 4 * (kFirst ? a->high_x32 : a->low_x32));
+    }
+    GREENROOM_UNROLL
+    for (int j = kFirst; j < kLast; ++j) {
+      __m256i codes = w[j];
+      hold(codes);
+      GREENROOM_UNROLL
+      for (int t = 0; t < kTokens; ++t)
+        sums[t] =
+            _mm256_dpbusd_avx_epi32(sums[t], codes, words((static_cast<const ActivationGroup*>(x[t]) + at)->q + 4 * j));
+    }
   }
 };
 
@@ -108,28 +128,32 @@ template <int kLargest> static inline __m256i dot32(const __m256i* w, const int8
 // 32 columns of signed codes: |w| is the unsigned side and its sign goes to the activation. A pair is at most
 // 2 * 128 * 127 and fits 16 bits; two pairs would not, so each is widened by itself.
 struct SignedCodes {
-  __m256i w[8], absolute[8];
+  __m256i w[8];
 
   explicit SignedCodes(const __m256i* codes) {
     GREENROOM_UNROLL
-    for (int j = 0; j < 8; ++j) {
+    for (int j = 0; j < 8; ++j)
       w[j] = codes[j];
-      absolute[j] = _mm256_abs_epi8(codes[j]);
-    }
   }
-  __m256i dot(const ActivationGroup* a) const { return add<0, 8>(a); }
-  __m256i dot_half(const ActivationGroup* a, int part) const { return part ? add<4, 8>(a) : add<0, 4>(a); }
-
-private:
-  template <int kFirst, int kLast> __m256i add(const ActivationGroup* a) const {
+  // Sums over columns 4 * kFirst .. 4 * kLast - 1 of a group, for several tokens: four columns of all tokens before the
+  // next four, because weights and magnitudes of eight rows are more than the registers hold.
+  template <int kFirst, int kLast, int kTokens>
+  inline void dots(const void* const* x, size_t at, __m256i (&sums)[kTokens]) const {
     const __m256i ones = _mm256_set1_epi16(1);
-    __m256i sum = _mm256_setzero_si256();
     GREENROOM_UNROLL
     for (int j = kFirst; j < kLast; ++j) {
-      const __m256i signed_q = _mm256_sign_epi8(words(a->q + 4 * j), w[j]);
-      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(absolute[j], signed_q), ones));
+      __m256i codes = w[j], absolute = _mm256_abs_epi8(w[j]);
+      hold(codes);
+      hold(absolute);
+      GREENROOM_UNROLL
+      for (int t = 0; t < kTokens; ++t) {
+        const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
+        const __m256i signed_q = _mm256_sign_epi8(words(a->q + 4 * j), codes);
+        const __m256i four = _mm256_madd_epi16(_mm256_maddubs_epi16(absolute, signed_q), ones);
+        sums[t] = j == kFirst ? four : _mm256_add_epi32(sums[t], four);
+        hold(sums[t]); // not in memory
+      }
     }
-    return sum;
   }
 };
 
@@ -208,11 +232,11 @@ struct Int4Nl : Fixed<256 + 32, 1> {
     look_up(kNlValues, 0, w);
     const SignedCodes codes(w);
     const __m256 scale = half_scales(step + 256 + 16 * half);
+    __m256i sums[kTokens];
+    codes.dots<0, 8, kTokens>(x, at, sums);
     GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
-      acc[t] = add_scaled(acc[t], codes.dot(a), scale, a);
-    }
+    for (int t = 0; t < kTokens; ++t)
+      acc[t] = add_scaled(acc[t], sums[t], scale, static_cast<const ActivationGroup*>(x[t]) + at);
   }
 };
 
@@ -312,11 +336,11 @@ struct Int4Xs : Fixed<128 + 8 * 256, 8> {
     look_up(kNlValues, 0, w);
     const SignedCodes codes(w);
     const __m256 scale = six_bit_scale(head.d, shifted(load(step + 64 * (group / 4) + 32 * half), 6 * (group % 4)));
+    __m256i sums[kTokens];
+    codes.dots<0, 8, kTokens>(x, at, sums);
     GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
-      acc[t] = add_scaled(acc[t], codes.dot(a), scale, a);
-    }
+    for (int t = 0; t < kTokens; ++t)
+      acc[t] = add_scaled(acc[t], sums[t], scale, static_cast<const ActivationGroup*>(x[t]) + at);
   }
 };
 
@@ -485,11 +509,11 @@ struct Int8 : Fixed<512 + 32, 1> {
       w[j] = load(step + 64 * j + 32 * half);
     const SignedCodes codes(w);
     const __m256 scale = half_scales(step + 512 + 16 * half);
+    __m256i sums[kTokens];
+    codes.dots<0, 8, kTokens>(x, at, sums);
     GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
-      acc[t] = add_scaled(acc[t], codes.dot(a), scale, a);
-    }
+    for (int t = 0; t < kTokens; ++t)
+      acc[t] = add_scaled(acc[t], sums[t], scale, static_cast<const ActivationGroup*>(x[t]) + at);
   }
 };
 
@@ -562,13 +586,17 @@ template <bool kNibbles, bool kZero, bool kHalves> struct Block {
       for (int j = 0; j < 8; ++j)
         w[j] = load(loads + 64 * j);
       const SignedCodes codes(w);
+      __m256i sums[kTokens], high[kTokens];
+      codes.dots<0, (kHalves ? 4 : 8), kTokens>(x, at, sums);
+      if (kHalves)
+        codes.dots<4, 8, kTokens>(x, at, high);
       GREENROOM_UNROLL
       for (int t = 0; t < kTokens; ++t) {
         const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
         if (kHalves)
-          acc[t] = add_halves(acc[t], codes.dot_half(a, 0), codes.dot_half(a, 1), head.scale, a);
+          acc[t] = add_halves(acc[t], sums[t], high[t], head.scale, a);
         else
-          acc[t] = add_scaled(acc[t], codes.dot(a), head.scale[0], a);
+          acc[t] = add_scaled(acc[t], sums[t], head.scale[0], a);
         acc[t] = add_min(acc[t], head, a);
       }
     }

@@ -73,17 +73,17 @@ void halves(const uint8_t* strip, size_t steps, Scaling scaling, const uint8_t* 
 template <class Code>
 void strip_int(const uint8_t* strip, size_t steps, Scaling scaling, const uint8_t* next, const void* const* x,
                size_t tokens, float* out, size_t out_stride) {
-  while (tokens > 0) {
-    size_t n = 1;
-    if (tokens >= 4) {
+  // Passes of nearly equal size: one token alone costs as much as two.
+  for (size_t passes = (tokens + 3) / 4; passes > 0; --passes) {
+    const size_t n = (tokens + passes - 1) / passes;
+    if (n == 4)
       halves<Code, 4>(strip, steps, scaling, next, x, out, out_stride);
-      n = 4;
-    } else if (tokens >= 2) {
+    else if (n == 3)
+      halves<Code, 3>(strip, steps, scaling, next, x, out, out_stride);
+    else if (n == 2)
       whole<Code, 2>(strip, steps, scaling, next, x, out, out_stride);
-      n = 2;
-    } else {
+    else
       whole<Code, 1>(strip, steps, scaling, next, x, out, out_stride);
-    }
     x += n;
     out += n * out_stride;
     tokens -= n;
