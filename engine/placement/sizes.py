@@ -74,10 +74,12 @@ class Inventory:
 
     roles:   everything but the routed experts, keys as in PlanBytes
     experts: per layer with routed experts: (its MoeSpec, shapes of all experts together)
+    tied:    the output head is the embedding; its shapes are there under both roles
     """
 
     roles: Mapping[str, Shapes]
     experts: tuple[tuple[MoeSpec, Shapes], ...]
+    tied: bool = False
 
     def expert_formats(self) -> set[str]:
         """As the file stores them."""
@@ -119,15 +121,16 @@ def take_inventory(spec: ModelSpec, checkpoint: Checkpoint) -> Inventory:
             experts[int(name.split(".")[1])][shape] += 1
         else:
             roles.setdefault(role, Counter())[shape] += 2 if _loaded_twice(spec, name) else 1
-    if "lm_head" not in roles:
-        # Tied: one tensor in the file, but rows are looked up in one copy and multiplied with in another.
+    tied = "lm_head" not in roles
+    if tied:
+        # One tensor in the file. Our kernels look rows up in the matrix they multiply with; torch needs another copy.
         roles["lm_head"] = Counter(roles.get("embeddings", Counter()))
     per_layer = tuple(
         (layer.ffn, shapes)
         for layer, shapes in zip(spec.layers, experts, strict=True)
         if isinstance(layer.ffn, MoeSpec)
     )
-    return Inventory(roles, per_layer)
+    return Inventory(roles, per_layer, tied)
 
 
 def _loaded_twice(spec: ModelSpec, name: str) -> bool:
@@ -201,12 +204,14 @@ def active_expert_values(inventory: Inventory) -> int:
 def dense_bytes(inventory: Inventory, layout: Layout) -> dict[str, int]:
     """Bytes per role of everything but the routed experts.
 
-    Embeddings stay as stored, in RAM, whatever the layout: a token needs one row of them. Routers and norms are float32
-    everywhere, so that no rounding picks another expert.
+    Embeddings stay as stored, in RAM, whatever the layout: a token needs one row of them. Packed, a tied head has them.
+    Routers and norms are float32 everywhere, so that no rounding picks another expert.
     """
     sizes = {}
     for role, shapes in inventory.roles.items():
-        if role == "embeddings":
+        if role == "embeddings" and inventory.tied and layout.values == "packed":
+            sizes[role] = 0
+        elif role == "embeddings":
             sizes[role] = sum(shape.read_bytes * count for shape, count in shapes.items())
         elif role == "router_and_norms":
             sizes[role] = sum(4 * shape.values * count for shape, count in shapes.items())

@@ -87,9 +87,13 @@ def test_qwen3_30b_dense_part_by_hand() -> None:
     assert sizes.dense_values(inventory) == attention + norms + routers + vocab * hidden
 
 
-def test_a_tied_head_is_counted_once_more() -> None:
+def test_a_tied_head_is_counted_once_more_only_for_torch() -> None:
     tied, own = inventory_of(moe_model(tied=True)), inventory_of(moe_model())
     assert tied.roles["lm_head"] == own.roles["lm_head"] == Counter({Shape(151936, 2048, "Q4_0"): 1})
+    stored = 151936 * 2048 * 18 // 32
+    packed, floats = (sizes.dense_bytes(tied, Layout(values)) for values in ("packed", "bfloat16"))
+    assert (packed["embeddings"], packed["lm_head"]) == (0, stored)
+    assert floats["embeddings"] == sizes.dense_bytes(own, Layout("packed"))["embeddings"] == stored
 
 
 def test_widened_types_count_what_they_take_where() -> None:
