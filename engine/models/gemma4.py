@@ -129,7 +129,9 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
         if not sparse:
             return parts
         moe = moe_spec(header, weights, i, renormalise=True)
-        moe = replace(moe, activation=ACTIVATION, router_norm=True, expert_scale=True, dense=mlp)
+        # GGUF in NVFP4 has the scale in the factors of the experts' own matrices.
+        scaled = checkpoint.form == "safetensors" or weights.has("moe.expert_scale", i)
+        moe = replace(moe, activation=ACTIVATION, router_norm=True, expert_scale=scaled, dense=mlp)
         return replace(parts, ffn=moe)
 
     spec = build_spec(FAMILY, header, weights, trunk, layer)
