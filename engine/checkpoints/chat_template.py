@@ -42,7 +42,7 @@ _USUAL_LEVELS = ("low", "medium", "high")
 class Choice:
     """A variable of the template that says whether or how much the model thinks.
 
-    values:   False and True, or names from least to most; None among names is the ordinary way, which has no name
+    values:   False and True, or names from least to most; None among names: the ordinary way, by leaving it out
     default:  what holds when nothing is chosen
     """
 

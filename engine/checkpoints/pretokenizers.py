@@ -12,8 +12,8 @@ from typing import ParamSpec, TypeVar
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-P = ParamSpec("P")
-T = TypeVar("T")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _LINES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -190,7 +190,7 @@ def _byte_letters() -> dict[int, str]:
 LETTERS: Mapping[int, str] = _byte_letters()
 
 
-def checked(make: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+def checked(make: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
     """A part of a tokenizer. Raises ValueError where the library objects, be it by a panic, which is no Exception."""
     try:
         return make(*args, **kwargs)

@@ -59,8 +59,8 @@ def tokenizer_from_gguf(header: GgufHeader) -> Tokenizer:
         backend,
         bos_id=_token_id(config, "bos", len(tokens)),
         eos_ids=[token for token in ends if token is not None],
-        # Files of Gemma 4 say no, wrongly: without its first token the model writes nonsense.
         vocab_size=len(tokens),
+        # Files of Gemma 4 say no, wrongly: without its first token the model writes nonsense.
         add_bos=wanted if isinstance(wanted, bool) and model != "gemma4" else add_bos,
     )
 
