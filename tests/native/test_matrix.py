@@ -112,7 +112,8 @@ def test_bits_depend_on_neither_threads_nor_other_tokens(isa: str, fmt: str) -> 
         results.append(forward(pool, matrix, x, 83))
         # Pieces of 1, 2, ... 11 tokens, then the rest, and one by one: kernels differ by how many come together.
         for cuts in (np.cumsum(range(1, 12)), range(1, 75)):
-            results.append(np.concatenate([forward(pool, matrix, piece, 83) for piece in np.split(x, cuts)]))
+            pieces = [forward(pool, matrix, piece, 83) for piece in np.split(x, cuts)]
+            results.append(np.concatenate(pieces))
         pool.close()
     for result in results[1:]:
         assert np.array_equal(result.view(np.uint32), results[0].view(np.uint32))
