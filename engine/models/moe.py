@@ -55,11 +55,21 @@ def moe_spec(
     )
 
 
+#: How headers call sigmoid scores; GGUF by number.
+SIGMOID = ("sigmoid", "noaux_tc", 2)
+
+
 def grouped_sigmoid(header: Header, moe: MoeSpec, *, groups: int = 1, scale: float = 1.0) -> MoeSpec:
     """DeepSeek-V3's router: sigmoid scores, chosen with a bias from the best groups of experts.
 
     groups, scale: hold when the header does not say
     """
+    score = header.get("score")
+    if score is not None and score not in SIGMOID:
+        raise header.fail(
+            f'its header says "{header.key("score")}" is {score!r:.40}, a router that this family is not computed with',
+            "Choose another model.",
+        )
     groups = header.integer("groups", groups)
     top_groups = header.integer("top_groups", groups)
     if moe.experts % groups or top_groups > groups or moe.top_k > top_groups * (moe.experts // groups):

@@ -91,6 +91,14 @@ def test_missing_and_misshapen_tensors(headers: Headers, family: str, form: str)
             assert name not in {ref.name for ref in model_spec(changed(header, name, None)).weights.values()}
 
 
+@pytest.mark.parametrize(("form", "key", "value"), [("safetensors", "scoring_func", "softmax"), ("gguf", "", 1)])
+def test_a_router_of_another_kind_is_refused(headers: Headers, form: str, key: str, value: Any) -> None:
+    header = headers("glm4_moe", form)
+    header.config[key or "glm4moe.expert_gating_func"] = value
+    with pytest.raises(GreenroomError, match=f"{key or 'expert_gating_func'}. is {value!r}"):
+        model_spec(header)
+
+
 def test_mixtral_files_with_a_tensor_for_every_expert(headers: Headers) -> None:
     header = headers("mixtral", "gguf")
     new = {name: tensor.shape for name, tensor in header.tensors.items()}
