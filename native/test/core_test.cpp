@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
@@ -17,6 +18,7 @@
 #include "activations.h"
 #include "attention.h"
 #include "bandwidth.h"
+#include "decoder.h"
 #include "dispatch.h"
 #include "experts.h"
 #include "matrix.h"
@@ -241,6 +243,77 @@ void norms(ThreadPool& pool) {
   }
 }
 
+std::shared_ptr<const Matrix> random_matrix(ThreadPool& pool, long long rows, long long columns, std::mt19937& rng,
+                                            const std::string& isa) {
+  auto w = std::make_shared<Matrix>(rows, columns, "Q4_0", std::nullopt, isa);
+  const std::vector<uint8_t> bytes = stored(w->layout(), rng);
+  w->load(pool, bytes.data(), bytes.size(), 0);
+  return w;
+}
+
+std::shared_ptr<const Experts> random_experts(ThreadPool& pool, long long experts, std::mt19937& rng,
+                                              const std::string& isa) {
+  auto layer = std::make_shared<Experts>(experts, 64, 96, "Q8_0", "Q8_0", "Q4_1", std::nullopt, isa, std::vector<int>{},
+                                         ExpertActivation{"oai", 7.0f, true});
+  for (long long e = 0; e < experts; ++e)
+    for (Part part : {Part::gate, Part::up, Part::down}) {
+      const std::vector<uint8_t> bytes = stored(layer->layout(part), rng);
+      layer->load(pool, e, part, bytes.data(), bytes.size());
+      const std::vector<float> bias = normal(layer->layout(part).rows, rng);
+      layer->load_bias(e, part, bias.data(), bias.size());
+    }
+  return layer;
+}
+
+// One layer of each kind; whole, in chunks, and on one thread.
+void decoder(ThreadPool& pool, const std::string& isa) {
+  constexpr size_t kHidden = 64, kTokens = 150, kVocab = 35;
+  std::mt19937 rng(5);
+  const auto norm = [&] { return Norm{normal(kHidden, rng), {}, 1e-5f}; };
+  const auto linear = [&](long long rows) { return Linear{{random_matrix(pool, rows, kHidden, rng, isa)}, {}}; };
+  AttentionShape shape{4, 2, 16, 8, kTokens, 0.25f};
+  shape.window = 40;
+  shape.rollback = 64;
+  std::vector<uint8_t> caches[3];
+  std::vector<LayerBlock> layers;
+  RouterShape routing{5, 2, "softmax"};
+  routing.shared_gate = true;
+  const MoeBlock moe{linear(6), std::make_shared<Router>(routing, RouterWeights{}),
+                     norm(),    random_experts(pool, 5, rng, isa),
+                     false,     MlpBlock{random_experts(pool, 1, rng, isa)}};
+  for (size_t i = 0; i < 3; ++i) {
+    caches[i].assign(kv_cache_nbytes(2, 16, kTokens, "q8", shape.window, shape.rollback), uint8_t{0xff});
+    auto attention = std::make_shared<Attention>(shape, "q8", AttentionWeights{}, isa);
+    const AttentionBlock mixer{linear(128), attention, linear(64), size_t{0}, caches[i].data()};
+    const MlpBlock mlp{random_experts(pool, 1, rng, isa)};
+    LayerBlock layer{norm(), mixer, norm(), mlp, {}, {}, 1.0f, {}};
+    if (i == 1)
+      layer.ffn = moe;
+    if (i == 2)
+      layer = {norm(), mixer, norm(), ParallelBlock{mlp, norm(), norm(), moe, norm()}, norm(), norm(), 0.5f, 0.9f};
+    layers.push_back(std::move(layer));
+  }
+  const Decoder model({{{0.5, 0.1, 0.02, 0.004}, 1.1}}, layers, norm(), linear(kVocab));
+  const std::vector<float> x = normal(kTokens * kHidden, rng);
+  const auto run = [&](ThreadPool& threads, std::vector<size_t> cuts) {
+    std::vector<float> logits(kTokens * kVocab);
+    size_t first = 0;
+    for (size_t last : cuts) {
+      std::vector<float> part(x.begin() + static_cast<std::ptrdiff_t>(first * kHidden),
+                              x.begin() + static_cast<std::ptrdiff_t>(last * kHidden));
+      model.forward(threads, part.data(), last - first, static_cast<long long>(first), false,
+                    logits.data() + first * kVocab);
+      first = last;
+    }
+    return logits;
+  };
+  ThreadPool single(1);
+  const std::vector<float> expected = run(single, {64, 128, 150});
+  for (float value : expected)
+    require(std::isfinite(value), isa + ": a decoder's logits are not finite");
+  require(run(pool, {1, 2, 60, 124, 149, 150}) == expected, isa + ": chunks or threads changed a decoder's logits");
+}
+
 void pool_under_stress() {
   ThreadPool pool(4);
   for (int round = 0; round < 300; ++round) {
@@ -378,6 +451,7 @@ int main() {
     activations_at_the_edge(isa);
 #endif
     attention(pool, isa);
+    decoder(pool, isa);
   }
   norms(pool);
   pool_under_stress();
