@@ -19,7 +19,7 @@ from engine.models import model_spec
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Tiny]:
-    """tiny(name, form) of a name in tiny_models.CONFIGS.
+    """tiny(name, form) of a name in tiny_families.CONFIGS.
 
     form: "safetensors" (float32), "bfloat16", "float16", "sharded", "fused", "split", "mxfp4", or "gguf-<GGML type>".
     """
