@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
 import numpy as np
@@ -110,7 +110,7 @@ def token_curve(
             for repeat in range(repeats):
                 progress(Progress(repeat, repeats, f"{code} on {layer.tier}: {CURVE[0]} to {CURVE[-1]} tokens"))
                 for batch, taken in zip(batches, seconds, strict=True):
-                    taken.append(batch.seconds(layer, pool) / batch.calls)
+                    taken.append(batch.seconds(layer, pool, _arithmetic_clock(threads)) / batch.calls)
         finally:
             pool.close()
         for tokens, taken in zip(CURVE, seconds, strict=True):
@@ -178,7 +178,7 @@ def _measure(name: str, code: str, tier: str, threads: int, repeats: int) -> Ker
             rates.append(active * calls / decode.seconds(layer, pool))
             reads.append(_read(pool))
             peaks += _peak(pool, code, tier)
-            speeds.append(operations / prefill.seconds(layer, pool))
+            speeds.append(operations / prefill.seconds(layer, pool, _arithmetic_clock(threads)))
             peaks += _peak(pool, code, tier)
     finally:
         pool.close()
@@ -211,6 +211,11 @@ def _read(pool: _native.ThreadPool) -> float:
 def _peak(pool: _native.ThreadPool, code: str, tier: str) -> list[tuple[str, float]]:
     peak = _native.arithmetic_peak(pool, code, tier)
     return [] if peak is None else [peak]
+
+
+def _arithmetic_clock(threads: int) -> Callable[[], float]:
+    """As `arithmetic_peak` times itself: one thread by its CPU time, which other programs do not disturb."""
+    return thread_time if threads == 1 else perf_counter
 
 
 def _bytes_per_weight(form: str) -> float:
@@ -256,11 +261,13 @@ class _Batch:
         order = random.random((calls, tokens, shape.experts)).argpartition(shape.top_k - 1)
         self._ids = np.ascontiguousarray(order[..., : shape.top_k], np.int32)
 
-    def seconds(self, layer: _native.Experts, pool: _native.ThreadPool) -> float:
+    def seconds(
+        self, layer: _native.Experts, pool: _native.ThreadPool, clock: Callable[[], float] = perf_counter
+    ) -> float:
         x, y, weights = (array.ctypes.data for array in (self._x, self._y, self._weights))
         addresses = [ids.ctypes.data for ids in self._ids]
         forward: Callable[..., None] = layer.forward
-        start = perf_counter()
+        start = clock()
         for ids in addresses:
             forward(pool, x, self._tokens, ids, weights, self._top_k, y)
-        return perf_counter() - start
+        return clock() - start
