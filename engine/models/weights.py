@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from engine.models.header import Header
+from engine.models.roles import WeightRoles
 from engine.models.spec import AttentionSpec, LayerSpec, MlpSpec, MoeSpec, ShortConvSpec, TensorRef
 
 #: Per file form and role: the tensor's name, or several of which the first one present counts. "{i}" is the layer,
@@ -171,7 +172,7 @@ class WeightMap:
         self._names = next((n for n in moved if n["embed"][0] in self._tensors), usual)
         self._transposed = transposed
         self._interleaved = interleaved
-        self.refs: dict[str, TensorRef] = {}
+        self.refs = WeightRoles()
 
     def name(self, role: str, layer: int = 0, expert: int = 0) -> str | None:
         """The file's name for a role: the one present, or the usual one; None when this file form has none."""
@@ -205,10 +206,10 @@ class WeightMap:
 
     def add(self, role: str, *shapes: tuple[int, ...]) -> None:
         """A role outside the layers."""
-        self.refs[role] = TensorRef(self.check(role, 0, 0, shapes))
+        self.refs.add(role, TensorRef(self.check(role, 0, 0, shapes)))
 
     def add_layer(self, layer: int, role: str, *shapes: tuple[int, ...]) -> None:
-        self.refs[f"layers.{layer}.{role}"] = TensorRef(self.check(role, layer, 0, shapes))
+        self.refs.add(f"layers.{layer}.{role}", TensorRef(self.check(role, layer, 0, shapes)))
 
     def add_norm(self, role: str, width: int, layer: int | None = None) -> None:
         """A norm over the model's width, with a bias where the model's norms have one."""
@@ -308,7 +309,7 @@ class WeightMap:
         name = self.check(stacked, i, 0, [(sum(parts.values()), *columns)])
         first = 0
         for part, rows in parts.items():
-            self.refs[f"layers.{i}.{prefix}.{part}{ending}"] = TensorRef(name, rows=(first, first + rows))
+            self.refs.add(f"layers.{i}.{prefix}.{part}{ending}", TensorRef(name, rows=(first, first + rows)))
             first += rows
 
     def _add_experts(self, i: int, hidden: int, spec: MoeSpec, ending: str) -> None:
@@ -317,12 +318,11 @@ class WeightMap:
         shapes: dict[str, tuple[int, ...]] = {"gate": (inner, hidden), "up": (inner, hidden), "down": (hidden, inner)}
         if ending:
             shapes = {part: shape[:1] for part, shape in shapes.items()}
-        prefix = f"layers.{i}.moe.experts"
         if not self.has("moe.stack.down", i):
             for e in range(experts):
                 for part, shape in shapes.items():
                     name = self.check(f"moe.expert.{part}{ending}", i, e, [shape])
-                    self.refs[f"{prefix}.{e}.{part}{ending}"] = TensorRef(name)
+                    self.refs.add(f"layers.{i}.moe.experts.{e}.{part}{ending}", TensorRef(name))
             return
         transposed = self._transposed and not ending
         stacks = {part: TensorRef(f"moe.stack.{part}{ending}") for part in shapes}
@@ -335,8 +335,7 @@ class WeightMap:
             count = shapes[part][0] if ref.rows is None else 2 * inner
             shape = (count, *shapes[part][1:])
             name = self.check(ref.name, i, 0, [(experts, *(reversed(shape) if transposed else shape))])
-            for e in range(experts):
-                self.refs[f"{prefix}.{e}.{part}{ending}"] = replace(ref, name=name, index=e, transposed=transposed)
+            self.refs.add_experts(i, f"{part}{ending}", replace(ref, name=name, transposed=transposed), experts)
 
 
 def layer_refs(weights: WeightMap, hidden: int, layers: Iterable[LayerSpec]) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.checkpoints.formats import FORMATS
 from engine.checkpoints.widened import WIDENED
+from engine.models.roles import counted
 from engine.models.spec import AttentionSpec, MlpSpec, ModelSpec, MoeSpec, TensorRef
 from engine.placement.packing import packed_nbytes
 
@@ -112,15 +113,15 @@ def take_inventory(spec: ModelSpec, checkpoint: Checkpoint) -> Inventory:
     """Sort every weight of the spec under its role."""
     roles: dict[str, Shapes] = {}
     experts: list[Shapes] = [Counter() for _ in spec.layers]
-    for name, ref in spec.weights.items():
+    for name, ref, count in counted(spec.weights):
         shape = weight_shape(checkpoint, ref)
         if name.endswith("conv.kernel"):
             shape = Shape(0, math.prod(checkpoint.tensors[ref.name].shape), shape.format)  # float32 everywhere
         role = role_of(name)
         if role == "experts":
-            experts[int(name.split(".")[1])][shape] += 1
+            experts[int(name.split(".")[1])][shape] += count
         else:
-            roles.setdefault(role, Counter())[shape] += 2 if _loaded_twice(spec, name) else 1
+            roles.setdefault(role, Counter())[shape] += 2 * count if _loaded_twice(spec, name) else count
     tied = "lm_head" not in roles
     if tied:
         # One tensor in the file. Our kernels look rows up in the matrix they multiply with; torch needs another copy.
