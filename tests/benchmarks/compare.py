@@ -22,7 +22,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -110,7 +110,10 @@ def _output(command: Sequence[str], environment: Mapping[str, str]) -> str:
     return done.stdout
 
 
-def compare(wish: Wish, peers: Sequence[Peer], rounds: int) -> dict[str, Any]:
+def compare(
+    wish: Wish, peers: Sequence[Peer], rounds: int, keep: Callable[[dict[str, Any]], None] = lambda _: None
+) -> dict[str, Any]:
+    """keep gets the document so far after every cell, so that an interrupted run loses only that one."""
     runs: list[Run] = []
     about: dict[str, Any] = {"models": {}}
     started = time.monotonic()
@@ -129,6 +132,11 @@ def compare(wish: Wish, peers: Sequence[Peer], rounds: int) -> dict[str, Any]:
                     minutes = (time.monotonic() - started) / 60
                     note = f"round {number + 1}/{rounds} {model} {threads} threads {limit}: {minutes:.1f} min"
                     sys.stderr.write(note + "\n")
+                    keep(_document(about, number + 1, runs))
+    return _document(about, rounds, runs)
+
+
+def _document(about: Mapping[str, Any], rounds: int, runs: Sequence[Run]) -> dict[str, Any]:
     return {**about, "rounds": rounds, "taken": time.strftime("%Y-%m-%d"), "runs": [asdict(run) for run in runs]}
 
 
@@ -211,10 +219,12 @@ def main() -> None:
         tests=args.tests.split(","),
         programs=args.programs.split(",") if args.programs else [],
     )
-    document = compare(wish, [Peer(**peer) for peer in config["peers"]], args.rounds)
-    document["cells"] = cells(document)
-    args.out.write_text(json.dumps(document, indent=1), encoding="utf-8")
-    sys.stdout.write(table(document["cells"]) + "\n")
+
+    def keep(document: dict[str, Any]) -> None:
+        args.out.write_text(json.dumps({**document, "cells": cells(document)}, indent=1), encoding="utf-8")
+
+    document = compare(wish, [Peer(**peer) for peer in config["peers"]], args.rounds, keep)
+    sys.stdout.write(table(cells(document)) + "\n")
 
 
 if __name__ == "__main__":
