@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 OBJECTS = sorted((ROOT / "build").glob("*/CMakeFiles/*.dir/native/**/*.o"))
-ISA_FILES = re.compile(r"(kernels|peaks)_(amx|avx2|avxvnni|avx512\w*)\.cpp\.o$")
+ISA_FILES = re.compile(r"(kernels|peaks|recode)_(amx|avx2|avxvnni|avx512\w*)\.cpp\.o$")
 #: VEX and EVEX mnemonics start with v; the baseline ones that do (verr, verw, vm*) no compiler emits.
 VECTOR = re.compile(r"^\s+[0-9a-f]+:\s+(v[a-z0-9]+)", re.MULTILINE)
 
