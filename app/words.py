@@ -5,8 +5,25 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from engine.placement.plan import Range
+from engine.placement.plan import OffloadPlan, Range
 
+#: Licences that people write otherwise than the hub's ids.
+_LICENCES = {
+    "apache-2.0": "Apache-2.0",
+    "mit": "MIT",
+    "bsd-3-clause": "BSD-3-Clause",
+    "cc-by-4.0": "CC-BY-4.0",
+    "cc-by-nc-4.0": "CC-BY-NC-4.0",
+    "lfm1.0": "LFM-1.0",
+    "tongyi-qianwen": "Tongyi Qianwen",
+    "tencent-hunyuan-a13b": "Tencent Hunyuan",
+    "llama4": "Llama 4",
+    "llama3": "Llama 3",
+    "gemma": "Gemma",
+    "other": "own licence",
+}
+#: A range wider than this says less than its likely figure.
+_VAGUE = 2.5
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
 
 
@@ -60,3 +77,26 @@ def rate_range(speed: Range, joint: str = " to ") -> str:
     digits = 0 if speed.high >= 10 else 1
     low, high = f"{speed.low:.{digits}f}", f"{speed.high:.{digits}f}"
     return low if low == high else f"{low}{joint}{high}"
+
+
+def licence_name(identifier: str) -> str:
+    """A licence as it is written: "MIT" for the hub's "mit"."""
+    return _LICENCES.get(identifier.lower(), identifier)
+
+
+def predicted(plan: OffloadPlan) -> str:
+    """Speed as a list shows it: "49–66", "~15" where the range is wide, "–" for what cannot run here."""
+    speed = plan.prediction.decode_tps
+    if plan.mode == "too_large":
+        return "–"
+    if speed.high > _VAGUE * speed.low:
+        return about(speed).replace("about ", "~")
+    return rate_range(speed, "–")
+
+
+def counted(count: int, thing: str) -> str:
+    """ "1 download", "12 345 downloads", "3 repositories"."""
+    figure = f"{count:,}".replace(",", "\u202f")
+    if count == 1:
+        return f"{figure} {thing}"
+    return f"{figure} {thing[:-1]}ies" if thing.endswith("y") else f"{figure} {thing}s"

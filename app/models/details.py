@@ -17,15 +17,19 @@ from app.widgets.chip import ChipButton
 from app.widgets.labels import ElideLabel, label
 from app.widgets.page import scrolled
 from app.widgets.plan_popover import PlanPopover
-from app.words import gigabytes, rate_range, sentence
+from app.words import about, gigabytes, licence_name, predicted, rate_range, sentence
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.hub.catalogue import CatalogueDownload
 from engine.hub.repository import RemoteModel, Repository
 from engine.placement.plan import OffloadPlan
+from engine.placement.sizes import ram_reserve
 
 WIDTH, HEIGHT = 820, 560
-_LABEL, _SIZE, _SPEED = 168, 76, 96
+_LABEL, _SIZE, _SPEED = 168, 76, 104
+FROM_SHAPE = "Modes and speeds are worked out from the model's published shape."
+#: Gigabytes of memory that machines are sold with.
+_MACHINES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 
 
 class DetailsDialog(QDialog):
@@ -63,7 +67,7 @@ class DetailsDialog(QDialog):
             facts = (
                 f"{billions(entry.params_total)} weights, {billions(entry.params_active)} used for each token",
                 context,
-                f"licence {entry.licence}",
+                f"licence {licence_name(entry.licence)}",
             )
             box.addWidget(label(" · ".join((entry.author, *facts)), "muted", wrap=True))
             box.addWidget(label(sentence(entry.good_at), wrap=True))
@@ -111,7 +115,7 @@ class DetailsDialog(QDialog):
             choice = ChoiceRow(download.label, download.repo, size, about=download.nbytes is None)
             choice.downloadWanted.connect(partial(self._download_listed, choice, download))
             self._add(choice)
-        self._note.setText("Modes and speeds are worked out from the model's published shape.")
+        self._note.setText(FROM_SHAPE)
         if self._report is not None:
             args = (self._api, entry, self._report, self._settings.values.context, self._wishes())
             self._tasks.append(tasks.run(plan_choices, *args, done=self._show_plans, failed=self._complain))
@@ -119,6 +123,9 @@ class DetailsDialog(QDialog):
     def _show_plans(self, planned: list[tuple[CatalogueDownload, OffloadPlan | GreenroomError]]) -> None:
         for choice, (_, plan) in zip(self.choices, planned, strict=True):
             choice.show_plan(plan)
+        totals = [p.bytes.ram_total + p.bytes.vram_total for _, p in planned if isinstance(p, OffloadPlan)]
+        if totals:
+            self._note.setText(f"{FROM_SHAPE} {smallest_machine(min(totals))}")
 
     def _download_listed(self, choice: ChoiceRow, download: CatalogueDownload) -> None:
         choice.set_busy("Asking…")
@@ -174,6 +181,14 @@ class DetailsDialog(QDialog):
     def _complain_at(self, choice: ChoiceRow, error: GreenroomError) -> None:
         choice.set_busy("")
         self._note.setText(str(error))
+
+
+def smallest_machine(needed_bytes: int) -> str:
+    """What a PC must have for it, beside what the system keeps for itself."""
+    enough = next((size for size in _MACHINES if size << 30 >= needed_bytes + ram_reserve(size << 30)), None)
+    if enough is None:
+        return "No usual machine has enough memory for the smallest."
+    return f"The smallest wants a machine with {enough} GB of memory, RAM and VRAM together."
 
 
 class ChoiceRow(QFrame):
@@ -244,7 +259,9 @@ class ChoiceRow(QFrame):
         self._state.hide()
         self.chip.show_plan(plan)
         self.chip.show()
-        self._speed.setText(f"{rate_range(plan.prediction.decode_tps, '–')} tok/s")
+        speed = plan.prediction.decode_tps
+        self._speed.setText("–" if plan.mode == "too_large" else f"{predicted(plan)} tok/s")
+        self._speed.setToolTip(f"Predicted: {about(speed)} tok/s, from {rate_range(speed)}")
 
     def _open_plan(self) -> None:
         if self._plan is not None:

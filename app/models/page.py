@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QAction, QActionGroup, QResizeEvent, QShowEvent
+from PySide6.QtGui import QAction, QActionGroup, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from app import tasks
@@ -25,16 +25,15 @@ from app.widgets.page import MARGIN, MAX_WIDTH, PageHead
 from app.widgets.virtual_list import VirtualList
 from app.words import home_path
 from engine.errors import GreenroomError
+from engine.hub.repository import RemoteModel
 from engine.hub.trash import Deleted, Trash
 
-#: A narrower list folds its rows.
-ROOMY = 1000
 HEADING_HEIGHT = 38
 #: A pause in typing after which the list is filtered.
 FILTER_MS = 120
 SIZES = (("Any size", 0), *((f"Up to {n} GB", n * 10**9) for n in (8, 16, 32, 64, 128, 256)))
 SORTS = (
-    ("Recommended first", "recommended"),
+    ("Recommended", "recommended"),
     ("By name", "name"),
     ("Smallest first", "size"),
     ("Fastest first", "speed"),
@@ -60,6 +59,8 @@ class ModelsPage(QWidget):
         self._hits: list[ModelRow] = []
         self._filter = Filter()
         self._trash: Trash | None = None
+        #: Paths of rows whose files the hub is being asked for.
+        self._asked: set[str] = set()
 
         head = PageHead("Models")
         open_file = button("Open a file…", icon="file")
@@ -108,7 +109,7 @@ class ModelsPage(QWidget):
         self.search.setPlaceholderText("Filter, or press Enter to search Hugging Face")
         self.search.setAccessibleName("Filter the models, or press Enter to search Hugging Face")
         self.search.setClearButtonEnabled(True)
-        self.search.setMinimumWidth(200)
+        self.search.setMinimumWidth(140)
         self.search.setMaximumWidth(360)
         self.search.textChanged.connect(lambda _: self._filter_timer.start())
         self.search.returnPressed.connect(self.search_hub)
@@ -135,11 +136,6 @@ class ModelsPage(QWidget):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.refresh()
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        for part in (self.sizes, self.sorts):
-            part.setVisible(self.width() >= 760)
 
     @Slot()
     def refresh(self) -> None:
@@ -200,11 +196,11 @@ class ModelsPage(QWidget):
             rows=[replaced.get(old.path, old) for old in self._found.rows],
             offers=[replaced.get(old.path, old) for old in self._found.offers],
         )
-        widget = self.list.widget_of(row.path)
-        if isinstance(widget, RowWidget) and not self._filter.fits and self._filter.sort != "speed":
-            self._show_item(widget, row)
-        # Many plans arrive together; the list is put in order once.
-        self._filter_timer.start()
+        # Many plans arrive together; the list is put in order a few times a second, and with the last of them.
+        if not any(task.running for task in self._tasks):
+            self._show_shelf()
+        elif not self._filter_timer.isActive():
+            self._filter_timer.start()
 
     def _not_planned(self, row: ModelRow, error: GreenroomError) -> None:
         self._show_planned(replace(row, problem=str(error)))
@@ -221,10 +217,9 @@ class ModelsPage(QWidget):
 
     def _show_hits(self, hits: list[ModelRow]) -> None:
         self._hits = hits
-        self._note.setText(
-            f"{len(hits)} repositories on Hugging Face." if hits else "Hugging Face has nothing like that."
-        )
+        self._note.setText("" if hits else "Hugging Face has nothing like that.")
         self._show_shelf()
+        self.list.verticalScrollBar().setValue(0)
 
     @Slot()
     def _show_shelf(self) -> None:
@@ -235,7 +230,8 @@ class ModelsPage(QWidget):
         here = [
             _of_loaded(row, loaded) if loaded is not None and loaded.path == row.path else row for row in found.rows
         ]
-        self.list.set_items(shelf(here, found.offers, self._hits, self._downloads.statuses, self._filter))
+        offers = [replace(row, asked=True) if row.path in self._asked else row for row in found.offers]
+        self.list.set_items(shelf(here, offers, self._hits, self._downloads.statuses, self._filter))
 
     def _refilter(self, **changes: object) -> None:
         self._filter = replace(self._filter, **changes)
@@ -272,15 +268,14 @@ class ModelsPage(QWidget):
         if isinstance(item, Heading):
             widget.setText(item.text)
         elif isinstance(widget, RowWidget):
-            widget.set_compact(self.list.width() < ROOMY)
+            widget.set_width(self.list.viewport().width())
             widget.show_row(item)
             widget.show_state(self._host.state)
 
     def _height(self, item: ShelfItem) -> int:
         if isinstance(item, Heading):
             return HEADING_HEIGHT
-        width = self.list.viewport().width()
-        return row_height(item, width, self.list.width() < ROOMY, self.fontMetrics())
+        return row_height(item, self.list.viewport().width(), self._note.fontMetrics())
 
     def _all_rows(self) -> list[ModelRow]:
         return [] if self._found is None else [*self._found.rows, *self._found.offers]
@@ -300,15 +295,28 @@ class ModelsPage(QWidget):
             return
         from app.models.survey import find_remote
 
-        self._note.setText(f"Asking Hugging Face for {row.name}…")
-        settings = network_settings(self._settings.values)
-        self._tasks.append(
-            tasks.run(find_remote, settings, row.choice, done=self._start_download, failed=self._complain)
+        self._asked.add(row.path)
+        self._show_shelf()
+        # Not among the tasks that looking again gives up: the user has asked for it.
+        tasks.run(
+            find_remote,
+            network_settings(self._settings.values),
+            row.choice,
+            done=partial(self._start_download, row.path),
+            failed=partial(self._not_found, row.path),
         )
 
-    def _start_download(self, model: object) -> None:
-        self._note.setText("")
+    def _start_download(self, path: str, model: RemoteModel) -> None:
         self._downloads.add(model)
+        self._forget_asked(path)
+
+    def _not_found(self, path: str, error: GreenroomError) -> None:
+        self._forget_asked(path)
+        self._complain(error)
+
+    def _forget_asked(self, path: str) -> None:
+        self._asked.discard(path)
+        self._show_shelf()
 
     @Slot(object)
     def _delete(self, row: ModelRow) -> None:

@@ -13,35 +13,47 @@ from app.widgets.buttons import button
 from app.widgets.chip import ChipButton
 from app.widgets.labels import ElideLabel, label
 from app.widgets.plan_popover import PlanPopover
-from app.words import about, gigabytes, rate_range, sentence
+from app.words import about, gigabytes, predicted, rate_range, sentence
 from engine.hub.download_words import progress_text
 from engine.hub.downloads import DownloadStatus
 
-CHIP_WIDTH, SPEED_WIDTH, SIZE_WIDTH, ACTION_WIDTH = 256, 112, 72, 232
-#: A range wider than this says less than its likely figure.
-VAGUE = 2.5
+CHIP_WIDTH, SPEED_WIDTH, SIZE_WIDTH = 250, 92, 64
 _MARGIN_X, _MARGIN_Y, _GAP = 16, 12, 12
 _LEAST_HEIGHT = 64
+#: Beside this much of other things a whole line of progress has room; else it takes two.
+_WIDE = 1080
+_ACTION_WIDTH, _WIDE_ACTION_WIDTH = 168, 280
+#: A narrower list folds its rows: plan, speed and size go under the name.
+_ROOMY = 900
 _ACTIONS = ("load", "loaded", "loading", "download", "downloading")
 
 
-def row_height(row: ModelRow, width: int, compact: bool, metrics: QFontMetrics) -> int:
-    """What a row needs at this width. metrics: of body text."""
-    line = metrics.height() + 2
-    used = ACTION_WIDTH + SPEED_WIDTH + 2 * _MARGIN_X + 2 * _GAP
-    if not compact:
-        used += CHIP_WIDTH + SIZE_WIDTH + 2 * _GAP
+def action_width(width: int) -> int:
+    return _WIDE_ACTION_WIDTH if width >= _WIDE else _ACTION_WIDTH
+
+
+def row_height(row: ModelRow, width: int, metrics: QFontMetrics) -> int:
+    """What a row needs in a list this wide. metrics: of small text."""
+    line, compact, planned = metrics.height() + 4, width < _ROOMY, _is_planned(row)
     left = 2 * line
     if row.problem:
-        left += _lines(row.problem, max(80, width - used), metrics) * line
-    if compact and row.problem is None and (row.checkpoint is not None or row.entry is not None):
-        left += line + 10
+        used = action_width(width) + 2 * _MARGIN_X + _GAP
+        used += 0 if compact else SIZE_WIDTH + _GAP
+        left += _lines(row.problem, max(80, width - used), metrics) * metrics.height() + 4
+    elif compact and planned:
+        left += 2 * line + 6
     right = 0
     if row.download is not None:
-        error = row.download.error
-        lines = 1 if error is None else _lines(_stopped(row.download), ACTION_WIDTH, metrics)
-        right = lines * line + 10 + line + 8
+        moving = row.download.state == "downloading"
+        lines = _lines(_stopped(row.download), action_width(width), metrics)
+        # While figures change, a row stays as high as the longest of them need.
+        right = max(lines, 2 if moving and width < _WIDE else 1) * metrics.height() + 10 + line + 8
     return max(_LEAST_HEIGHT, 2 * _MARGIN_Y + max(left, right))
+
+
+def _is_planned(row: ModelRow) -> bool:
+    """Whether there is a plan, or will be."""
+    return row.problem is None and (row.plan is not None or row.checkpoint is not None or row.entry is not None)
 
 
 def _lines(text: str, width: int, metrics: QFontMetrics) -> int:
@@ -52,7 +64,8 @@ def _lines(text: str, width: int, metrics: QFontMetrics) -> int:
 def _stopped(status: DownloadStatus) -> str:
     """Why a download stands still, in one line or two."""
     if status.error is None:
-        return progress_text(status)
+        # Broken between its parts, never within one.
+        return " · ".join(part.replace(" ", "\u00a0") for part in progress_text(status).split(" · "))
     return f"Stopped: {status.error.why}. {status.error.remedy}"
 
 
@@ -95,31 +108,33 @@ class RowWidget(QFrame):
         self._chip_cell = _cell(CHIP_WIDTH, self.chip, self._waiting)
         self._speed = label("", "strong")
         self._unit = label("tok/s", "small")
-        speed_cell = _cell(SPEED_WIDTH, self._speed, self._unit)
+        self._speed_cell = _cell(SPEED_WIDTH, self._speed, self._unit)
         self._size = label("")
         self._size_cell = _cell(SIZE_WIDTH, self._size)
+        self._figures = ElideLabel("", "small")
+        self._figures.hide()
 
         self._columns = QHBoxLayout(self)
         self._columns.setContentsMargins(_MARGIN_X, _MARGIN_Y, _MARGIN_X, _MARGIN_Y)
         self._columns.setSpacing(_GAP)
         self._columns.addLayout(self._text, 1)
-        for cell in (self._chip_cell, speed_cell, self._size_cell, self._build_action()):
+        for cell in (self._chip_cell, self._speed_cell, self._size_cell, self._build_action()):
             self._columns.addWidget(cell)
         self._compact = False
 
     def _build_action(self) -> QWidget:
         self._action = QStackedWidget()
-        self._action.setFixedWidth(ACTION_WIDTH)
+        self._action.setFixedWidth(_ACTION_WIDTH)
         self.load = button("Load")
         self.load.clicked.connect(self._load)
         self.delete = button("", icon="trash", kind="ghost", role="muted", name="Delete", tip="Delete")
         self.delete.clicked.connect(lambda: self.deleteWanted.emit(self.row))
-        idle = _cell(ACTION_WIDTH, self.load, self.delete)
+        idle = _cell(None, self.load, self.delete)
 
         self._loaded_mark = label("● Loaded", "accent")
         self.eject = button("Eject", tip="Free its memory")
         self.eject.clicked.connect(self.ejectWanted)
-        loaded = _cell(ACTION_WIDTH, self._loaded_mark, self.eject)
+        loaded = _cell(None, self._loaded_mark, self.eject)
 
         self._message, self._progress = ElideLabel("", "small"), _bar("Loading")
         self.cancel = button("Cancel", kind="link")
@@ -127,17 +142,17 @@ class RowWidget(QFrame):
         busy = _progress_cell(self._message, self._progress, self.cancel)
 
         self.get = button("Download")
-        self.get.clicked.connect(lambda: self.downloadWanted.emit(self.row))
+        self.get.clicked.connect(self._get)
         self.details = button("Details", kind="link")
         self.details.clicked.connect(lambda: self.detailsWanted.emit(self.row))
-        offer = _cell(ACTION_WIDTH, self.get, self.details)
+        offer = _cell(None, self.get, self.details)
 
         self._came, self._came_bar = label("", "small", wrap=True), _bar("Downloading")
         self.pause = button("Pause", kind="link")
         self.pause.clicked.connect(self._pause_or_resume)
         self.drop = button("Cancel", kind="link")
         self.drop.clicked.connect(lambda: self._about_download(self.dropWanted))
-        self.hurry = button("Load next", kind="link", tip="In front of everything else that waits")
+        self.hurry = button("Download next", kind="link", tip="Before everything else that waits")
         self.hurry.clicked.connect(lambda: self._about_download(self.hurryWanted))
         coming = _progress_cell(self._came, self._came_bar, self.pause, self.drop, self.hurry)
         for page in (idle, loaded, busy, offer, coming):
@@ -163,19 +178,23 @@ class RowWidget(QFrame):
             part.setAccessibleName(f"{verb} {row.name}")
         self.details.setAccessibleName(f"Details of {row.name}")
         self.delete.setVisible(row.own)
-        self.get.setVisible(row.choice is not None)
+        self.get.setText("Asking…" if row.asked else "Download" if row.choice is not None else "Choose…")
+        self.get.setEnabled(not row.asked)
+        self.details.setVisible(row.choice is not None)
         self.chip.setVisible(row.plan is not None)
-        planned = row.checkpoint is not None or row.entry is not None
-        self._waiting.setVisible(row.plan is None and row.problem is None and planned)
+        self._waiting.setVisible(row.plan is None)
         self._speed.setVisible(row.plan is not None)
-        self._unit.setVisible(row.plan is not None)
+        self._unit.setVisible(row.plan is not None and row.plan.mode != "too_large")
+        self._place_cells()
         if row.plan is not None:
             self.chip.show_plan(row.plan)
             speed = row.plan.prediction.decode_tps
-            vague = speed.high > VAGUE * speed.low
-            self._speed.setText(about(speed) if vague else rate_range(speed, "–"))
+            self._speed.setText(predicted(row.plan))
             self._speed.setToolTip(f"Predicted: {about(speed)} tok/s, from {rate_range(speed)}")
             self.load.setText("Load" if row.plan.runnable else "Load anyway")
+        runs = row.plan is not None and row.plan.mode != "too_large"
+        said = (f"{self._speed.text()} tok/s" if runs else "", self._size.text())
+        self._figures.setText(" · ".join(filter(None, said)))
         self.load.setEnabled(row.problem is None)
         if row.download is not None:
             self._show_download(row.download)
@@ -192,7 +211,7 @@ class RowWidget(QFrame):
         self.pause.setText("Resume" if stopped else "Pause")
         self.pause.setAccessibleName(f"{self.pause.text()} {self.row.name}")
         self.drop.setAccessibleName(f"Cancel {self.row.name}")
-        self.hurry.setAccessibleName(f"Load {self.row.name} next")
+        self.hurry.setAccessibleName(f"Download {self.row.name} next")
         self.hurry.setVisible(status.state == "queued")
 
     def _pause_or_resume(self) -> None:
@@ -223,21 +242,37 @@ class RowWidget(QFrame):
         else:
             self._action.setCurrentIndex(0)
 
-    def set_compact(self, compact: bool) -> None:
-        """For a narrow window: the plan goes under the name and the size gives way."""
+    def set_width(self, width: int) -> None:
+        """Of the list. In a narrow one plan, speed and size go under the name."""
+        self._action.setFixedWidth(action_width(width))
+        compact = width < _ROOMY
         if compact == self._compact:
             return
         self._compact = compact
         # Under the name the chip may be as narrow as its words.
         self._chip_cell.setMinimumWidth(0 if compact else CHIP_WIDTH)
-        self._size_cell.setVisible(not compact)
+        self._place_cells()
         if compact:
             self._columns.removeWidget(self._chip_cell)
             # Without an alignment the cell's fixed width would be the width of all the text.
             self._text.insertWidget(self._text.count() - 1, self._chip_cell, 0, Qt.AlignmentFlag.AlignLeft)
+            self._text.insertWidget(self._text.count() - 1, self._figures)
         else:
             self._text.removeWidget(self._chip_cell)
+            self._text.removeWidget(self._figures)
             self._columns.insertWidget(1, self._chip_cell)
+
+    def _place_cells(self) -> None:
+        """Where nothing is planned, the text has their room."""
+        planned, compact = _is_planned(self.row), self._compact
+        self._chip_cell.setVisible(planned)
+        self._speed_cell.setVisible(planned and not compact)
+        self._size_cell.setVisible(not compact and (planned or self.row.nbytes > 0))
+        self._figures.setVisible(compact and planned)
+
+    def _get(self) -> None:
+        """The catalogue's choice; in a repository the user chooses."""
+        (self.downloadWanted if self.row.choice is not None else self.detailsWanted).emit(self.row)
 
     def _load(self) -> None:
         refused = self.row.plan is not None and not self.row.plan.runnable
@@ -264,7 +299,9 @@ def _progress_cell(message: QWidget, bar: QProgressBar, *links: QPushButton) -> 
     box.setContentsMargins(0, 0, 0, 0)
     box.setSpacing(4)
     row = QHBoxLayout()
-    row.setSpacing(8)
+    row.setSpacing(4)
+    # A link's text, not its frame, stands below the bar's start.
+    row.addSpacing(-9)
     for link in links:
         row.addWidget(link)
     row.addStretch(1)
@@ -288,9 +325,10 @@ def _set_tone(bar: QProgressBar, tone: str) -> None:
         restyle(bar)
 
 
-def _cell(width: int, *parts: QWidget) -> QWidget:
+def _cell(width: int | None, *parts: QWidget) -> QWidget:
     cell = QWidget()
-    cell.setFixedWidth(width)
+    if width is not None:
+        cell.setFixedWidth(width)
     row = QHBoxLayout(cell)
     row.setContentsMargins(0, 0, 0, 0)
     row.setSpacing(6)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from app.models.survey import ModelRow
-from app.words import gigabytes
+from app.words import counted, gigabytes
 from engine.hub.downloads import DownloadStatus
 
 #: Licences that let anybody use a model for anything.
@@ -71,7 +71,8 @@ def shelf(
     have = {(status.repo, status.label) for status in downloads if status.state == "finished"} & {
         (by_path[row.path].repo, by_path[row.path].label) for row in here if row.path in by_path
     }
-    items: list[ShelfItem] = []
+    # What the user has just asked for comes first.
+    items = _section(f"On Hugging Face · {counted(len(hits), 'repository')}", hits)
     found = wanted.sorted(here)
     size = sum(row.nbytes for row in found)
     count = f"{len(found)} {'model' if len(found) == 1 else 'models'}"
@@ -82,7 +83,6 @@ def shelf(
         row for row in offers if row.choice is None or (row.choice.repo, row.choice.label) not in coming | have
     ]
     items += _section("Catalogue", wanted.sorted(open_offers))
-    items += _section("On Hugging Face", hits)
     return items
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from app.engine_worker import DEMO
 from app.planning import plan_with
-from app.words import file_name, sentence
+from app.words import counted, file_name, licence_name, sentence
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.hub.catalogue import CatalogueDownload, CatalogueModel, catalogue
@@ -26,9 +26,9 @@ from engine.placement.plan import OffloadPlan
 log = logging.getLogger(__name__)
 
 DEMO_NAME = "Demo model"
-DEMO_DETAIL = "A small demonstration model with 135 million parameters. It shows how Greenroom works, and errs often."
-DEMO_MISSING = "Not here yet. Loading it puts it together once, from a download of 93 MB."
-DEMO_UNMADE = "Loading it puts it together once, from what is here already."
+DEMO_DETAIL = "A small demonstration model; it errs often"
+DEMO_MISSING = "A small demonstration model, at first a download of 93 MB"
+DEMO_UNMADE = "A small demonstration model, put together when first loaded"
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class ModelRow:
     own: lies in Greenroom's models folder, so that it can be deleted there
     entry, choice: of the catalogue, and which of its downloads the row is about
     download: how the model's download stands
+    asked: the hub is being asked about its files
     repo: the hub's repository that the row is about
     place: in its section: "first", "middle", "last" or "only"
     """
@@ -56,6 +57,7 @@ class ModelRow:
     entry: CatalogueModel | None = None
     choice: CatalogueDownload | None = None
     download: DownloadStatus | None = None
+    asked: bool = False
     repo: str = ""
     place: str = "only"
 
@@ -93,7 +95,15 @@ def find_models(api: Any, folder: Path | None, opened: Sequence[str]) -> Found:
         known.add(_identity(path))
         detail = " · ".join(part for part in (model.form, model.architecture) if part)
         rows.append(
-            ModelRow(str(path), file_name(path), detail, model.nbytes, problem=model.error, checkpoint=path, own=True)
+            ModelRow(
+                str(path),
+                file_name(path),
+                detail,
+                model.nbytes or _size(path),
+                problem=None if model.error is None else _problem(model.error),
+                checkpoint=path,
+                own=True,
+            )
         )
     for other in find():
         if _identity(other.path) not in known:
@@ -155,7 +165,7 @@ def _offer(entry: CatalogueModel, choice: CatalogueDownload) -> ModelRow:
         choice.label,
         entry.author,
         f"{billions(entry.params_total)}, {billions(entry.params_active)} active",
-        entry.licence,
+        licence_name(entry.licence),
     )
     key = f"catalogue:{entry.id}"
     return ModelRow(
@@ -200,7 +210,7 @@ def _planned_offer(
     try:
         return replace(offer, plan=plan_with(api, entry.checkpoint(choice.label), report, context, wishes))
     except GreenroomError as error:
-        return replace(offer, problem=f"{sentence(error.why)}. {error.remedy}")
+        return replace(offer, problem=_problem(error))
 
 
 def plan_choices(
@@ -217,6 +227,11 @@ def plan_choices(
     return planned
 
 
+def _problem(error: GreenroomError) -> str:
+    """Without what it is about, since that stands above it."""
+    return f"{sentence(error.why)}. {error.remedy}"
+
+
 def _demo_row() -> ModelRow:
     from engine.hub.demo import demo_path
 
@@ -225,8 +240,7 @@ def _demo_row() -> ModelRow:
     except GreenroomError as error:
         return ModelRow(DEMO, DEMO_NAME, DEMO_DETAIL, problem=f"{error.what}. {error.remedy}")
     if not path.exists():
-        missing = DEMO_UNMADE if demo_is_here() else DEMO_MISSING
-        return ModelRow(DEMO, DEMO_NAME, f"{DEMO_DETAIL} {missing}")
+        return ModelRow(DEMO, DEMO_NAME, DEMO_UNMADE if demo_is_here() else DEMO_MISSING)
     return ModelRow(DEMO, DEMO_NAME, DEMO_DETAIL, checkpoint=path)
 
 
@@ -247,7 +261,7 @@ def plan_model(
         finally:
             checkpoint.close()
     except GreenroomError as error:
-        return replace(row, problem=f"{sentence(error.why)}. {error.remedy}")
+        return replace(row, problem=_problem(error))
 
 
 def _identity(path: Path) -> str:
@@ -265,8 +279,8 @@ def search_hub(settings: NetworkSettings, text: str) -> list[ModelRow]:
                 part
                 for part in (
                     hit.repo.partition("/")[0],
-                    hit.licence,
-                    f"{hit.downloads:,} downloads".replace(",", " "),
+                    licence_name(hit.licence),
+                    counted(hit.downloads, "download"),
                     "terms to accept first" if hit.gated else "",
                 )
                 if part
