@@ -79,25 +79,21 @@ void strip_float(const uint8_t* strip, size_t steps, Scaling, const uint8_t* nex
     float_block<kKind, 1>(strip, steps, next, x, out, out_stride);
 }
 
-// A load of eight rows of four columns of e4m3, in the order 0, 2, 1, 3, to pairs of bf16, as in e4m3_strips_512.h.
-static inline void e4m3_pairs(__m256i codes, __m256i* pairs) {
-  alignas(16) static constexpr uint8_t kNormal[16] = {0x3c, 0x3d, 0x3e, 0x3f, 0x40, 0x41, 0x42, 0x43,
-                                                      0xbc, 0xbd, 0xbe, 0xbf, 0xc0, 0xc1, 0xc2, 0xc3};
-  alignas(16) static constexpr uint8_t kTinyHigh[16] = {0x00, 0x3b, 0x3b, 0x3b, 0x3c, 0x3c, 0x3c, 0x3c};
-  alignas(16) static constexpr uint8_t kTinyLow[16] = {0x00, 0x00, 0x80, 0xc0, 0x00, 0x20, 0x40, 0x60};
-  const __m256i nibble = _mm256_set1_epi8(15), low = _mm256_and_si256(codes, nibble);
-  const auto table = [](const uint8_t* p) {
-    return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(p)));
-  };
-  const __m256i tiny = _mm256_cmpeq_epi8(_mm256_and_si256(codes, _mm256_set1_epi8(0x78)), _mm256_setzero_si256());
-  const __m256i sign = _mm256_and_si256(codes, _mm256_set1_epi8(-128));
-  const __m256i upper =
-      _mm256_blendv_epi8(_mm256_shuffle_epi8(table(kNormal), _mm256_and_si256(_mm256_srli_epi16(codes, 4), nibble)),
-                         _mm256_or_si256(_mm256_shuffle_epi8(table(kTinyHigh), low), sign), tiny);
-  const __m256i lower = _mm256_blendv_epi8(_mm256_slli_epi16(low, 4), _mm256_shuffle_epi8(table(kTinyLow), low), tiny);
-  const __m256i even = _mm256_set1_epi32(0x00ff00ff);
-  pairs[0] = _mm256_or_si256(_mm256_slli_epi16(upper, 8), _mm256_and_si256(lower, even));
-  pairs[1] = _mm256_or_si256(_mm256_andnot_si256(even, upper), _mm256_srli_epi16(lower, 8));
+// A load of eight rows of four columns of e4m3, in the order 0, 2, 1, 3, times 2^-8 as f32: rows 0 .. 3 of columns 0
+// and 1 side by side, rows 4 .. 7 of them, the same of columns 2 and 3. Moved to the place of f16's, the bits are an
+// f16 number 2^8 times smaller, subnormal or not.
+static inline void e4m3_values(__m256i codes, __m256* values) {
+  const __m256i kept = _mm256_set1_epi16(static_cast<short>(0xbf80)); // all but the copy of the sign in the exponent
+  const __m256i first = _mm256_and_si256(_mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 1), kept);
+  const __m256i second = _mm256_and_si256(_mm256_srai_epi16(codes, 1), kept);
+  values[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(first));
+  values[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(first, 1));
+  values[2] = _mm256_cvtph_ps(_mm256_castsi256_si128(second));
+  values[3] = _mm256_cvtph_ps(_mm256_extracti128_si256(second, 1));
+}
+
+static inline __m256 two_floats(const float* x) {
+  return _mm256_castpd_ps(_mm256_broadcast_sd(reinterpret_cast<const double*>(x)));
 }
 
 template <int kTokens>
@@ -105,40 +101,43 @@ void e4m3_block(const uint8_t* strip, size_t steps, Scaling scaling, const uint8
                 float* out, size_t out_stride) {
   const size_t columns = scaling.columns, step_nbytes = kStripRows * (columns + scale_nbytes(scaling.type));
   const size_t total = steps * step_nbytes, ahead = total < kAhead ? total : kAhead;
-  const __m256i odd = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
   __m256 acc[kTokens][2];
   GREENROOM_UNROLL
   for (int t = 0; t < kTokens; ++t)
     acc[t][0] = acc[t][1] = _mm256_setzero_ps();
   for (size_t s = 0; s < steps; ++s) {
     const uint8_t* step = strip + s * step_nbytes;
-    __m256 sum[kTokens][2];
+    __m256 sum[kTokens][2][2]; // of rows 0 .. 3 and 4 .. 7, even and odd columns side by side
     GREENROOM_UNROLL
     for (int t = 0; t < kTokens; ++t)
-      sum[t][0] = sum[t][1] = _mm256_setzero_ps();
+      sum[t][0][0] = sum[t][0][1] = sum[t][1][0] = sum[t][1][1] = _mm256_setzero_ps();
     for (size_t c = 0; c < columns; c += 4) {
       prefetch<64>(strip, s * step_nbytes + kStripRows * c, total, ahead, next);
       GREENROOM_UNROLL
       for (int half = 0; half < 2; ++half) {
-        __m256i pairs[2];
-        e4m3_pairs(load(step + kStripRows * c + 32 * half), pairs);
+        __m256 w[4];
+        e4m3_values(load(step + kStripRows * c + 32 * half), w);
         GREENROOM_UNROLL
-        for (int k = 0; k < 4; ++k) {
-          const __m256i bits = k % 2 ? _mm256_and_si256(pairs[k / 2], odd) : _mm256_slli_epi32(pairs[k / 2], 16);
+        for (int t = 0; t < kTokens; ++t) {
+          const float* a = static_cast<const float*>(x[t]) + s * columns + c;
+          const __m256 first = two_floats(a), second = two_floats(a + 2);
           GREENROOM_UNROLL
-          for (int t = 0; t < kTokens; ++t) {
-            const __m256 value = _mm256_set1_ps(static_cast<const float*>(x[t])[s * columns + c + k]);
-            sum[t][half] = _mm256_fmadd_ps(_mm256_castsi256_ps(bits), value, sum[t][half]);
-          }
+          for (int rows = 0; rows < 2; ++rows)
+            sum[t][half][rows] =
+                _mm256_fmadd_ps(w[2 + rows], second, _mm256_fmadd_ps(w[rows], first, sum[t][half][rows]));
         }
       }
     }
     GREENROOM_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const __m256 scale = typed_scales(scaling.type, step + kStripRows * columns, static_cast<size_t>(half));
+      const __m256 stored = typed_scales(scaling.type, step + kStripRows * columns, static_cast<size_t>(half));
+      const __m256 scale = _mm256_mul_ps(stored, _mm256_set1_ps(256.0f));
       GREENROOM_UNROLL
-      for (int t = 0; t < kTokens; ++t)
-        acc[t][half] = _mm256_fmadd_ps(sum[t][half], scale, acc[t][half]);
+      for (int t = 0; t < kTokens; ++t) {
+        // Rows 0, 1, 4, 5, 2, 3, 6, 7.
+        const __m256d added = _mm256_castps_pd(_mm256_hadd_ps(sum[t][half][0], sum[t][half][1]));
+        acc[t][half] = _mm256_fmadd_ps(_mm256_castpd_ps(_mm256_permute4x64_pd(added, 0xd8)), scale, acc[t][half]);
+      }
     }
   }
   GREENROOM_UNROLL
