@@ -272,8 +272,8 @@ void Attention::append(const Pass& pass, size_t head, size_t position, const flo
   store_scale(keys, head_dim_);
   std::memcpy(padded, value, head_dim_ * sizeof(float));
   kernels_->narrow[type_](padded, width_, narrowed);
-  uint8_t* values = pass.cache + kv_heads_ * head_keys_nbytes() + head * head_values_nbytes() + //
-                    slot * block_nbytes(width_);
+  uint8_t* of_head = pass.cache + kv_heads_ * head_keys_nbytes() + head * head_values_nbytes();
+  uint8_t* values = of_head + slot * block_nbytes(width_);
   std::memcpy(values + within * width_ * element_, narrowed, width_ * element_);
   store_scale(values, width_);
 }

@@ -8,18 +8,18 @@
 
 namespace greenroom {
 
+// In the order it works: scores of the logits; the best groups of neighbours; the best experts in these; their weights.
 struct RouterShape {
   long long experts, top_k;
-  std::string score;                // "softmax", "sigmoid", "topk_softmax" or "sparsemixer"
-  long long groups = 1;             // equal groups of neighbours, of which only the best top_groups may be chosen from
-  long long top_groups = 1;         //
-  std::string group_score = "top2"; // of a group: the sum of its two best ("top2") or its best ("max")
-  bool renormalise = false;         // divide the chosen weights by their sum, which is raised
-  float renormalise_eps = 0;        // by this, then
-  float renormalise_min = 0;        // to at least this
-  float scale = 1.0f;               // multiplies the weights
-  float jitter = 0.0f;              // sparsemixer's
-  bool shared_gate = false;         // one more logit: the shared expert's
+  std::string score; // "softmax", "sigmoid", "topk_softmax" or "sparsemixer"
+  long long groups = 1, top_groups = 1;
+  std::string group_score = "top2"; // a group is as good as the sum of its two best ("top2") or its best ("max")
+  // The chosen weights are divided by their sum, which is first raised by eps, then to at least min.
+  bool renormalise = false;
+  float renormalise_eps = 0, renormalise_min = 0;
+  float scale = 1.0f;       // multiplies the weights
+  float jitter = 0.0f;      // sparsemixer's
+  bool shared_gate = false; // one more logit: the shared expert's
 };
 
 // Each [experts] or empty: added to the logits; added to the scores, for choosing only; factors of the weights.
