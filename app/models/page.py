@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -16,8 +17,8 @@ from app.host import EngineHost, HostState
 from app.models.details import DetailsDialog
 from app.models.download_host import DownloadHost, network_settings
 from app.models.row import RowWidget, row_height
-from app.models.shelf import Filter, Heading, ShelfItem, shelf
-from app.models.survey import Found, ModelRow, find_models, plan_model, plan_offer, search_hub
+from app.models.shelf import Filter, Heading, ShelfItem, downloads_of, shelf
+from app.models.survey import Found, ModelRow, find_models, plan_choice, plan_model, plan_offer, search_hub
 from app.settings.store import SettingsStore
 from app.widgets.buttons import button
 from app.widgets.labels import label
@@ -27,6 +28,8 @@ from app.words import home_path
 from engine.errors import GreenroomError
 from engine.hub.repository import RemoteModel
 from engine.hub.trash import Deleted, Trash
+
+log = logging.getLogger(__name__)
 
 HEADING_HEIGHT = 38
 #: A pause in typing after which the list is filtered.
@@ -61,6 +64,9 @@ class ModelsPage(QWidget):
         self._trash: Trash | None = None
         #: Paths of rows whose files the hub is being asked for.
         self._asked: set[str] = set()
+        self._searching: tasks.Task | None = None
+        #: By repository and label: offers of downloads that are under way; None while they are planned.
+        self._others: dict[tuple[str, str], ModelRow | None] = {}
 
         head = PageHead("Models")
         open_file = button("Open a file…", icon="file")
@@ -167,11 +173,8 @@ class ModelsPage(QWidget):
         self._plan_all(self._found)
 
     def _plan_all(self, found: Found) -> None:
-        values = self._settings.values
-        wishes = {} if values.threads is None else {"threads": values.threads}
-        loaded = self._host.loaded
-        if loaded is not None and loaded.plan is not None:
-            wishes["unload_bytes"] = loaded.plan.bytes.ram_total
+        values, wishes = self._settings.values, self._wishes()
+        self._others = {}
         for plan, rows in ((plan_model, found.rows), (plan_offer, found.offers)):
             for row in rows:
                 self._tasks.append(
@@ -186,6 +189,32 @@ class ModelsPage(QWidget):
                         failed=partial(self._not_planned, row),
                     )
                 )
+
+    def _wishes(self) -> dict[str, int]:
+        threads, loaded = self._settings.values.threads, self._host.loaded
+        wishes = {} if threads is None else {"threads": threads}
+        if loaded is not None and loaded.plan is not None:
+            wishes["unload_bytes"] = loaded.plan.bytes.ram_total
+        return wishes
+
+    def _plan_others(self, found: Found) -> None:
+        """Downloads of the catalogue's models in another quantisation than the one that is offered."""
+        known = {(row.choice.repo, row.choice.label) for row in found.offers if row.choice is not None}
+        for status in self._downloads.statuses:
+            key = status.repo, status.label
+            if status.state == "finished" or key in known or key in self._others:
+                continue
+            entry = next((row.entry for row in found.offers if row.entry and key in downloads_of(row.entry)), None)
+            if entry is None:
+                continue
+            choice = next(download for download in entry.downloads if (download.repo, download.label) == key)
+            self._others[key] = None
+            args = (self._host.api, entry, choice, found.report, self._settings.values.context, self._wishes())
+            self._tasks.append(tasks.run(plan_choice, *args, done=partial(self._show_other, key), failed=_ignore))
+
+    def _show_other(self, key: tuple[str, str], row: ModelRow) -> None:
+        self._others[key] = row
+        self._show_shelf()
 
     def _show_planned(self, row: ModelRow) -> None:
         if self._found is None:
@@ -213,7 +242,9 @@ class ModelsPage(QWidget):
             return
         self._note.setText(f'Searching Hugging Face for "{text}"…')
         settings = network_settings(self._settings.values)
-        self._tasks.append(tasks.run(search_hub, settings, text, done=self._show_hits, failed=self._fail))
+        if self._searching is not None:
+            self._searching.cancel()
+        self._searching = tasks.run(search_hub, settings, text, done=self._show_hits, failed=self._fail)
 
     def _show_hits(self, hits: list[ModelRow]) -> None:
         self._hits = hits
@@ -231,7 +262,9 @@ class ModelsPage(QWidget):
             _of_loaded(row, loaded) if loaded is not None and loaded.path == row.path else row for row in found.rows
         ]
         offers = [replace(row, asked=True) if row.path in self._asked else row for row in found.offers]
-        self.list.set_items(shelf(here, offers, self._hits, self._downloads.statuses, self._filter))
+        self._plan_others(found)
+        others = [row for row in self._others.values() if row is not None]
+        self.list.set_items(shelf(here, offers, self._hits, self._downloads.statuses, self._filter, others))
 
     def _refilter(self, **changes: object) -> None:
         self._filter = replace(self._filter, **changes)
@@ -329,9 +362,7 @@ class ModelsPage(QWidget):
         loaded = self._host.loaded
         if loaded is not None and loaded.path == row.path:
             self._host.unload()
-        self._tasks.append(
-            tasks.run(self._trash.delete, row.name, Path(row.path), done=self._deleted, failed=self._complain)
-        )
+        tasks.run(self._trash.delete, row.name, Path(row.path), done=self._deleted, failed=self._complain)
 
     def _deleted(self, deleted: Deleted) -> None:
         note = GreenroomError(
@@ -370,6 +401,10 @@ class ModelsPage(QWidget):
     def _settings_changed(self, names: set[str]) -> None:
         if self.isVisible() and names & {"models_folder", "context", "threads"}:
             self.refresh()
+
+
+def _ignore(error: GreenroomError) -> None:
+    log.info("a download is not planned: %s", error)
 
 
 def _key(item: ShelfItem) -> str:

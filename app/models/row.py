@@ -45,7 +45,7 @@ def row_height(row: ModelRow, width: int, metrics: QFontMetrics) -> int:
     right = 0
     if row.download is not None:
         moving = row.download.state == "downloading"
-        lines = _lines(_stopped(row.download), action_width(width), metrics)
+        lines = _lines(_standing(row.download, width), action_width(width), metrics)
         # While figures change, a row stays as high as the longest of them need.
         right = max(lines, 2 if moving and width < _WIDE else 1) * metrics.height() + 10 + line + 8
     return max(_LEAST_HEIGHT, 2 * _MARGIN_Y + max(left, right))
@@ -61,11 +61,11 @@ def _lines(text: str, width: int, metrics: QFontMetrics) -> int:
     return -(-box.height() // metrics.height())
 
 
-def _stopped(status: DownloadStatus) -> str:
-    """Why a download stands still, in one line or two."""
+def _standing(status: DownloadStatus, width: int) -> str:
+    """How a download stands, or why it stands still; in a list that is not wide in two lines."""
     if status.error is None:
-        # Broken between its parts, never within one.
-        return " · ".join(part.replace(" ", "\u00a0") for part in progress_text(status).split(" · "))
+        done, dot, rest = progress_text(status).partition(" · ")
+        return f"{done}{dot if width >= _WIDE or not dot else chr(10)}{rest}"
     return f"Stopped: {status.error.why}. {status.error.remedy}"
 
 
@@ -121,6 +121,7 @@ class RowWidget(QFrame):
         for cell in (self._chip_cell, self._speed_cell, self._size_cell, self._build_action()):
             self._columns.addWidget(cell)
         self._compact = False
+        self._width = _ROOMY
 
     def _build_action(self) -> QWidget:
         self._action = QStackedWidget()
@@ -202,7 +203,7 @@ class RowWidget(QFrame):
 
     def _show_download(self, status: DownloadStatus) -> None:
         stopped = status.state in ("paused", "failed")
-        self._came.setText(sentence(_stopped(status)))
+        self._came.setText(sentence(_standing(status, self._width)))
         self._came.setToolTip(status.notice)
         _set_role(self._came, "warn-small" if status.error is not None else "small")
         self._came_bar.setRange(0, 1000)
@@ -244,6 +245,7 @@ class RowWidget(QFrame):
 
     def set_width(self, width: int) -> None:
         """Of the list. In a narrow one plan, speed and size go under the name."""
+        self._width = width
         self._action.setFixedWidth(action_width(width))
         compact = width < _ROOMY
         if compact == self._compact:
@@ -300,8 +302,6 @@ def _progress_cell(message: QWidget, bar: QProgressBar, *links: QPushButton) -> 
     box.setSpacing(4)
     row = QHBoxLayout()
     row.setSpacing(4)
-    # A link's text, not its frame, stands below the bar's start.
-    row.addSpacing(-9)
     for link in links:
         row.addWidget(link)
     row.addStretch(1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from app.models.survey import ModelRow
 from app.words import counted, gigabytes
+from engine.hub.catalogue import CatalogueModel
 from engine.hub.downloads import DownloadStatus
 
 #: Licences that let anybody use a model for anything.
@@ -63,8 +64,13 @@ def shelf(
     hits: Sequence[ModelRow],
     downloads: Sequence[DownloadStatus],
     wanted: Filter,
+    others: Sequence[ModelRow] = (),
 ) -> list[ShelfItem]:
-    """The page from top to bottom. hits: what a search of the hub found."""
+    """The page from top to bottom.
+
+    hits: what a search of the hub found. others: the catalogue's offers of what is on its way, if they are not among
+    offers: another quantisation
+    """
     by_path = {str(status.path): status for status in downloads}
     unfinished = [status for status in downloads if status.state != "finished"]
     coming = {(status.repo, status.label) for status in unfinished}
@@ -77,13 +83,21 @@ def shelf(
     size = sum(row.nbytes for row in found)
     count = f"{len(found)} {'model' if len(found) == 1 else 'models'}"
     items += _section(f"On this PC · {count}{f', {gigabytes(size)}' if size else ''}", found)
-    plans = {(row.choice.repo, row.choice.label): row for row in offers if row.choice is not None}
+    plans = {(row.choice.repo, row.choice.label): row for row in (*others, *offers) if row.choice is not None}
     items += _section("Downloading", [_coming(status, plans) for status in unfinished])
     open_offers = [
-        row for row in offers if row.choice is None or (row.choice.repo, row.choice.label) not in coming | have
+        row
+        for row in offers
+        if row.choice is None
+        or ((row.choice.repo, row.choice.label) not in have and not coming & downloads_of(row.entry))
     ]
     items += _section("Catalogue", wanted.sorted(open_offers))
     return items
+
+
+def downloads_of(entry: CatalogueModel | None) -> set[tuple[str, str]]:
+    """(repository, label) of each of an entry's quantisations."""
+    return set() if entry is None else {(download.repo, download.label) for download in entry.downloads}
 
 
 def _section(title: str, rows: Sequence[ModelRow]) -> list[ShelfItem]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from typing import Any
 from app.engine_worker import DEMO
 from app.planning import plan_with
 from app.words import counted, file_name, licence_name, sentence
+from engine.checkpoints.checkpoint import Checkpoint
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.hub.catalogue import CatalogueDownload, CatalogueModel, catalogue
@@ -174,7 +176,9 @@ def _offer(entry: CatalogueModel, choice: CatalogueDownload) -> ModelRow:
 
 
 def billions(count: int) -> str:
-    """Weights as people say them: "30.5B", "671B"."""
+    """Weights as people say them: "30.5B", "671B", "135M"."""
+    if count < 0.95e9:
+        return f"{count / 1e6:.0f}M"
     return f"{count / 1e9:.0f}B" if count >= 99.5e9 else f"{count / 1e9:.1f}B".replace(".0B", "B")
 
 
@@ -191,14 +195,14 @@ def plan_offer(
     order = sorted((d for d in entry.downloads if sizes[d] <= min(sizes[usual], memory)), key=lambda d: -sizes[d])
     first: ModelRow | None = None
     for choice in order if usual in order else [usual, *order]:
-        planned = _planned_offer(api, entry, choice, report, context, wishes)
+        planned = plan_choice(api, entry, choice, report, context, wishes)
         if planned.problem is not None or (planned.plan is not None and planned.plan.runnable):
             return planned
         first = first or planned
     return first or row
 
 
-def _planned_offer(
+def plan_choice(
     api: Any,
     entry: CatalogueModel,
     choice: CatalogueDownload,
@@ -206,6 +210,7 @@ def _planned_offer(
     context: int | None,
     wishes: dict[str, Any],
 ) -> ModelRow:
+    """The entry's offer with this of its downloads."""
     offer = _offer(entry, choice)
     try:
         return replace(offer, plan=plan_with(api, entry.checkpoint(choice.label), report, context, wishes))
@@ -255,13 +260,39 @@ def plan_model(
         try:
             plan = plan_with(api, checkpoint, report, context, wishes)
             detail = row.detail
-            if row.path != DEMO and checkpoint.form not in detail:
-                detail = f"{checkpoint.form} · {checkpoint.architecture} · {detail}"
+            if row.path != DEMO:
+                form = f"{checkpoint.form} · {checkpoint.architecture}"
+                about = facts(checkpoint) or form
+                detail = detail.replace(form, about) if form in detail else f"{about} · {detail}"
             return replace(row, detail=detail, nbytes=checkpoint.nbytes, plan=plan)
         finally:
             checkpoint.close()
     except GreenroomError as error:
         return replace(row, problem=_problem(error))
+
+
+def facts(checkpoint: Checkpoint) -> str:
+    """Author, weights and licence, as far as the header tells: "Qwen · 30.5B, 3.3B active · Apache-2.0"."""
+    from engine.models import model_spec
+    from engine.placement.sizes import active_expert_values, dense_values, take_inventory
+
+    said = [_header_text(checkpoint, key) for key in ("general.organization", "general.base_model.0.organization")]
+    author, licence = next(filter(None, said), ""), _header_text(checkpoint, "general.license")
+    weights = ""
+    try:
+        spec = model_spec(checkpoint)
+        inventory = take_inventory(spec, checkpoint)
+        weights = billions(sum(math.prod(info.shape) for info in checkpoint.tensors.values()))
+        if spec.is_moe:
+            weights += f", {billions(dense_values(inventory) + active_expert_values(inventory))} active"
+    except GreenroomError as error:
+        log.info("%s is not described: %s", checkpoint.name, error)
+    return " · ".join(filter(None, (author, weights, licence_name(licence))))
+
+
+def _header_text(checkpoint: Checkpoint, key: str) -> str:
+    value = checkpoint.config.get(key)
+    return value[:40] if isinstance(value, str) and value.isprintable() else ""
 
 
 def _identity(path: Path) -> str:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from engine.errors import GreenroomError
 from engine.hardware.report import (
@@ -83,6 +83,8 @@ class FakeCheckpoint:
     form = "gguf"
     architecture = "qwen3moe"
     nbytes = 18_600_000_000
+    tensors: ClassVar[dict[str, object]] = {}
+    config: ClassVar[dict[str, object]] = {"general.organization": "Qwen", "general.license": "apache-2.0"}
 
     def __init__(self, path: str | Path, name: str | None = None) -> None:
         self.path = Path(path)

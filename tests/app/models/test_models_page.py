@@ -90,7 +90,7 @@ def test_an_opened_model_shows_name_form_plan_speed_and_size(page: ModelsPage, m
     row = show(page)[model]
     assert row.chip.text() == "Experts in RAM, the rest on the GPU"
     said = texts(row)
-    for expected in ("Qwen3-30B-A3B", "gguf · qwen3moe", "49–66", "18.6 GB"):
+    for expected in ("Qwen3-30B-A3B", "Qwen · Apache-2.0", "49–66", "18.6 GB"):
         assert expected in said
     assert row.load.text() == "Load"
     assert row.action == "load"
