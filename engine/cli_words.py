@@ -6,30 +6,57 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine.hardware.report import HardwareReport
+    from engine.hardware.report import GpuReport, HardwareReport
     from engine.placement.plan import OffloadPlan, Range
 
 
 def describe(report: HardwareReport) -> Iterator[str]:
     cpu, memory = report.cpu, report.memory
-    yield f"CPU      {cpu.name}"
-    yield f"         {cpu.physical_cores} cores, {cpu.logical_cores} threads, {cpu.usable_cores} usable here"
+    made = f", {cpu.generation}" if cpu.generation else ""
+    yield f"CPU      {cpu.name}{made}"
+    kinds = f" ({cpu.performance_cores} fast, {cpu.efficiency_cores} slow)" if cpu.efficiency_cores else ""
+    sockets = f" in {cpu.sockets} sockets" if cpu.sockets > 1 else ""
+    yield (
+        f"         {cpu.physical_cores} cores{kinds}{sockets}, {cpu.logical_cores} threads, "
+        f"{cpu.usable_cores} usable here{', a virtual machine' if cpu.virtual else ''}"
+    )
     yield f"         {' '.join(cpu.isa.usable) or 'no known instruction sets'}"
+    if cpu.caches:
+        yield f"         caches {', '.join(f'{name} {_binary(size)}' for name, size in cpu.caches.items())}"
     yield f"Kernels  int4 {cpu.kernels.int4}, int8 {cpu.kernels.int8}, bf16 {cpu.kernels.bf16}"
     yield f"RAM      {gigabytes(memory.total_bytes)}, {gigabytes(memory.available_bytes)} free"
+    modules = f"{memory.kind} {memory.speed_mts or ''}".strip() or "modules of unknown speed"
+    channels = plural(memory.channels, "channel") if memory.channels else "channels unknown"
+    nodes = f", {len(report.numa)} memory nodes" if len(report.numa) > 1 else ""
+    yield f"         {modules}, {channels}{nodes}"
     if memory.bandwidth_gbs:
         speeds = (f"{gbs:.0f} GB/s with {plural(int(count), 'thread')}" for count, gbs in memory.bandwidth_gbs.items())
         yield f"         reads {', '.join(speeds)}"
     else:
         yield "         speed not measured yet (greenroom probe --calibrate)"
     for gpu in report.gpus:
-        total, free = gigabytes(gpu.total_bytes), gigabytes(gpu.free_bytes)
-        yield f"GPU      {gpu.name}, {'shares the RAM' if gpu.integrated else f'{total}, {free} free'}"
+        yield f"GPU      {_card(gpu)}"
     if not report.gpus:
         yield "GPU      none found"
-    yield f"Disk     {gigabytes(report.disk.free_bytes)} free at {report.disk.path}"
+    kind = {"nvme": "NVMe, ", "ssd": "SSD, ", "hdd": "hard disk, ", "network": "network, "}.get(report.disk.kind, "")
+    yield f"Disk     {kind}{gigabytes(report.disk.free_bytes)} free at {report.disk.path}"
+    system = report.os
+    yield f"System   {system.get('name', '')}, Python {system.get('python', '')}, display {system.get('display', '')}"
     for warning in report.warnings:
         yield f"Note     {warning}"
+
+
+def _card(gpu: GpuReport) -> str:
+    if gpu.integrated:
+        return f"{gpu.name}, shares the RAM"
+    link = f", PCIe {gpu.pcie_generation}.0 x{gpu.pcie_width}" if gpu.pcie_generation and gpu.pcie_width else ""
+    driver = f", driver {gpu.driver}" if gpu.driver else ""
+    return f"{gpu.name}, {gigabytes(gpu.total_bytes)}, {gigabytes(gpu.free_bytes)} free{link}{driver}"
+
+
+def _binary(nbytes: int) -> str:
+    """Caches are counted in powers of two, as their makers do."""
+    return f"{nbytes / (1 << 20):.3g} MiB" if nbytes >= 1 << 20 else f"{nbytes >> 10} KiB"
 
 
 def predicted_speeds(plan: OffloadPlan) -> Iterator[str]:

@@ -7,6 +7,7 @@ so it calls itself: `greenroom --probe-child PART`.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import subprocess
@@ -39,6 +40,8 @@ def native_part() -> dict[str, Any]:
     return {
         "vendor": features.vendor,
         "brand": features.brand.strip(),
+        "family": features.family,
+        "model": features.model,
         "cpu": list(features.cpu),
         "usable": list(features.usable),
         "kernels": {code: _native.kernel_tier(code) for code in ("int4", "int8", "bf16")},
@@ -64,18 +67,72 @@ def nvml_part() -> dict[str, Any]:
             except pynvml.NVMLError as error:
                 errors.append(f"GPU {index}: {error}")
                 continue
+            facts = {"name": name, **_nvml_facts(pynvml, handle)}
             try:
                 memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-                gpus.append({"name": name, "total": int(memory.total), "free": int(memory.free), "integrated": False})
+                gpus.append({**facts, "total": int(memory.total), "free": int(memory.free), "integrated": False})
             except pynvml.NVMLError as error:
                 # Jetson and GB10 have no memory of their own and answer "not supported".
                 integrated = error.value == pynvml.NVML_ERROR_NOT_SUPPORTED
-                gpus.append({"name": name, "total": 0, "free": 0, "integrated": integrated})
+                gpus.append({**facts, "total": 0, "free": 0, "integrated": integrated})
                 if not integrated:
                     errors.append(f"{name}: {error}")
         return {"gpus": gpus, "driver": driver, "error": "; ".join(errors)}
     finally:
         pynvml.nvmlShutdown()
+
+
+def _nvml_facts(pynvml: Any, handle: Any) -> dict[str, Any]:
+    """What not every card and driver answers; the questions that fail are left out."""
+    questions: dict[str, Callable[[], Any]] = {
+        # The best that card and slot can do together: an idle link runs slower.
+        "pcie_generation": lambda: int(pynvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
+        "pcie_width": lambda: int(pynvml.nvmlDeviceGetCurrPcieLinkWidth(handle)),
+        "compute_capability": lambda: "{}.{}".format(*pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
+        "drives_display": lambda: bool(pynvml.nvmlDeviceGetDisplayActive(handle)),
+    }
+    facts = {}
+    for name, question in questions.items():
+        with contextlib.suppress(pynvml.NVMLError, AttributeError):
+            facts[name] = question()
+    return facts
+
+
+def torch_part() -> dict[str, Any]:
+    """GPUs as torch sees them, for drivers that NVML and the system's folders know nothing of (takes seconds)."""
+    # By name: only this child may have torch in it, never the program that asks.
+    torch = importlib.import_module("torch")
+    gpus: list[dict[str, Any]] = []
+    if torch.cuda.is_available():
+        vendor = "amd" if torch.version.hip else "nvidia"
+        for index in range(torch.cuda.device_count()):
+            facts = torch.cuda.get_device_properties(index)
+            free, total = torch.cuda.mem_get_info(index)
+            integrated = bool(getattr(facts, "is_integrated", False))
+            gpus.append({"name": facts.name, "vendor": vendor, "total": total, "free": free, "integrated": integrated})
+    if hasattr(torch, "xpu") and torch.xpu.is_available():
+        for index in range(torch.xpu.device_count()):
+            facts = torch.xpu.get_device_properties(index)
+            # Graphics inside a processor have no local memory that is not the RAM.
+            integrated = bool(getattr(facts, "is_integrated_gpu", not facts.name.lower().count("arc")))
+            total = int(facts.total_memory)
+            gpus.append(
+                {"name": facts.name, "vendor": "intel", "total": total, "free": total, "integrated": integrated}
+            )
+    return {"gpus": gpus}
+
+
+def system_part() -> dict[str, Any]:
+    """What Windows and macOS say only through calls of their own."""
+    if sys.platform == "win32":
+        from engine.hardware import windows
+
+        return windows.facts()
+    if sys.platform == "darwin":
+        from engine.hardware import macos
+
+        return macos.facts()
+    return {}
 
 
 def cpuinfo_part() -> dict[str, Any]:
@@ -90,6 +147,8 @@ PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "native": native_part,
     "nvml": nvml_part,
     "cpuinfo": cpuinfo_part,
+    "torch": torch_part,
+    "system": system_part,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.hardware.cgroup import cpu_quota
 from engine.hardware.child import Reply
+from engine.hardware.generations import BEFORE_AVX2, generation
 from engine.hardware.report import CpuReport, Isa, Kernels
 from engine.hardware.sources import Sources, cpu_list
 
@@ -27,8 +28,11 @@ LINUX_FLAGS = {
 X86 = ("x86_64", "amd64", "i386", "i686", "x86")
 
 
-def read_cpu(sources: Sources, native: Reply, timeout: float) -> tuple[CpuReport, list[str]]:
-    """The report and what the user should know about it. `native` is the answer of the compiled module."""
+def read_cpu(sources: Sources, native: Reply, system: Reply, timeout: float) -> tuple[CpuReport, list[str]]:
+    """The report and what the user should know about it.
+
+    native, system: the answers of the compiled module and, outside Linux, of the system's own calls
+    """
     warnings = []
     table = _cpuinfo_table(sources)
     first = table[0] if table else {}
@@ -40,19 +44,32 @@ def read_cpu(sources: Sources, native: Reply, timeout: float) -> tuple[CpuReport
         name = str(slow.value.get("brand", ""))
         vendor = vendor or str(slow.value.get("vendor", ""))
         if slow.failure:
-            warnings.append(f"The CPU's name could not be read: {slow.failure}.")
+            warnings.append(
+                f"The CPU's name could not be read: {slow.failure}; calibrate, since its speed cannot be looked up."
+            )
+    made = generation(
+        vendor,
+        _number(first, "cpu family") or int(said.get("family", 0)),
+        _number(first, "model") or int(said.get("model", 0)),
+        _number(first, "stepping"),
+    )
 
     isa = Isa(cpu=list(said.get("cpu", [])), usable=list(said.get("usable", [])))
     kernels = Kernels(**said["kernels"]) if "kernels" in said else Kernels("none", "none", "none")
     if native.failure:
-        warnings.append(f"The compiled kernels could not be asked what this CPU can do: {native.failure}.")
+        warnings.append(
+            f"The compiled kernels could not be asked what this CPU can do: {native.failure}; run the set-up again."
+        )
     elif "missing" in said:
-        warnings.append(f"The compiled kernels are not installed, so no model can run: {said['missing']}.")
+        warnings.append(
+            f"The compiled kernels are not installed, so no model can run: {said['missing']}; run the set-up again."
+        )
+    flags = first.get("flags", "").split()
     if "cpu" not in said:
-        flags = first.get("flags", "").split()
         known = [short for short, flag in LINUX_FLAGS.items() if flag in flags]
         isa = Isa(cpu=known, usable=list(known))
-    warnings += _isa_warnings(sources, isa)
+    virtual = "hypervisor" in flags
+    warnings += _isa_warnings(sources, isa, made, virtual=virtual)
 
     cores = _core_of_cpu(sources, table)
     counters = sources.counters() if not cores else None
@@ -67,8 +84,14 @@ def read_cpu(sources: Sources, native: Reply, timeout: float) -> tuple[CpuReport
         # Threads beyond the quota do not run longer, they are stopped in mid-step.
         usable = max(1, min(usable, int(quota)))
     if usable < logical:
-        warnings.append(f"This process may use {usable} of {logical} logical CPUs (container limit or affinity mask).")
-    performance = _performance_cores(sources, cores, allowed) or min(physical, usable)
+        warnings.append(
+            f"This process may use {usable} of {logical} logical CPUs (container limit or affinity mask); "
+            "raise the limit to use more."
+        )
+    fast, slow_cores = _kinds_of_cores(sources, cores, allowed)
+    if not cores:
+        fast, slow_cores = (int(system.value.get(kind, 0)) for kind in ("performance_cores", "efficiency_cores"))
+    smt = logical > physical if cores else system.value.get("smt", logical > physical if counters else None)
     report = CpuReport(
         name=" ".join(name.split()) or "unknown CPU",
         vendor=vendor,
@@ -77,20 +100,66 @@ def read_cpu(sources: Sources, native: Reply, timeout: float) -> tuple[CpuReport
         usable_cores=usable,
         isa=isa,
         kernels=kernels,
-        performance_cores=max(1, min(performance, usable)),
+        performance_cores=max(1, min(fast or min(physical, usable), usable)),
+        efficiency_cores=min(slow_cores, usable),
+        generation=made,
+        sockets=_sockets(sources, table) or int(system.value.get("sockets", 0)),
+        smt=smt,
+        caches=_caches(sources, cores) or dict(system.value.get("caches", {})),
+        virtual=virtual,
     )
     return report, warnings
 
 
-def _isa_warnings(sources: Sources, isa: Isa) -> list[str]:
+def _isa_warnings(sources: Sources, isa: Isa, made: str, *, virtual: bool) -> list[str]:
     if sources.machine.lower() not in X86:
         return []
     if "avx2" not in isa.usable and (isa.usable or isa.cpu):
-        return ["AVX2 is missing, or switched off in the BIOS or VM: models run on the slow portable kernels."]
+        what = "AVX2 is missing, or switched off in the BIOS or VM: models run on the slow portable kernels"
+        if virtual:
+            return [f'{what}. Give the virtual machine the host\'s CPU type (for example "host" in QEMU).']
+        if made in BEFORE_AVX2:
+            return [f"{what}. {made} CPUs have none: choose the smallest models, or a newer PC."]
+        return [f"{what}. Switch AVX on in the BIOS; Intel CPUs from before 2013 and AMD's from before 2015 have none."]
     blocked = [name for name in isa.cpu if name not in isa.usable]
     if blocked:
-        return [f"The operating system does not let programs use {', '.join(blocked)}, though the CPU has it."]
+        remedy = "update the system (AMX needs Linux 5.16 or Windows 11)"
+        if any(not name.startswith("amx") for name in blocked):
+            remedy = "update the system, or let the virtual machine have it"
+        return [
+            f"The operating system does not let programs use {', '.join(blocked)}, though the CPU has it; {remedy}."
+        ]
     return []
+
+
+def _number(row: dict[str, str], key: str) -> int:
+    return int(row[key]) if row.get(key, "").isdigit() else 0
+
+
+def _sockets(sources: Sources, table: list[dict[str, str]]) -> int:
+    folder = "sys/devices/system/cpu"
+    online = cpu_list(sources.text(f"{folder}/online"))
+    packages = {sources.text(f"{folder}/cpu{cpu}/topology/physical_package_id") for cpu in online}
+    return len(packages - {""}) or len({row["physical id"] for row in table if "physical id" in row})
+
+
+def _caches(sources: Sources, cores: dict[int, str]) -> dict[str, int]:
+    """Bytes per level: each cache counted once, though several CPUs share it."""
+    found: dict[tuple[str, str], int] = {}
+    for cpu in cores:
+        folder = f"sys/devices/system/cpu/cpu{cpu}/cache"
+        for index in sources.entries(folder):
+            level, kind = (sources.text(f"{folder}/{index}/{what}") for what in ("level", "type"))
+            size = sources.text(f"{folder}/{index}/size")
+            if kind == "Instruction" or not size[:-1].isdigit() or size[-1] not in "KM":
+                continue
+            name = "l1d" if level == "1" else f"l{level}"
+            shared = sources.text(f"{folder}/{index}/shared_cpu_list") or str(cpu)
+            found[name, shared] = int(size[:-1]) << (10 if size[-1] == "K" else 20)
+    sizes: dict[str, int] = {}
+    for (name, _), nbytes in sorted(found.items()):
+        sizes[name] = sizes.get(name, 0) + nbytes
+    return sizes
 
 
 def _cpuinfo_table(sources: Sources) -> list[dict[str, str]]:
@@ -122,11 +191,18 @@ def _core_of_cpu(sources: Sources, table: list[dict[str, str]]) -> dict[int, str
     return cores
 
 
-def _performance_cores(sources: Sources, cores: dict[int, str], allowed: frozenset[int] | None) -> int:
-    """Physical cores this process may use, efficiency cores left out; 0 when unknown.
+def _kinds_of_cores(sources: Sources, cores: dict[int, str], allowed: frozenset[int] | None) -> tuple[int, int]:
+    """Physical (performance, efficiency) cores this process may use; (0, 0) when unknown.
 
-    Linux lists the P-cores of a hybrid Intel CPU in its own event source, cpu_core.
+    Linux lists the P-cores of a hybrid Intel CPU in its own event source, cpu_core. Elsewhere it states each core's
+    capacity where they differ.
     """
     fast = cpu_list(sources.text("sys/devices/cpu_core/cpus"))
     chosen = [cpu for cpu in cores if not allowed or cpu in allowed]
-    return len({cores[cpu] for cpu in chosen if cpu in fast} or {cores[cpu] for cpu in chosen})
+    if not fast:
+        capacity = {cpu: sources.number(f"sys/devices/system/cpu/cpu{cpu}/cpu_capacity") or 0 for cpu in chosen}
+        most = max(capacity.values(), default=0)
+        fast = frozenset(cpu for cpu, found in capacity.items() if 4 * found >= 3 * most)
+    every = {cores[cpu] for cpu in chosen}
+    performance = {cores[cpu] for cpu in chosen if cpu in fast} or every
+    return len(performance), len(every - performance)

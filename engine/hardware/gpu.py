@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
 from engine.hardware.child import Reply
 from engine.hardware.report import GpuReport
 from engine.hardware.sources import Sources
@@ -33,21 +37,41 @@ AMD_INTEGRATED = {
 }
 
 
-def read_gpus(sources: Sources, nvml: Reply, cpu_name: str) -> tuple[list[GpuReport], list[str]]:
-    """NVIDIA cards from the driver, AMD and Intel ones from sysfs (Linux), Apple's from the CPU's name."""
-    gpus, warnings = _nvidia(nvml)
+#: Lowest driver (first number) that runs torch built for this CUDA, by NVIDIA's compatibility tables.
+DRIVER_FOR_CUDA = {11: 450, 12: 525, 13: 580}
+#: Lowest compute capability that such a torch has kernels for.
+CAPABILITY_FOR_CUDA = {11: (3, 7), 12: (5, 0), 13: (7, 5)}
+
+
+def read_gpus(
+    sources: Sources, nvml: Reply, system: Reply, torch: Mapping[str, str], cpu_name: str, timeout: float
+) -> tuple[list[GpuReport], list[str]]:
+    """NVIDIA cards from the driver, AMD and Intel ones from the system, Apple's from the CPU's name, others from torch.
+
+    torch: what `Sources.torch_build` said. torch itself is asked, in a child, only when nothing else knows a card.
+    """
+    gpus, warnings = _nvidia(nvml, torch)
     drm, drm_warnings = _drm(sources, nvidia_answered=bool(gpus) or bool(nvml.failure or nvml.value.get("error")))
     if sources.system == "Darwin" and cpu_name.startswith("Apple"):
         drm.append(GpuReport(name=cpu_name, vendor="apple", total_bytes=0, free_bytes=0, integrated=True))
-    return gpus + drm, warnings + drm_warnings
+    gpus += drm + _adapters(system)
+    builds = (torch.get("torch_cuda", "none"), torch.get("torch_hip", "none"), torch.get("torch_xpu", "none"))
+    if all(gpu.integrated for gpu in gpus) and any(build != "none" for build in builds):
+        gpus += _by_torch(sources.ask("torch", timeout))
+    for gpu in gpus:
+        if gpu.unusable:
+            warnings.append(f"{gpu.name} {gpu.unusable}.")
+    return gpus, warnings + drm_warnings
 
 
-def _nvidia(nvml: Reply) -> tuple[list[GpuReport], list[str]]:
+def _nvidia(nvml: Reply, torch: Mapping[str, str]) -> tuple[list[GpuReport], list[str]]:
     warnings = []
     if nvml.failure:
-        warnings.append(f"NVIDIA GPUs could not be asked (NVML): {nvml.failure}.")
-    elif nvml.value.get("error"):
-        warnings.append(f"The NVIDIA driver answered with an error (NVML): {nvml.value['error']}.")
+        warnings.append(f"NVIDIA GPUs could not be asked (NVML): {nvml.failure}; restart the PC or update the driver.")
+    elif error := nvml.value.get("error"):
+        warnings.append(
+            f"The NVIDIA driver answered with an error (NVML): {error}; restart the PC, or install the driver again."
+        )
     driver = str(nvml.value.get("driver", ""))
     gpus = [
         GpuReport(
@@ -57,10 +81,68 @@ def _nvidia(nvml: Reply) -> tuple[list[GpuReport], list[str]]:
             free_bytes=0 if gpu["integrated"] else int(gpu["free"]),
             integrated=bool(gpu["integrated"]),
             driver=driver,
+            pcie_generation=int(gpu.get("pcie_generation", 0)),
+            pcie_width=int(gpu.get("pcie_width", 0)),
+            compute_capability=str(gpu.get("compute_capability", "")),
+            drives_display=gpu.get("drives_display"),
+            unusable=_unusable(driver, str(gpu.get("compute_capability", "")), torch.get("torch_cuda", "")),
         )
         for gpu in nvml.value.get("gpus", [])
     ]
     return gpus, warnings
+
+
+def _unusable(driver: str, capability: str, cuda: str) -> str:
+    """Why the installed torch cannot compute on the card, "" when it can or when nothing says otherwise."""
+    major = cuda.partition(".")[0]
+    if not major.isdigit():
+        return ""
+    needed = DRIVER_FOR_CUDA.get(int(major), 0)
+    version = driver.partition(".")[0]
+    if version.isdigit() and int(version) < needed:
+        return (
+            f"stays unused: its driver {driver} is too old for CUDA {cuda}; install NVIDIA's driver {needed} or newer"
+        )
+    parts = capability.split(".")
+    lowest = CAPABILITY_FOR_CUDA.get(int(major), (0, 0))
+    if len(parts) == 2 and all(part.isdigit() for part in parts) and (int(parts[0]), int(parts[1])) < lowest:
+        return (
+            f"stays unused: CUDA {cuda} no longer supports cards of its age (compute capability {capability}); "
+            "run the set-up again for an older CUDA"
+        )
+    return ""
+
+
+def _by_torch(reply: Reply) -> list[GpuReport]:
+    return [
+        GpuReport(
+            name=str(gpu["name"]),
+            vendor=str(gpu["vendor"]),
+            total_bytes=0 if gpu["integrated"] else int(gpu["total"]),
+            free_bytes=0 if gpu["integrated"] else int(gpu["free"]),
+            integrated=bool(gpu["integrated"]),
+        )
+        for gpu in reply.value.get("gpus", [])
+    ]
+
+
+def _adapters(system: Reply) -> list[GpuReport]:
+    """AMD's and Intel's of Windows, which says how much memory they have but not how much is free."""
+    gpus = []
+    for adapter in system.value.get("adapters", []):
+        ids = dict(part.split("_", 1) for part in str(adapter["device"]).rpartition("\\")[2].split("&") if "_" in part)
+        vendor = VENDORS.get(f"0x{ids.get('ven', '')}", "")
+        if vendor not in ("amd", "intel"):
+            continue
+        name = str(adapter["name"])
+        if vendor == "amd":
+            integrated = f"0x{ids.get('dev', '')}" in AMD_INTEGRATED
+        else:
+            # Cards are called Arc A770, B580 or Pro; the graphics of Core Ultra processors are called just Arc.
+            integrated = not re.search(r"arc.*\b(pro|[ab]\d{2,3})", name.lower())
+        total = 0 if integrated else int(adapter["total"])
+        gpus.append(GpuReport(name, vendor, total, total, integrated, str(adapter["driver"])))
+    return gpus
 
 
 def _drm(sources: Sources, *, nvidia_answered: bool) -> tuple[list[GpuReport], list[str]]:
@@ -77,10 +159,26 @@ def _drm(sources: Sources, *, nvidia_answered: bool) -> tuple[list[GpuReport], l
             name = _name(sources, device, "NVIDIA GPU")
             warnings.append(f"{name} is present, but no NVIDIA driver answers; install the driver to use it.")
         elif vendor == "amd":
-            gpus.append(_amd(sources, device))
+            gpus.append(_linked(sources, folder, card, _amd(sources, device)))
         elif vendor == "intel":
-            gpus.append(_intel(sources, f"{folder}/{card}"))
+            gpus.append(_linked(sources, folder, card, _intel(sources, f"{folder}/{card}")))
     return gpus, warnings
+
+
+#: GT/s per lane of each PCIe generation.
+_LINK_SPEEDS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
+
+
+def _linked(sources: Sources, folder: str, card: str, gpu: GpuReport) -> GpuReport:
+    """The card with its link and its screens; graphics inside a processor have no link worth a word."""
+    outputs = [entry for entry in sources.entries(folder) if entry.startswith(f"{card}-")]
+    states = [sources.text(f"{folder}/{output}/status") for output in outputs]
+    shown = "connected" in states if states else None
+    if gpu.integrated:
+        return replace(gpu, drives_display=shown)
+    speed = sources.text(f"{folder}/{card}/device/max_link_speed").partition(" ")[0]
+    width = sources.number(f"{folder}/{card}/device/current_link_width") or 0
+    return replace(gpu, drives_display=shown, pcie_generation=_LINK_SPEEDS.get(speed, 0), pcie_width=width)
 
 
 def _amd(sources: Sources, device: str) -> GpuReport:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from engine.hardware.cgroup import memory_limit
+from engine.hardware.child import Reply
 from engine.hardware.report import MemoryReport
+from engine.hardware.smbios import memory_modules
 from engine.hardware.sources import Sources
 
 GB = 1_000_000_000
 
 
-def read_memory(sources: Sources) -> tuple[MemoryReport, list[str]]:
+#: Of a system that says everything in its files.
+NOTHING_MORE = Reply({})
+
+
+def read_memory(sources: Sources, system: Reply = NOTHING_MORE) -> tuple[MemoryReport, list[str]]:
     """The report without bandwidth, and what the user should know."""
     table = meminfo(sources.text("proc/meminfo"))
     if "MemTotal" in table:
@@ -24,16 +30,35 @@ def read_memory(sources: Sources) -> tuple[MemoryReport, list[str]]:
         swap_total, swap_free = counters.swap_total_bytes, counters.swap_free_bytes
     warnings = []
     limit = memory_limit(sources) if sources.system == "Linux" else None
+    bound = None
     if limit is not None and limit[0] < total:
-        warnings.append(f"This process may use {limit[0] / GB:.1f} of the machine's {total / GB:.1f} GB of RAM.")
+        warnings.append(
+            f"This process may use {limit[0] / GB:.1f} of the machine's {total / GB:.1f} GB of RAM; "
+            "raise the container's memory limit to use more."
+        )
+        bound = limit[0]
         total, available = limit[0], min(available, limit[1])
+    # On Linux only the administrator reads this table.
+    modules = memory_modules(sources.raw("sys/firmware/dmi/tables/DMI") or _hex(system.value.get("smbios")))
     report = MemoryReport(
         total_bytes=total,
         available_bytes=max(0, min(available, total)),
         swap_total_bytes=swap_total,
         swap_free_bytes=swap_free,
+        limit_bytes=bound,
+        kind=modules.kind,
+        speed_mts=modules.speed_mts,
+        channels=modules.channels,
+        memlock_bytes=sources.memlock(),
     )
     return report, warnings
+
+
+def _hex(text: object) -> bytes:
+    try:
+        return bytes.fromhex(text) if isinstance(text, str) else b""
+    except ValueError:
+        return b""
 
 
 def meminfo(text: str) -> dict[str, int]:

@@ -39,6 +39,18 @@ class CpuReport:
     kernels: Kernels
     #: Physical performance cores among the usable ones: the default number of threads. 0 = not known.
     performance_cores: int = 0
+    #: Physical cores of the slower kind among the usable ones.
+    efficiency_cores: int = 0
+    #: "Zen 4", "Sapphire Rapids"; "" = not known.
+    generation: str = ""
+    #: 0 = not known.
+    sockets: int = 0
+    #: Whether cores run two threads each; None = not known.
+    smt: bool | None = None
+    #: Bytes of "l1d", "l2" and "l3" of the whole machine, as far as they are known.
+    caches: dict[str, int] = field(default_factory=dict)
+    #: It is a virtual machine's.
+    virtual: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,6 +58,9 @@ class MemoryReport:
     """Bytes; total and available respect a cgroup limit, swap never counts as RAM.
 
     bandwidth_gbs: {threads: GB/s} of a plain read loop, None until measured.
+    limit_bytes:   what a container lets this process have, None without a limit
+    kind, speed_mts, channels: "DDR5", millions of transfers per second, filled channels; "" and 0 = not known
+    memlock_bytes: what may be kept from being swapped out, None without a limit or where the system has none
     """
 
     total_bytes: int
@@ -53,11 +68,22 @@ class MemoryReport:
     bandwidth_gbs: dict[str, float] | None = None
     swap_total_bytes: int = 0
     swap_free_bytes: int = 0
+    limit_bytes: int | None = None
+    kind: str = ""
+    speed_mts: int = 0
+    channels: int = 0
+    memlock_bytes: int | None = None
 
 
 @dataclass(frozen=True)
 class GpuReport:
-    """integrated GPUs share system RAM: their memory never counts as VRAM (total_bytes and free_bytes are 0 then)."""
+    """integrated GPUs share system RAM: their memory never counts as VRAM (total_bytes and free_bytes are 0 then).
+
+    pcie_generation, pcie_width: of the link at its best, 0 = not known
+    compute_capability: "8.9" (NVIDIA), "" = not known
+    drives_display: a screen hangs on it; None = not known
+    unusable: "" or why the program cannot compute on it, in words that go on after its name
+    """
 
     name: str
     vendor: str
@@ -65,13 +91,21 @@ class GpuReport:
     free_bytes: int
     integrated: bool
     driver: str = ""
+    pcie_generation: int = 0
+    pcie_width: int = 0
+    compute_capability: str = ""
+    drives_display: bool | None = None
+    unusable: str = ""
 
 
 @dataclass(frozen=True)
 class DiskReport:
+    """kind: "nvme", "ssd", "hdd", "network", "memory" or "" = not known."""
+
     path: str
     free_bytes: int
     total_bytes: int
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,10 +116,13 @@ class HardwareReport:
     #: One entry per NUMA node: {"node": int, "cpus": [int], "total_bytes": int}.
     numa: list[dict[str, Any]]
     disk: DiskReport
-    #: {"system": "Linux", "release": ..., "python": ..., "torch": "2.13.0", "torch_cuda": "13.0" or "none"}
+    #: {"system": "Linux", "release": ..., "name": "Ubuntu 24.04", "machine": "x86_64", "python": ...,
+    #: "display": "wayland", "x11", "windows", "macos" or "none", "torch": "2.13.0", "torch_cuda": "13.0" or "none"}
     os: dict[str, str]
-    #: Parts that could not be read, or that the user should know, one plain sentence each.
+    #: Parts that could not be read, or that the user should know, each with what to do about it.
     warnings: list[str]
+    #: Every local disk with its free space; `disk` is the one the models lie on.
+    disks: list[DiskReport] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

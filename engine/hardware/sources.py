@@ -6,7 +6,7 @@ import importlib.util
 import os
 import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -67,11 +67,25 @@ def torch_build() -> dict[str, str]:
     except OSError:
         return reply
     for line in text.splitlines():
-        # The line reads `cuda: Optional[str] = '13.0'` or `... = None`.
-        if line.split(":")[0].split("=")[0].strip() == "cuda":
-            value = line.rpartition("=")[2].strip().strip("'\"")
-            reply["torch_cuda"] = "none" if value in ("None", "") else value
+        # The lines read `cuda: Optional[str] = '13.0'` or `... = None`.
+        name = line.split(":")[0].split("=")[0].strip()
+        value = line.rpartition("=")[2].strip().strip("'\"")
+        missing = value in ("None", "")
+        if name == "cuda":
+            reply["torch_cuda"] = "none" if missing else value
+        elif name in ("hip", "xpu") and not missing:
+            reply[f"torch_{name}"] = value
     return reply
+
+
+def memlock_limit() -> int | None:
+    """Bytes this process may lock into RAM; None without a limit, and where the system has none."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return None if soft == resource.RLIM_INFINITY else soft
 
 
 @dataclass(frozen=True)
@@ -94,14 +108,20 @@ class Sources:
     ask: Callable[[str, float], Reply] = ask
     disk_usage: Callable[[Path], tuple[int, int, int]] = shutil.disk_usage
     torch_build: Callable[[], dict[str, str]] = torch_build
+    memlock: Callable[[], int | None] = memlock_limit
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     def text(self, path: str) -> str:
         """A small file under the root, stripped; "" when it is not there or cannot be read."""
+        return self.raw(path).decode("utf-8", "replace").strip()
+
+    def raw(self, path: str) -> bytes:
+        """The same as it is; empty when it is not there or cannot be read."""
         try:
             with (self.root / path).open("rb") as file:
-                return file.read(4 << 20).decode("utf-8", "replace").strip()
+                return file.read(4 << 20)
         except OSError:
-            return ""
+            return b""
 
     def number(self, path: str) -> int | None:
         """The decimal number a file holds, or None."""

@@ -115,7 +115,10 @@ def read_wishes(wishes: dict[str, Any]) -> Wishes:
 def find_usable_gpu(report: HardwareReport) -> tuple[tuple[int, GpuReport] | None, str]:
     """The NVIDIA GPU with most free memory and its index among them, or None and why there is none."""
     nvidia = [gpu for gpu in report.gpus if gpu.vendor == "nvidia"]
-    usable = [(index, gpu) for index, gpu in enumerate(nvidia) if not gpu.integrated and gpu.total_bytes > 0]
+    present = [(index, gpu) for index, gpu in enumerate(nvidia) if not gpu.integrated and gpu.total_bytes > 0]
+    usable = [(index, gpu) for index, gpu in present if not gpu.unusable]
+    if present and not usable:
+        return None, f"{present[0][1].name} {present[0][1].unusable}"
     if usable and report.os.get("torch_cuda") == "none":
         return None, f"the installed torch is a CPU build, so {usable[0][1].name} cannot be used"
     if usable:

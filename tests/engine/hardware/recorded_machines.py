@@ -1,4 +1,4 @@
-"""Recorded machines: trees of /proc and /sys, and what the risky parts replied there."""
+"""How a recorded machine is written down, and those that are more than a processor: containers, laptops, others."""
 
 from __future__ import annotations
 
@@ -39,19 +39,21 @@ def nvidia(name: str, total: int, free: int, driver: str = "580.95.05") -> Reply
 class Machine:
     """files: path under the root -> text. replies: part -> Reply; a part that is not there must not be asked."""
 
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
     replies: Mapping[str, Reply] = field(default_factory=dict)
     affinity: frozenset[int] | None = None
     system: str = "Linux"
     machine: str = "x86_64"
     counters: Counters | None = None
     torch: Mapping[str, str] = field(default_factory=dict)
+    memlock: int | None = 8 << 20
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def sources(self, root: Path) -> Sources:
         for path, text in self.files.items():
             file = root / path
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
+            file.write_bytes(text if isinstance(text, bytes) else text.encode())
 
         def ask(part: str, timeout: float) -> Reply:
             assert timeout > 0
@@ -72,6 +74,8 @@ class Machine:
             ask=ask,
             disk_usage=lambda _: (1000, 400, 600),
             torch_build=lambda: dict(self.torch),
+            memlock=lambda: self.memlock,
+            environment=self.environment,
         )
 
 
@@ -96,6 +100,25 @@ def meminfo(total: int, available: int, swap: int = 0) -> str:
         f"MemTotal:       {total // 1024} kB\nMemFree:        1000 kB\nMemAvailable:   {available // 1024} kB\n"
         f"SwapTotal:      {swap // 1024} kB\nSwapFree:       {swap // 1024} kB\nHugePages_Total:       0\n"
     )
+
+
+def smbios(modules: int, kind: int, speed: int, locator: str, bank: str) -> bytes:
+    """A firmware table of `modules` filled memory slots and as many empty ones. {0} counts, {1} is a letter."""
+    table = b""
+    for index in range(2 * modules):
+        # Empty slots stand between the filled ones: DIMM 0 of each channel is free.
+        size = 16384 if index % 2 else 0
+        fields = bytearray(0x28)
+        fields[:4] = bytes([17, len(fields), index, 0])
+        fields[0x0C:0x0E] = size.to_bytes(2, "little")
+        fields[0x10:0x12] = b"\x01\x02"
+        fields[0x12] = kind
+        fields[0x15:0x17] = (speed + 400).to_bytes(2, "little")
+        fields[0x20:0x22] = speed.to_bytes(2, "little")
+        letter = chr(ord("A") + index // 2)
+        words = [text.format(index, letter).encode() for text in (locator, bank)]
+        table += bytes(fields) + b"\0".join(words) + b"\0\0"
+    return table + bytes([127, 4, 0, 0]) + b"\0\0"
 
 
 def dual_xeon() -> Machine:
@@ -221,6 +244,30 @@ def windows() -> Machine:
         replies={
             "native": native(name + "            ", "AuthenticAMD", AVX2),
             "nvml": nvidia("NVIDIA GeForce RTX 3060", 12 * GIB, 11 * GIB, "560.94"),
+            "system": Reply(
+                {
+                    "performance_cores": 6,
+                    "efficiency_cores": 0,
+                    "sockets": 1,
+                    "smt": True,
+                    "caches": {"l1d": 6 * 32 << 10, "l2": 6 * 512 << 10, "l3": 32 << 20},
+                    "smbios": smbios(2, 0x1A, 3600, "DIMM {0}", "P0 CHANNEL {1}").hex(),
+                    "adapters": [
+                        {
+                            "name": "NVIDIA GeForce RTX 3060",
+                            "device": "pci\\ven_10de&dev_2504&subsys_397e1462",
+                            "total": 12 * GIB,
+                            "driver": "32.0.15.6094",
+                        },
+                        {
+                            "name": "AMD Radeon RX 6600",
+                            "device": "pci\\ven_1002&dev_73ff&rev_c7",
+                            "total": 8 * GIB,
+                            "driver": "31.0.24033.1003",
+                        },
+                    ],
+                }
+            ),
         },
         affinity=frozenset(range(12)),
         system="Windows",
@@ -237,6 +284,7 @@ def macbook() -> Machine:
             "native": native("", "", [], tier="portable"),
             "nvml": NO_NVIDIA,
             "cpuinfo": Reply({"brand": "Apple M2 Pro", "vendor": "Apple"}),
+            "system": Reply({"performance_cores": 6, "efficiency_cores": 4, "sockets": 1, "caches": {"l2": 32 << 20}}),
         },
         affinity=None,
         system="Darwin",

@@ -140,3 +140,48 @@ def test_no_driver_is_no_error(code: int, told: str, monkeypatch: pytest.MonkeyP
 
     fake_nvml(monkeypatch, nvmlInit=refuse)
     assert child.nvml_part() == {"gpus": [], "driver": "", "error": told}
+
+
+def test_nvml_tells_link_and_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_link(handle: int) -> int:
+        raise FakeError(3)
+
+    fake_nvml(
+        monkeypatch,
+        nvmlDeviceGetMaxPcieLinkGeneration=lambda handle: 4,
+        nvmlDeviceGetCurrPcieLinkWidth=no_link,
+        nvmlDeviceGetCudaComputeCapability=lambda handle: (8, 9),
+        nvmlDeviceGetDisplayActive=lambda handle: 1,
+    )
+    first = child.nvml_part()["gpus"][0]
+    assert (first["pcie_generation"], first["compute_capability"], first["drives_display"]) == (4, "8.9", True)
+    assert "pcie_width" not in first
+
+
+def fake_torch(monkeypatch: pytest.MonkeyPatch, **parts: object) -> None:
+    off = SimpleNamespace(is_available=lambda: False)
+    fake = SimpleNamespace(**{"cuda": off, "xpu": off, "version": SimpleNamespace(hip=None), **parts})
+    monkeypatch.setitem(sys.modules, "torch", fake)
+
+
+def test_torch_tells_what_nothing_else_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_torch(monkeypatch)
+    assert child.torch_part() == {"gpus": []}
+    cuda = SimpleNamespace(
+        is_available=lambda: True,
+        device_count=lambda: 1,
+        get_device_properties=lambda index: SimpleNamespace(name="AMD Instinct MI210"),
+        mem_get_info=lambda index: (60, 64),
+    )
+    fake_torch(monkeypatch, cuda=cuda, version=SimpleNamespace(hip="7.0"))
+    card = {"name": "AMD Instinct MI210", "vendor": "amd", "total": 64, "free": 60, "integrated": False}
+    assert child.torch_part() == {"gpus": [card]}
+    xpu = SimpleNamespace(
+        is_available=lambda: True,
+        device_count=lambda: 2,
+        get_device_properties=lambda index: SimpleNamespace(
+            name=("Intel(R) Arc(TM) A770 Graphics", "Intel(R) UHD Graphics 770")[index], total_memory=16
+        ),
+    )
+    fake_torch(monkeypatch, xpu=xpu)
+    assert [gpu["integrated"] for gpu in child.torch_part()["gpus"]] == [False, True]

@@ -102,7 +102,7 @@ def test_windows_asks_the_system(tmp_path: Path) -> None:
 def test_apple_computer(tmp_path: Path) -> None:
     report = read(machines.macbook(), tmp_path)
     assert report.cpu.name == "Apple M2 Pro"
-    assert (report.cpu.usable_cores, report.cpu.performance_cores) == (10, 10)
+    assert (report.cpu.usable_cores, report.cpu.performance_cores, report.cpu.efficiency_cores) == (10, 6, 4)
     assert [(gpu.vendor, gpu.integrated, gpu.total_bytes) for gpu in report.gpus] == [("apple", True, 0)]
     assert not any("AVX2" in warning for warning in report.warnings)
 
@@ -166,3 +166,53 @@ def test_unreadable_disk_is_a_warning(tmp_path: Path) -> None:
     report = probe(5, sources=sources, models_folder=tmp_path, cache_folder=tmp_path)
     assert report.disk.free_bytes == 0
     assert any("Permission denied" in warning for warning in report.warnings)
+
+
+def test_a_part_that_breaks_costs_only_itself(tmp_path: Path) -> None:
+    def broken() -> dict[str, str]:
+        raise ZeroDivisionError("no such thing")
+
+    def no_counters() -> object:
+        raise OSError("the interface is gone")
+
+    sources = replace(machines.windows().sources(tmp_path / "root"), torch_build=broken, counters=no_counters)
+    report = probe(5, sources=sources, models_folder=tmp_path, cache_folder=tmp_path)
+    assert report.gpus[0].name == "NVIDIA GeForce RTX 3060"
+    assert report.memory.total_bytes == 0
+    assert report.cpu.kernels == Kernels("none", "none", "none")
+    told = [warning for warning in report.warnings if "could not be read" in warning]
+    assert [warning.split(" could")[0] for warning in told] == ["The processor", "The memory", "The installed torch"]
+    assert "ZeroDivisionError: no such thing" in told[2]
+
+
+def test_a_system_that_does_not_answer_is_said(tmp_path: Path) -> None:
+    machine = machines.windows()
+    silent = {**machine.replies, "system": Reply({}, "it did not answer within 5 s")}
+    report = read(replace(machine, replies=silent), tmp_path)
+    assert any(warning.startswith("Windows could not be asked") for warning in report.warnings)
+    assert (report.cpu.performance_cores, report.cpu.sockets, report.memory.channels) == (6, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("driver", "capability", "cuda", "told"),
+    [
+        ("580.95.05", "8.9", "13.0", ""),
+        ("570.12", "8.9", "13.0", "too old for CUDA 13.0; install NVIDIA's driver 580"),
+        ("570.12", "8.9", "12.8", ""),
+        ("580.1", "7.0", "13.0", "no longer supports cards of its age"),
+        ("580.1", "7.5", "13.0", ""),
+        ("470.1", "3.5", "none", ""),
+        ("", "", "13.0", ""),
+        ("580.1", "x", "future", ""),
+    ],
+)
+def test_drivers_and_cards_too_old_for_torch(
+    driver: str, capability: str, cuda: str, told: str, tmp_path: Path
+) -> None:
+    gpu = {"name": "Card", "total": 8 * GIB, "free": GIB, "integrated": False, "compute_capability": capability}
+    nvml = Reply({"gpus": [gpu], "driver": driver, "error": ""})
+    machine = replace(machines.old_desktop(), torch={"torch_cuda": cuda})
+    report = read(replace(machine, replies={**machine.replies, "nvml": nvml}), tmp_path)
+    assert told in report.gpus[0].unusable
+    assert bool(report.gpus[0].unusable) == bool(told)
+    assert any(warning.startswith("Card stays unused") for warning in report.warnings) == bool(told)

@@ -1,0 +1,41 @@
+"""The whole report of every recorded machine, and what it tells the user to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded_processors import ALL
+
+from engine.hardware.probe import probe
+
+EXPECTED: dict[str, dict[str, Any]] = json.loads((Path(__file__).with_name("expected_reports.json")).read_text())
+
+
+def read(name: str, folder: Path) -> dict[str, Any]:
+    sources = ALL[name]().sources(folder / "root")
+    report = probe(5, sources=sources, models_folder=Path("/models"), cache_folder=folder / "cache")
+    return report.to_json()
+
+
+def test_there_are_enough_machines() -> None:
+    assert len(ALL) >= 15
+    assert EXPECTED.keys() == ALL.keys()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_whole_report(name: str, tmp_path: Path) -> None:
+    assert read(name, tmp_path) == EXPECTED[name]
+
+
+#: What a warning may tell the user to do.
+REMEDIES = ("install ", "run the set-up again", "raise ", "update ", "Give ", "choose ", "Switch ", "restart ")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_warning_names_its_remedy(name: str) -> None:
+    for warning in EXPECTED[name]["warnings"]:
+        assert any(remedy in warning for remedy in REMEDIES), warning
+        assert warning.endswith(".")
