@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRect, Qt, Signal, SignalInstance
-from PySide6.QtGui import QFontMetrics
+import re
+
+from PySide6.QtCore import QRect, Qt, QUrl, Signal, SignalInstance
+from PySide6.QtGui import QDesktopServices, QFontMetrics
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from app.host import DEMO, HostState
@@ -36,10 +38,11 @@ def row_height(row: ModelRow, width: int, metrics: QFontMetrics) -> int:
     """What a row needs in a list this wide. metrics: of small text."""
     line, compact, planned = metrics.height() + 4, width < _ROOMY, _is_planned(row)
     left = 2 * line
-    if row.problem:
+    trouble = _trouble(row)
+    if trouble:
         used = action_width(width) + 2 * _MARGIN_X + _GAP
         used += 0 if compact else SIZE_WIDTH + _GAP
-        left += _lines(row.problem, max(80, width - used), metrics) * metrics.height() + 4
+        left += _lines(trouble, max(80, width - used), metrics) * metrics.height() + 4
     elif compact and planned:
         left += 2 * line + 6
     right = 0
@@ -53,7 +56,7 @@ def row_height(row: ModelRow, width: int, metrics: QFontMetrics) -> int:
 
 def _is_planned(row: ModelRow) -> bool:
     """Whether there is a plan, or will be."""
-    return row.problem is None and (row.plan is not None or row.checkpoint is not None or row.entry is not None)
+    return not _trouble(row) and (row.plan is not None or row.checkpoint is not None or row.entry is not None)
 
 
 def _lines(text: str, width: int, metrics: QFontMetrics) -> int:
@@ -62,11 +65,21 @@ def _lines(text: str, width: int, metrics: QFontMetrics) -> int:
 
 
 def _standing(status: DownloadStatus, width: int) -> str:
-    """How a download stands, or why it stands still; in a list that is not wide in two lines."""
-    if status.error is None:
-        done, dot, rest = progress_text(status).partition(" · ")
-        return f"{done}{dot if width >= _WIDE or not dot else chr(10)}{rest}"
-    return f"Stopped: {status.error.why}. {status.error.remedy}"
+    """How a download stands; in two lines where the list is not wide."""
+    done, dot, rest = progress_text(status).partition(" · ")
+    return f"{done}{dot if width >= _WIDE or not dot else chr(10)}{rest}"
+
+
+def _address(status: DownloadStatus) -> str:
+    """The page that the remedy sends the user to; "" when it sends them nowhere."""
+    found = None if status.error is None else re.search(r"https?://[^\s,]+", status.error.remedy)
+    return "" if found is None else found[0]
+
+
+def _trouble(row: ModelRow) -> str:
+    """Why it cannot be used, or did not come, and what to do."""
+    error = None if row.download is None else row.download.error
+    return (row.problem or "") if error is None else f"{sentence(error.why)}. {error.remedy}"
 
 
 class RowWidget(QFrame):
@@ -153,9 +166,12 @@ class RowWidget(QFrame):
         self.pause.clicked.connect(self._pause_or_resume)
         self.drop = button("Cancel", kind="link")
         self.drop.clicked.connect(lambda: self._about_download(self.dropWanted))
-        self.hurry = button("Download next", kind="link", tip="Before everything else that waits")
+        self.hurry = button("Next", kind="link", tip="Before everything else that waits")
         self.hurry.clicked.connect(lambda: self._about_download(self.hurryWanted))
-        coming = _progress_cell(self._came, self._came_bar, self.pause, self.drop, self.hurry)
+        self._page = ""
+        self.visit = button("Page", kind="link", tip="Open its page in the browser")
+        self.visit.clicked.connect(lambda: QDesktopServices.openUrl(QUrl(self._page)))
+        coming = _progress_cell(self._came, self._came_bar, self.pause, self.drop, self.hurry, self.visit)
         for page in (idle, loaded, busy, offer, coming):
             self._action.addWidget(page)
         return self._action
@@ -172,8 +188,8 @@ class RowWidget(QFrame):
             restyle(self)
         self._name.setText(row.name)
         self._detail.setText(row.detail)
-        self._problem.setText(row.problem or "")
-        self._problem.setVisible(row.problem is not None)
+        self._problem.setText(_trouble(row))
+        self._problem.setVisible(bool(_trouble(row)))
         self._size.setText(gigabytes(row.nbytes) if row.nbytes else "")
         for part, verb in ((self.load, "Load"), (self.eject, "Eject"), (self.delete, "Delete"), (self.get, "Download")):
             part.setAccessibleName(f"{verb} {row.name}")
@@ -205,7 +221,6 @@ class RowWidget(QFrame):
         stopped = status.state in ("paused", "failed")
         self._came.setText(sentence(_standing(status, self._width)))
         self._came.setToolTip(status.notice)
-        _set_role(self._came, "warn-small" if status.error is not None else "small")
         self._came_bar.setRange(0, 1000)
         self._came_bar.setValue(round(1000 * status.done / status.total) if status.total else 0)
         _set_tone(self._came_bar, "vram" if status.state == "verifying" else "")
@@ -214,6 +229,9 @@ class RowWidget(QFrame):
         self.drop.setAccessibleName(f"Cancel {self.row.name}")
         self.hurry.setAccessibleName(f"Download {self.row.name} next")
         self.hurry.setVisible(status.state == "queued")
+        self._page = _address(status)
+        self.visit.setVisible(bool(self._page))
+        self.visit.setAccessibleName(f"Open the page of {self.row.name}")
 
     def _pause_or_resume(self) -> None:
         if self.row.download is not None:
@@ -311,12 +329,6 @@ def _progress_cell(message: QWidget, bar: QProgressBar, *links: QPushButton) -> 
     box.addLayout(row)
     box.addStretch(1)
     return cell
-
-
-def _set_role(widget: QWidget, role: str) -> None:
-    if widget.property("role") != role:
-        widget.setProperty("role", role)
-        restyle(widget)
 
 
 def _set_tone(bar: QProgressBar, tone: str) -> None:

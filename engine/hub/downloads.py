@@ -389,7 +389,7 @@ class _Job(threading.Thread):
                     raise GreenroomError(
                         f"{file.file.path} came damaged",
                         "its checksum is not the one the hub lists, so it was thrown away",
-                        "Resume to load that file once more; if it happens again, use another mirror.",
+                        "Resume to fetch that file once more; if it happens again, use another mirror.",
                     )
         self._name_everything()
 

@@ -21,7 +21,7 @@ import platformdirs
 
 from engine.checkpoints.gguf_header import read_header
 from engine.errors import GreenroomError
-from engine.hub.network import NetworkSettings, network_error, open_client, status_error
+from engine.hub.network import NetworkSettings, network_error, open_client, page_of, status_error
 from engine.hub.repository import Hub, RemoteFile, RemoteModel
 from engine.hub.safe_paths import inside
 from engine.hub.transfer import ask, disk_errors
@@ -139,7 +139,9 @@ class _Source:
                     if response.status_code == 200:
                         raise self._failed("the server cannot send parts of a file", "Use another mirror.")
                     what = f"{self._file.path} cannot be read"
-                    raise status_error(response.status_code, what, self._host, token_given=bool(self._token))
+                    raise status_error(
+                        response.status_code, what, self._host, page_of(self._url), token_given=bool(self._token)
+                    )
                 content = bytearray()
                 for chunk in response.iter_raw():
                     content += chunk

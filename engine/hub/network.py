@@ -149,13 +149,13 @@ def _causes(error: BaseException) -> list[BaseException]:
     return chain
 
 
-def status_error(status: int, what: str, host: str, repo: str = "", token_given: bool = False) -> GreenroomError:
+def status_error(status: int, what: str, host: str, page: str = "", token_given: bool = False) -> GreenroomError:
     """An answer that is no success, in plain words.
 
     what: "bartowski/X cannot be listed"
-    repo: "owner/name" where the page to visit is that repository's
+    page: address of the repository's page, where its terms are accepted
     """
-    page = f"https://{host}/{repo}" if repo else f"https://{host}"
+    page = page or f"https://{host}"
     if status in (401, 403):
         if token_given:
             why = "your access token does not allow it: the repository is private or gated"
@@ -171,6 +171,11 @@ def status_error(status: int, what: str, host: str, repo: str = "", token_given:
     if status >= 500:
         return GreenroomError(what, f"{host} has a fault (status {status})", "Try again later.")
     return GreenroomError(what, f"{host} answered with status {status}", "Try again later.")
+
+
+def page_of(url: str) -> str:
+    """The page of the repository that a file's address belongs to."""
+    return url.partition("/resolve/")[0]
 
 
 def _is_true(value: str | None) -> bool:

@@ -151,6 +151,10 @@ class Hub:
             )
         return Repository(repo, commit, _licence(info.tags or []), bool(info.gated), models, skipped)
 
+    def page(self, repo: str) -> str:
+        """Where a person looks at the repository; the hub's own page for no repository."""
+        return f"{self.settings.hub}/{repo}" if repo else self.settings.hub
+
     def url(self, repo: str, commit: str, path: str) -> str:
         """Where a file's bytes are asked for; the answer may be a redirect."""
         return f"{self.settings.hub}/{repo}/resolve/{quote(commit, safe='')}/{quote(path)}"
@@ -176,7 +180,7 @@ class Hub:
             yield HfApi(self.settings.hub, token=self._token or False)
         except HfHubHTTPError as error:
             status = error.response.status_code if error.response is not None else 0
-            raise status_error(status, what, host, repo, bool(self._token)) from error
+            raise status_error(status, what, host, self.page(repo), bool(self._token)) from error
         except httpx2.HTTPError as error:
             raise network_error(error, host) from error
         except (HFValidationError, KeyError, TypeError, ValueError, AttributeError) as error:

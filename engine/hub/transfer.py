@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from engine.errors import Cancelled, GreenroomError
-from engine.hub.network import network_error, status_error
+from engine.hub.network import network_error, page_of, status_error
 from engine.hub.repository import RemoteFile
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ class FileTransfer:
             if status == 206 and _first_byte(response) != self._have:
                 raise _AgainError(self._failed("the server sent another part than asked for", "Use another mirror."))
             return
-        error = status_error(status, what, self._host, token_given=bool(self._token))
+        error = status_error(status, what, self._host, page_of(self._url), token_given=bool(self._token))
         if status == 416:
             # What lies here is longer than what the server has now.
             self._restart()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fakes import FakeApi
+from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
@@ -144,13 +145,18 @@ def test_pause_resume_and_cancel(
 
 
 def test_a_failure_says_why_and_offers_to_go_on(
-    page: ModelsPage, hub: FakeHub, downloads: DownloadHost, until: Until
+    page: ModelsPage, hub: FakeHub, downloads: DownloadHost, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.repositories[REPO].gated = True
     row(page, "download").get.click()
     until(lambda: any(s.state == "failed" for s in downloads.statuses))
-    until(lambda: "Stopped: " in texts(row(page, "downloading")))
-    assert "accept its terms" in texts(row(page, "downloading"))
+    until(lambda: "Stopped at 0%" in texts(row(page, "downloading")))
+    stopped = row(page, "downloading")
+    assert f"Open {hub.url}/{REPO}, accept its terms" in texts(stopped)
+    opened: list[str] = []
+    monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: opened.append(url.toString()))
+    stopped.visit.click()
+    assert opened == [f"{hub.url}/{REPO}"]
     hub.repositories[REPO].gated = False
     row(page, "downloading").pause.click()
     until(lambda: any(s.state == "finished" for s in downloads.statuses))
