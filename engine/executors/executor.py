@@ -15,10 +15,13 @@ class Executor(Protocol):
                 blocks torch computes instead of our kernels
     length:     tokens in the KV cache
     context:    tokens the KV cache can hold
+    takes_drafts: whether tokens get the same bits in one call as one by one, and any number of those of a last call of
+                at most DRAFT can be taken back
     """
 
     kernel: str
     context: int
+    takes_drafts: bool
 
     @property
     def length(self) -> int: ...
@@ -27,7 +30,8 @@ class Executor(Protocol):
         """Append token_ids [T] to the sequence, 1 <= T <= context - length; the caller chunks, by no more than
         ROLLBACK tokens.
 
-        logits: "last" -> float32 [1, vocab]; "all" -> float32 [T, vocab].
+        logits: "last" -> float32 [1, vocab]; "all" -> float32 [T, vocab]; "draft" the same, for tokens that are a
+        guess: what a later turn can go back to is then as after single tokens.
         Raises Cancelled when `cancel` was called meanwhile; the sequence is then as before the call.
         """
 

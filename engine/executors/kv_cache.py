@@ -10,7 +10,7 @@ import torch
 
 from engine import _native
 from engine.errors import GreenroomError
-from engine.models.spec import CHECKPOINT_INTERVAL, AttentionSpec, ShortConvSpec
+from engine.models.spec import CHECKPOINT_INTERVAL, DRAFT, AttentionSpec, ShortConvSpec
 
 
 class LayerState(Protocol):
@@ -100,9 +100,12 @@ class _Kv:
             return position // self._spec.chunk * self._spec.chunk
         return 0
 
-    def reserve(self, start: int, end: int) -> None:
-        """Positions start..end-1 are about to be written, behind a sequence of `start` tokens."""
-        if self._copy is not None and start > 0 and end - start > 1:
+    def reserve(self, start: int, end: int, *, draft: bool = False) -> None:
+        """Positions start..end-1 are about to be written, behind a sequence of `start` tokens.
+
+        draft: they are a guess and no piece of a prompt; the copy from before one stays
+        """
+        if self._copy is not None and start > 0 and end - start > 1 and not draft:
             self._copy.copy_(self.buffer)
             self._copied, self._copied_written = start, self._written
         self._written = max(self._written, end)
@@ -187,26 +190,29 @@ class ConvState:
     """The last width - 1 inputs of a causal convolution, float32 [width - 1, channels], and earlier ones.
 
     One token's share is large next to that of a layer with attention, so that only every CHECKPOINT_INTERVAL-th
-    position can be gone back to.
+    position can be gone back to, and those of a last call of at most DRAFT tokens.
     """
 
     def __init__(self, spec: ShortConvSpec, context: int, device: torch.device) -> None:
         past = spec.width - 1
         with _enough_memory(context):
             self._saved = torch.zeros((1 + context // CHECKPOINT_INTERVAL, past, spec.channels), device=device)
-            self._last = torch.zeros((past, spec.channels), device=device)
-        self._next = self._last
+            #: The last inputs, width - 1 of them and those of the last call if it was short.
+            self._recent = torch.zeros((past, spec.channels), device=device)
+        self._next = self._recent
+        self._past = past
         self._length = 0
 
     @property
     def nbytes(self) -> int:
-        return self._saved.nbytes + self._last.nbytes
+        """With the longest draft in it."""
+        return self._saved.nbytes + (self._past + DRAFT) * self._saved[0, 0].nbytes
 
     def append(self, start: int, inputs: torch.Tensor) -> torch.Tensor:
         """Inputs [T, channels] from position start on -> [width - 1 + T, channels]: the same behind those before."""
-        past, tokens = self._last.shape[0], inputs.shape[0]
-        joined = torch.cat((self._last, inputs))
-        self._next = joined[tokens:].clone()
+        past, tokens = self._past, inputs.shape[0]
+        joined = torch.cat((self._recent[len(self._recent) - past :], inputs))
+        self._next = joined if tokens <= DRAFT else joined[tokens:].clone()
         first = start // CHECKPOINT_INTERVAL + 1
         for number in range(first, (start + tokens) // CHECKPOINT_INTERVAL + 1):
             at = number * CHECKPOINT_INTERVAL - start
@@ -214,15 +220,20 @@ class ConvState:
         return joined
 
     def advance(self, length: int) -> None:
-        self._last, self._length = self._next, length
+        self._recent, self._length = self._next, length
 
     def restorable(self, length: int) -> int:
-        return length if length == self._length else length // CHECKPOINT_INTERVAL * CHECKPOINT_INTERVAL
+        return length if self._remembers(length) else length // CHECKPOINT_INTERVAL * CHECKPOINT_INTERVAL
 
     def truncate(self, length: int) -> None:
-        if length != self._length:
-            self._last = self._saved[length // CHECKPOINT_INTERVAL].clone()
-            self._length = length
+        if self._remembers(length):
+            self._recent = self._recent[: len(self._recent) - (self._length - length)]
+        else:
+            self._recent = self._saved[length // CHECKPOINT_INTERVAL].clone()
+        self._length = length
+
+    def _remembers(self, length: int) -> bool:
+        return self._length - length <= len(self._recent) - self._past
 
 
 @contextmanager

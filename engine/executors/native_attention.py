@@ -51,7 +51,7 @@ class NativeAttention:
         """x float32 [T, hidden] -> float32 [T, hidden]."""
         qkv = self.qkv(x)
         y = torch.empty((step.tokens, self._columns))
-        self.state.reserve(step.start, step.start + step.tokens)
+        self.state.reserve(step.start, step.start + step.tokens, draft=step.draft)
         self.kernel.forward(
             self._pool,
             qkv.data_ptr(),

@@ -58,7 +58,7 @@ class NativeDecoder:
         except _TorchBlockError:
             return None
 
-    def forward(self, x: torch.Tensor, start: int, *, last_only: bool) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, start: int, *, last_only: bool, draft: bool) -> torch.Tensor:
         """x float32 [T, hidden], overwritten -> logits float32 [T, vocab], or [1, vocab] of the last token.
 
         Raises _native.Interrupted.
@@ -66,7 +66,7 @@ class NativeDecoder:
         tokens = x.shape[0]
         logits = torch.empty((1 if last_only else tokens, self._vocab))
         for state in self._states:
-            state.reserve(start, start + tokens)
+            state.reserve(start, start + tokens, draft=draft)
         self._decoder.forward(self._pool, x.data_ptr(), tokens, start, last_only, logits.data_ptr())
         return logits
 

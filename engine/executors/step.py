@@ -12,11 +12,17 @@ from engine.models.spec import AttentionSpec, RopeSpec, TemperatureSpec
 
 
 class Step:
-    """tokens at positions start .. start + tokens - 1."""
+    """tokens at positions start .. start + tokens - 1.
 
-    def __init__(self, start: int, tokens: int, ropes: Mapping[RopeSpec, Rope], device: torch.device) -> None:
+    draft: they are a guess
+    """
+
+    def __init__(
+        self, start: int, tokens: int, ropes: Mapping[RopeSpec, Rope], device: torch.device, *, draft: bool = False
+    ) -> None:
         self.start = start
         self.tokens = tokens
+        self.draft = draft
         self._ropes = ropes
         self._device = device
         self._turns: dict[RopeSpec, torch.Tensor] = {}

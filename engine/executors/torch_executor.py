@@ -100,7 +100,7 @@ class TorchExecutor:
             raise ValueError(f"{tokens} tokens where {most} have room")
         if token_ids.min() < 0 or token_ids.max() >= self._spec.vocab:
             raise ValueError(f"a token id outside 0..{self._spec.vocab - 1}")
-        if logits not in ("last", "all"):
+        if logits not in ("last", "all", "draft"):
             raise ValueError(f"logits {logits!r}")
         # Every call, because OpenMP keeps the number per calling thread. Where our kernels do all the work, its threads
         # would only be in their way: a region ends with the last of them, which may be waiting for a core.
@@ -108,7 +108,7 @@ class TorchExecutor:
         self._cancelled.clear()
         try:
             with torch.inference_mode(), _memory_errors("The answer"):
-                return self._forward(token_ids, logits == "last")
+                return self._forward(token_ids, last_only=logits == "last", draft=logits == "draft")
         except _native.Interrupted as error:
             raise Cancelled from error
         finally:
@@ -162,6 +162,7 @@ class TorchExecutor:
         ropes = {attention.rope.at_context(plan.context) for attention in spec.attentions if attention.rope is not None}
         self._ropes: dict[RopeSpec, Rope] = {rope: Rope(rope, device.device) for rope in ropes}
         self.fallbacks = tuple(sorted(build.fallbacks))
+        self.takes_drafts = device.native and not self.fallbacks
         self._decoder = NativeDecoder.of(self._pool, self._layers, self._norm, self._head, self._ropes)
         self.kernel = self._kernel(plan)
         loader.report("Ready", always=True)
@@ -194,15 +195,15 @@ class TorchExecutor:
             return f"{str(self._device.dtype).removeprefix('torch.')} on {self._device.device}, {threads}"
         return f"{name}, {threads}"
 
-    def _forward(self, token_ids: npt.NDArray[np.int64], last_only: bool) -> npt.NDArray[np.float32]:
+    def _forward(self, token_ids: npt.NDArray[np.int64], *, last_only: bool, draft: bool) -> npt.NDArray[np.float32]:
         spec, cache, tokens = self._spec, self._cache, len(token_ids)
         x = self._embedding(token_ids).to(self._device.device)
         if spec.embedding_multiplier != 1.0:
             x *= spec.embedding_multiplier
         if self._decoder is None:
-            logits = self._block_by_block(x, last_only=last_only)
+            logits = self._block_by_block(x, last_only=last_only, draft=draft)
         else:
-            logits = self._decoder.forward(x, cache.length, last_only=last_only)
+            logits = self._decoder.forward(x, cache.length, last_only=last_only, draft=draft)
         logits = self._finished(logits)
         if self._cancelled.is_set():
             raise Cancelled
@@ -211,8 +212,8 @@ class TorchExecutor:
         result: npt.NDArray[np.float32] = logits.cpu().numpy()
         return result
 
-    def _block_by_block(self, x: torch.Tensor, *, last_only: bool) -> torch.Tensor:
-        step = Step(self._cache.length, x.shape[0], self._ropes, self._device.device)
+    def _block_by_block(self, x: torch.Tensor, *, last_only: bool, draft: bool) -> torch.Tensor:
+        step = Step(self._cache.length, x.shape[0], self._ropes, self._device.device, draft=draft)
         for layer in self._layers:
             if self._cancelled.is_set():
                 raise Cancelled

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 ROLLBACK = 512
 #: A layer whose state cannot be taken back token by token keeps a copy of it every so many tokens.
 CHECKPOINT_INTERVAL = 256
+#: Most tokens of a call that hold a guess of what comes, so that any number of them may be taken back at once.
+DRAFT = 16
 
 
 @dataclass(frozen=True)
@@ -144,8 +146,10 @@ class ShortConvSpec:
     bias: bool = False
 
     def state_bytes(self, context: int, bytes_per_value: int) -> int:
-        """Bytes of the last width - 1 inputs now and at every checkpoint, float32 whatever the KV cache's type."""
-        return 4 * self.channels * (self.width - 1) * (2 + context // CHECKPOINT_INTERVAL)
+        """Bytes of the last width - 1 inputs now and at every checkpoint, and of a draft's, float32 whatever the KV
+        cache's type.
+        """
+        return 4 * self.channels * ((self.width - 1) * (2 + context // CHECKPOINT_INTERVAL) + DRAFT)
 
 
 #: What mixes tokens in a layer. A new kind states its `state_bytes` and gets a block in the executor.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Sequence
+from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from engine.errors import Cancelled, GreenroomError
 from engine.progress import ProgressCallback, ignore_progress
 from engine.runtime.detokenise import Detokeniser
 from engine.runtime.events import GenerationEvent, Message, SamplingParams
+from engine.runtime.lookup import CallCosts, Lookup
 from engine.runtime.sampler import Sampler
 from engine.runtime.stats import StatsMeter
 from engine.runtime.stop_strings import StopStrings
@@ -70,6 +72,7 @@ class Engine:
         self._executor: Executor | None = executor
         self._kernel = executor.kernel
         self._context = executor.context
+        self._costs = CallCosts() if executor.takes_drafts else None
         #: The tokens whose keys and values are in the cache, so that the next prompt can reuse them.
         self._cached: list[int] = []
         self._generating = threading.Lock()
@@ -194,7 +197,10 @@ class Engine:
                 logits = self._forward(chunk)
                 meter.prefilled(len(chunk))
                 yield GenerationEvent("", (), meter.snapshot())
-            yield from self._decode(logits[-1], sampler, text, params.max_tokens, cancel, meter)
+            lookup = None
+            if params.lookup and self._costs is not None:
+                lookup = Lookup(ids, self._context, self._costs)
+            yield from self._decode(logits, sampler, lookup, text, params.max_tokens, cancel, meter)
         except Cancelled:
             yield GenerationEvent(text.rest(), (), meter.snapshot(), "cancelled")
 
@@ -202,33 +208,72 @@ class Engine:
         self,
         logits: npt.NDArray[np.float32],
         sampler: Sampler,
+        lookup: Lookup | None,
         text: _Text,
         max_tokens: int | None,
         cancel: threading.Event,
         meter: StatsMeter,
     ) -> Iterator[GenerationEvent]:
-        produced = 0
+        """logits [1, vocab]: what follows the prompt."""
+        length = len(self._cached)
+        produced = at = 0
+        draft: list[int] = []
         reason = None
-        while reason is None:
-            self._raise_if_stopped(cancel)
-            token = self._sample(sampler, logits)
-            if token in self.tokenizer.eos_ids:
-                yield GenerationEvent(text.rest(), (), meter.snapshot(), "end")
-                return
-            meter.token()
-            produced += 1
-            readable, stopped = text.feed(token)
-            if stopped:
-                reason = "stop_string"
-            elif produced == max_tokens:
-                reason = "length"
-            elif len(self._cached) == self._context:
-                reason = "context"
-            if reason in ("length", "context"):
-                readable += text.rest()
-            yield GenerationEvent(readable, (token,), meter.snapshot(), reason)
-            if reason is None:
-                logits = self._forward([token])[-1]
+        try:
+            while reason is None:
+                self._raise_if_stopped(cancel)
+                token = self._sample(sampler, logits[at])
+                drafted = at < len(draft) and token == draft[at]
+                if drafted:
+                    meter.accepted()
+                if token in self.tokenizer.eos_ids:
+                    yield GenerationEvent(text.rest(), (), meter.snapshot(), "end")
+                    return
+                meter.token()
+                produced += 1
+                readable, stopped = text.feed(token)
+                if stopped:
+                    reason = "stop_string"
+                elif produced == max_tokens:
+                    reason = "length"
+                elif length == self._context:
+                    reason = "context"
+                if reason in ("length", "context"):
+                    readable += text.rest()
+                yield GenerationEvent(readable, (token,), meter.snapshot(), reason)
+                if reason is not None:
+                    return
+                if lookup is not None:
+                    lookup.add(token)
+                if drafted:
+                    # What follows it has been computed together with it.
+                    at += 1
+                else:
+                    self._take_back(length)
+                    # The call's last logits give a token beyond the draft, and there must be room and wish for it.
+                    most = self._context - length - 1
+                    if max_tokens is not None:
+                        most = min(most, max_tokens - produced - 1)
+                    draft, at = [] if lookup is None else lookup.draft(most), 0
+                    meter.drafted(len(draft))
+                    logits = self._step([token, *draft])
+                length += 1
+        finally:
+            self._take_back(length)
+
+    def _step(self, token_ids: Sequence[int]) -> npt.NDArray[np.float32]:
+        """The predictions after each of a token of the answer and its draft."""
+        start = perf_counter()
+        logits = self._forward(token_ids, "last" if len(token_ids) == 1 else "draft")
+        if self._costs is not None:
+            self._costs.add(len(token_ids), perf_counter() - start)
+        return logits
+
+    def _take_back(self, length: int) -> None:
+        """Keep `length` tokens in the KV cache, without those of a draft that came to nothing."""
+        with self._stepping:
+            if self._executor is not None and len(self._cached) > length:
+                self._truncate(self._executor, length)
 
     def _sample(self, sampler: Sampler, logits: npt.NDArray[np.float32]) -> int:
         try:
@@ -269,11 +314,14 @@ class Engine:
         with self._stepping:
             if self._executor is None:
                 raise GreenroomError("The model cannot answer", "it is no longer loaded", "Load it again.")
-            # In this order: an interrupt between them must not leave tokens here that the cache has lost.
-            cached, self._cached = self._cached[:length], []
-            kept = self._executor.truncate(length)
-            self._cached = cached[:kept]
-            return kept
+            return self._truncate(self._executor, length)
+
+    def _truncate(self, executor: Executor, length: int) -> int:
+        # In this order: an interrupt between them must not leave tokens here that the cache has lost.
+        cached, self._cached = self._cached[:length], []
+        kept = executor.truncate(length)
+        self._cached = cached[:kept]
+        return kept
 
     def _check_idle(self) -> None:
         if self._generating.locked():

@@ -31,6 +31,7 @@ class SamplingParams:
     repetition_penalty divides positive and multiplies negative logits of tokens seen (CTRL, Keskar et al. 2019);
     presence and frequency penalties are subtracted (OpenAI's definition, generated tokens only).
     max_tokens None: until the context is full. seed None: a fresh random one.
+    lookup: draft what the conversation has said before (see `engine.runtime.lookup`): the same answer, sooner.
     """
 
     max_tokens: int | None = None
@@ -44,6 +45,7 @@ class SamplingParams:
     seed: int | None = None
     stop: tuple[str, ...] = ()
     logit_bias: Mapping[int, float] = field(default_factory=dict)
+    lookup: bool = True
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class GenerationStats:
     decode_tps = tokens after the first / (last - first token time).
     prompt_tokens = reused_tokens (found in the KV cache) + what has to be computed, of which prefilled_tokens are done.
     prefill_tps counts the computed ones only.
+    drafted_tokens were guessed ahead and computed together with the token before them; accepted_tokens of them were the
+    sampler's choice too.
     """
 
     prompt_tokens: int = 0
@@ -63,6 +67,8 @@ class GenerationStats:
     prefill_s: float = 0.0
     prefill_tps: float = 0.0
     decode_tps: float = 0.0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ class StatsMeter:
         self._prefill_tokens = 0
         self._prefill_start = self._prefill_end = self._start
         self._tokens = 0
+        self._drafted = self._accepted = 0
         self._first = self._last = self._start
 
     def prefill_starts(self, prompt_tokens: int, reused_tokens: int) -> None:
@@ -38,6 +39,14 @@ class StatsMeter:
             self._first = self._last
         self._tokens += 1
 
+    def drafted(self, tokens: int) -> None:
+        """So many tokens have been guessed and are computed now."""
+        self._drafted += tokens
+
+    def accepted(self) -> None:
+        """A guessed token has come true."""
+        self._accepted += 1
+
     def snapshot(self) -> GenerationStats:
         prefill_s = self._prefill_end - self._prefill_start
         decode_s = self._last - self._first
@@ -50,4 +59,6 @@ class StatsMeter:
             prefill_s=prefill_s,
             prefill_tps=self._prefill_tokens / prefill_s if prefill_s > 0 else 0.0,
             decode_tps=(self._tokens - 1) / decode_s if decode_s > 0 else 0.0,
+            drafted_tokens=self._drafted,
+            accepted_tokens=self._accepted,
         )

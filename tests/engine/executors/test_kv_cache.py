@@ -139,6 +139,7 @@ def test_short_convolution_in_any_chunks_and_after_going_back(
     with pytest.MonkeyPatch.context() as patch:
         for module in ("engine.models.spec", "engine.executors.kv_cache"):
             patch.setattr(f"{module}.CHECKPOINT_INTERVAL", interval)
+            patch.setattr(f"{module}.DRAFT", 3)
         rng = np.random.default_rng(seed)
         spec, total = ShortConvSpec(channels=5, width=width), sum(chunks)
         x = rng.standard_normal((total, 15)).astype(np.float32)
@@ -160,7 +161,8 @@ def test_short_convolution_in_any_chunks_and_after_going_back(
         np.testing.assert_allclose(got, expected, atol=1e-5)
         asked = max(0, total - back)
         kept = cache.truncate(asked)
-        assert kept == asked if asked == total else kept == asked // interval * interval
+        draft = chunks[-1] if chunks[-1] <= 3 else 0
+        assert kept == asked if asked >= total - draft else kept == asked // interval * interval
         if kept < total:
             # The very same bits as in one piece.
             np.testing.assert_array_equal(run(x[kept:]), got[kept:])

@@ -153,3 +153,33 @@ def test_closing_gives_everything_back(family: Callable[[str], Tiny], name: str)
     executor.forward(TOKENS[:4])
     executor.close()
     assert not hasattr(executor, "_cache")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_drafts_are_taken_back_token_by_token_and_cost_no_earlier_turn(
+    family: Callable[[str], Tiny], run: Any, name: str
+) -> None:
+    """The same bits as if what came to nothing had never been there; and the prompt can still be gone back to."""
+    model = family(name)
+    executor = run(model, dense_dtype="quantised")
+    assert executor.takes_drafts
+    in_chunks(executor, [16, 16, 8])
+    expected = in_chunks(executor, [1] * 50)
+    assert executor.truncate(39) == 32
+    in_chunks(executor, [8])
+    rng = np.random.default_rng(3)
+    while executor.length < 90:
+        start, right, wrong = executor.length, int(rng.integers(0, 8)), int(rng.integers(0, 8))
+        right = min(right, 89 - start)
+        draft = np.concatenate([TOKENS[start : start + 1 + right], rng.integers(0, tiny_families.VOCAB, wrong)])
+        got = executor.forward(draft[: 96 - start], "draft")[: 1 + right]
+        np.testing.assert_array_equal(got, expected[start - 40 : start - 39 + right])
+        assert executor.truncate(start + 1 + right) == start + 1 + right
+    assert executor.truncate(39) == 32
+
+
+@pytest.mark.parametrize("plan", [{}, {"device": "sim", "mode": "hybrid"}], ids=["torch", "hybrid"])
+def test_no_drafts_where_a_calls_length_changes_the_bits(
+    family: Callable[[str], Tiny], run: Any, plan: dict[str, Any]
+) -> None:
+    assert not run(family("gpt_oss"), **plan).takes_drafts

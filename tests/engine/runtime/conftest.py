@@ -41,6 +41,7 @@ class ScriptedExecutor:
     """Predicts whatever `script` says follows the tokens so far, with certainty. Remembers what it was asked."""
 
     kernel = "scripted"
+    takes_drafts = True
 
     def __init__(self, script: Callable[[list[int]], int], context: int) -> None:
         self._script = script
@@ -73,7 +74,7 @@ class ScriptedExecutor:
             row = np.zeros(VOCAB, dtype=np.float32)
             row[self._script(self.tokens)] = self.value
             rows.append(row)
-        return np.stack(rows) if logits == "all" else rows[-1][None]
+        return np.stack(rows) if logits != "last" else rows[-1][None]
 
     def truncate(self, length: int) -> int:
         assert length <= self.length

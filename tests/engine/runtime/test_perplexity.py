@@ -18,6 +18,7 @@ class LeakyExecutor:
     """Its logits depend on every token in the cache and their order, so a wrong window changes the result."""
 
     kernel = "leaky"
+    takes_drafts = False
 
     def __init__(self, context: int) -> None:
         self.context = context
