@@ -399,7 +399,18 @@ def opened(name: str, terminal: Terminal) -> Iterator[Checkpoint]:
 
 
 #: Options that are fields of Wishes under the same name.
-_WISHES = ("threads", "device", "dtype", "kv_type", "experts", "isa", "max_vram")
+_WISHES = (
+    "threads",
+    "device",
+    "dtype",
+    "kv_type",
+    "experts",
+    "isa",
+    "max_vram",
+    "leave_ram",
+    "leave_vram",
+    "keep_gpu",
+)
 
 
 def planned(

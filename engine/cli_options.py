@@ -46,6 +46,9 @@ def add_wishes(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--isa", metavar="TIER", help='highest kernel tier to use, e.g. "avx2"')
     parser.add_argument("--max-vram", type=amount, metavar="GB", help="use no more VRAM than this")
+    parser.add_argument("--leave-ram", type=amount, metavar="GB", help="RAM to leave to other programs")
+    parser.add_argument("--leave-vram", type=amount, metavar="GB", help="VRAM to leave to other programs")
+    parser.add_argument("--keep-gpu", action="store_true", help="leave the GPU to games and other programs")
 
 
 def count(text: str) -> int:

@@ -96,7 +96,8 @@ def _more_ram(problem: Problem, chosen: Candidate, mode: str) -> list[str]:
     while module < 1 << 50:
         # What is in use now stays in use; a larger machine also keeps more back.
         total, free = chosen.ram_room.total + module, chosen.ram_room.free + module
-        if chosen.ram_total + sizes.ram_reserve(total) <= free:
+        leave = problem.wishes.leave_ram
+        if chosen.ram_total + (sizes.ram_reserve(total) if leave is None else leave) <= free:
             return [f"{module >> 30} GB more RAM would make it fit."]
         module *= 2
     return []

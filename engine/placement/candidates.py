@@ -37,7 +37,9 @@ class Problem:
         memory, wished = self.report.memory, self.wishes.ram_free
         free = memory.available_bytes if wished is None else wished
         total = max(memory.total_bytes, wished or 0)
-        return Room(min(total, free + self.wishes.unload_bytes), total, sizes.ram_reserve(total))
+        leave = self.wishes.leave_ram
+        reserve = sizes.ram_reserve(total) if leave is None else leave
+        return Room(min(total, free + self.wishes.unload_bytes), total, reserve)
 
     @property
     def vram(self) -> Room:
@@ -46,7 +48,10 @@ class Problem:
         gpu, wished = self.gpu[1], self.wishes.vram_free
         free = gpu.free_bytes if wished is None else wished
         total = max(gpu.total_bytes, wished or 0)
-        reserve = sizes.vram_reserve(total)
+        # Windows that are opened later want more of a card that a screen hangs on.
+        reserve = sizes.vram_reserve(total) * (2 if gpu.drives_display else 1)
+        if self.wishes.leave_vram is not None:
+            reserve = self.wishes.leave_vram
         if self.wishes.max_vram is not None:
             # The limit is on what the model takes; the reserve comes on top of it.
             limit = self.wishes.max_vram + reserve

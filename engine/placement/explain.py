@@ -23,9 +23,12 @@ def label(chosen: Candidate, mode: str) -> str:
 def explanation(problem: Problem, chosen: Candidate, mode: str) -> list[str]:
     """One sentence each: why this mode, the sums, the KV cache, what happens to the weights."""
     lines = [_why(problem, chosen, mode)]
-    lines.append(_sum("RAM", "the system", chosen.ram, chosen.ram_room, chosen.missing_ram, mode))
+    wishes = problem.wishes
+    keeper = "the system" if wishes.leave_ram is None else "other programs, as asked for"
+    lines.append(_sum("RAM", keeper, chosen.ram, chosen.ram_room, chosen.missing_ram, mode))
     if chosen.vram:
-        lines.append(_sum("VRAM", "the desktop", chosen.vram, chosen.vram_room, chosen.missing_vram, mode))
+        keeper = "the desktop" if wishes.leave_vram is None else "other programs, as asked for"
+        lines.append(_sum("VRAM", keeper, chosen.vram, chosen.vram_room, chosen.missing_vram, mode))
     lines.append(_context(problem, chosen))
     lines += _weights(problem, chosen)
     if problem.wishes.unload_bytes:

@@ -24,6 +24,8 @@ class Wishes:
     kv_type: auto | f32 | bf16 | f16
     experts: stored | int8 | int4 (a lossy re-coding of float weights at load, asked for by name)
     ram_free, vram_free: what-if overrides in bytes; max_vram: an upper limit in bytes
+    leave_ram, leave_vram: bytes to keep back for other programs, instead of what Greenroom would
+    keep_gpu: leave the GPU to games and other programs
     isa:     cap on the kernel tier, e.g. "avx2"
     unload_bytes: RAM that is given back before loading (the model loaded now)
     """
@@ -38,6 +40,9 @@ class Wishes:
     max_vram: int | None = None
     isa: str | None = None
     unload_bytes: int = 0
+    leave_ram: int | None = None
+    leave_vram: int | None = None
+    keep_gpu: bool = False
 
 
 @dataclass(frozen=True)

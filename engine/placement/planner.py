@@ -30,6 +30,7 @@ CHOICES = {
     "kv_type": ("auto", "f32", "bf16", "f16"),
     "experts": ("stored", "int8", "int4"),
 }
+AMOUNTS = ("threads", "ram_free", "vram_free", "max_vram", "unload_bytes", "leave_ram", "leave_vram")
 #: Instruction sets a plan can be capped at, lowest first.
 TIERS = ("portable", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx")
 #: Caps the kernels of a whole process; read by the compiled module.
@@ -54,10 +55,12 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
     inventory = sizes.take_inventory(spec, checkpoint)
     _check_experts(wanted, inventory, checkpoint.name)
     gpu, reason = find_usable_gpu(report)
+    if wanted.keep_gpu:
+        gpu, reason = None, "the GPU is left to other programs, as asked for"
     if wanted.device == "cuda" and gpu is None:
         raise GreenroomError("The model cannot run on a GPU here", reason, "Choose the device auto or cpu.")
-    if gpu is None and (wanted.vram_free is not None or wanted.max_vram is not None):
-        wanted = replace(wanted, vram_free=None, max_vram=None)
+    if gpu is None:
+        wanted = replace(wanted, vram_free=None, max_vram=None, leave_vram=None)
     problem = Problem(spec, inventory, report, tokens, wanted, gpu, reason)
     threads = _threads(wanted, report)
     chosen, mode = choose(problem)
@@ -103,7 +106,9 @@ def read_wishes(wishes: dict[str, Any]) -> Wishes:
             raise GreenroomError(
                 f'isa "{value}" cannot be planned', "no kernels have that name", f"Choose {_either(TIERS)}."
             )
-        if name in ("threads", "ram_free", "vram_free", "max_vram", "unload_bytes") and value is not None:
+        if name == "keep_gpu" and not isinstance(value, bool):
+            raise GreenroomError(f"keep_gpu {value!r} cannot be planned", "it is neither yes nor no", "Correct it.")
+        if name in AMOUNTS and value is not None:
             lowest = 1 if name == "threads" else 0
             if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
                 raise GreenroomError(

@@ -268,7 +268,7 @@ def test_recoding_needs_experts_and_no_float32(machine: MakeReport) -> None:
 def test_every_wish_is_checked_or_free() -> None:
     assert {field.name for field in fields(Wishes)} == {
         *("device", "dtype", "kv_type", "experts", "threads", "isa"),
-        *("ram_free", "vram_free", "max_vram", "unload_bytes"),
+        *("ram_free", "vram_free", "max_vram", "unload_bytes", "leave_ram", "leave_vram", "keep_gpu"),
     }
 
 
@@ -456,3 +456,39 @@ def test_the_memory_of_a_windowed_model_is_explained(machine: MakeReport) -> Non
     assert f"{made.bytes.ram['kv_cache']} bytes for 8192 tokens" in line
     assert line.endswith("4 of 4 layers keep only the last 1512 of them, and a copy to go back to.")
     assert "bytes each" in "\n".join(plan(mistral, machine(ram=64 * GB), context=512).explanation)
+
+
+def test_the_gpu_can_be_kept_for_games(machine: MakeReport) -> None:
+    kept = plan(QWEN3, machine(vram=80 * GB), keep_gpu=True)
+    assert (kept.mode, kept.device, kept.bytes.vram) == ("cpu", "cpu", {})
+    assert kept.explanation[0] == "On the CPU: the GPU is left to other programs, as asked for."
+    with pytest.raises(GreenroomError, match="left to other programs"):
+        plan(QWEN3, machine(vram=80 * GB), keep_gpu=True, device="cuda")
+
+
+def test_memory_is_left_as_asked_for(machine: MakeReport) -> None:
+    report = machine(ram=32 * GB, free=28 * GB, vram=24 * GB)
+    usual = plan(QWEN3, report)
+    assert usual.mode == "hybrid"
+    roomy = plan(QWEN3, report, leave_ram=GB, leave_vram=3 * GB)
+    assert (roomy.bytes.ram["reserve"], roomy.bytes.vram["reserve"]) == (GB, 3 * GB)
+    assert "1.0 GB is kept back for other programs, as asked for" in roomy.explanation[1]
+    assert "3.0 GB is kept back for other programs, as asked for" in roomy.explanation[2]
+    greedy = plan(QWEN3, report, leave_ram=12 * GB)
+    assert greedy.mode == "tight"
+    assert not greedy.runnable
+    # What is asked for also counts when more RAM is proposed.
+    assert plan(QWEN3, machine(ram=16 * GB, free=12 * GB), leave_ram=0).alternatives[-1].startswith("8 GB more RAM")
+
+
+def test_a_screen_on_the_card_keeps_more_back(machine: MakeReport) -> None:
+    card = GpuReport("NVIDIA GeForce RTX 4090", "nvidia", 24 * GB, 23 * GB, False, drives_display=True)
+    shown = plan(QWEN3, machine(gpus=[card]))
+    plain = plan(QWEN3, machine(gpus=[replace(card, drives_display=False)]))
+    assert shown.bytes.vram["reserve"] == 2 * plain.bytes.vram["reserve"] == GB
+
+
+def test_a_card_that_cannot_be_used_is_named(machine: MakeReport) -> None:
+    card = GpuReport("Old card", "nvidia", 24 * GB, 23 * GB, False, unusable="stays unused: its driver is too old")
+    made = plan(QWEN3, machine(gpus=[card]))
+    assert made.explanation[0] == "On the CPU: Old card stays unused: its driver is too old."
