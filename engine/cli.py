@@ -217,6 +217,12 @@ def _generate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stop", action="append", type=plain_text, metavar="TEXT", help="end before this text; repeatable"
     )
+    parser.add_argument(
+        "--no-lookup",
+        dest="lookup",
+        action="store_false",
+        help="do not guess ahead from what was said before; the answer is the same either way",
+    )
     from engine.runtime.events import SamplingParams
 
     defaults = SamplingParams(max_tokens=MAX_TOKENS)
@@ -237,6 +243,7 @@ _SAMPLING = (
     "presence_penalty",
     "frequency_penalty",
     "seed",
+    "lookup",
 )
 
 
@@ -269,9 +276,11 @@ def _generate(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
             if text:
                 terminal.stream("\n")
     reason = event.stop_reason or "error"
+    drafts = f"{stats.accepted_tokens} of {stats.drafted_tokens} guesses right · " if stats.drafted_tokens else ""
     terminal.note(
-        f"{stats.decode_tps:.1f} tok/s · {stats.completion_tokens} tokens · first token {stats.first_token_s:.1f} s · "
-        f"prompt {stats.prefill_tps:.0f} tok/s · {kernel} · stopped: {STOP_REASONS[reason]}"
+        f"{stats.decode_tps:.1f} tok/s · {stats.completion_tokens} tokens · {drafts}first token "
+        f"{stats.first_token_s:.1f} s · prompt {stats.prefill_tps:.0f} tok/s · {kernel} · "
+        f"stopped: {STOP_REASONS[reason]}"
     )
     return {
         "text": "".join(text),

@@ -88,7 +88,8 @@ def test_generate_prints_the_answer_and_the_figures_apart(tiny_model: Path, caps
     assert main(answer(tiny_model)) == DONE
     shown = capsys.readouterr()
     assert shown.out == told["text"] + "\n"
-    line = r"\d+\.\d tok/s · 8 tokens · first token \d+\.\d s · prompt \d+ tok/s · .+ · stopped: token limit\n"
+    guesses, reading = r"(\d+ of \d+ guesses right · )?", r"first token \d+\.\d s · prompt \d+ tok/s"
+    line = rf"\d+\.\d tok/s · 8 tokens · {guesses}{reading} · .+ · stopped: token limit\n"
     assert re.fullmatch(line, shown.err)
 
 
@@ -103,6 +104,18 @@ def test_generate_json_has_the_documented_fields(tiny_model: Path, capsys: pytes
     with contextlib.closing(engine.open_checkpoint(tiny_model)) as checkpoint:
         text = checkpoint.chat_template().render([Message("system", "Be brief."), Message("user", "Hello")])
         assert told["stats"]["prompt_tokens"] == len(checkpoint.tokenizer().encode(text, special=False))
+
+
+def test_generate_guesses_ahead_unless_told_not_to(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same answer either way."""
+    told = []
+    for extra in ((), ("--no-lookup",)):
+        assert main([*answer(tiny_model, "--json", "--max-tokens", "200"), *extra]) == DONE
+        told.append(document(capsys))
+    guessing, plain = told
+    assert guessing["token_ids"] == plain["token_ids"]
+    assert guessing["stats"]["drafted_tokens"] >= guessing["stats"]["accepted_tokens"] >= 0
+    assert plain["stats"]["drafted_tokens"] == plain["stats"]["accepted_tokens"] == 0
 
 
 def test_generate_raw_continues_the_text_itself(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
