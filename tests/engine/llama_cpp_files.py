@@ -67,6 +67,18 @@ SUPER_BLOCKS = {
     "ffn_up": "q3_K",
     "ffn_down": "iq4_xs",
 }
+#: Those that are read in wider codes: a codebook's entries, or three values.
+CODEBOOKS = {
+    "token_embd": "iq3_s",
+    "^output.weight": "tq2_0",
+    "attn_q": "iq2_xxs",
+    "attn_k": "iq1_m",
+    "attn_v": "iq2_s",
+    "attn_output": "iq3_xxs",
+    "ffn_gate_exps": "iq1_s",
+    "ffn_up_exps": "iq2_xs",
+    "ffn_down_exps": "tq1_0",
+}
 
 #: The converter insists on the published length of heads and context.
 HUNYUAN = {
@@ -115,6 +127,19 @@ RECIPES = {
     "qwen2_moe": Recipe("qwen2_moe", types=FIVE_BITS, changes={"mlp_only_layers": []}),
     "qwen3": Recipe("qwen3", types={"ffn_(gate|up)": "nvfp4"}),
     "qwen3_moe": Recipe("qwen3_moe", types=FOUR_BITS),
+    "qwen3_moe-codebooks": Recipe(
+        "qwen3_moe",
+        types=CODEBOOKS,
+        changes={
+            "hidden_size": 256,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 1,
+            "head_dim": 64,
+            "num_hidden_layers": 1,
+            "num_experts": 3,
+            "moe_intermediate_size": 256,
+        },
+    ),
     # llama.cpp computes OLMoE and dots only with as many heads of keys as of queries, as they were published.
     "olmoe": Recipe("olmoe", types=CURVED, changes={"num_key_value_heads": 4}),
     "olmoe-clipped": Recipe("olmoe-clipped", types=FIVE_BITS, changes={"num_key_value_heads": 4}),

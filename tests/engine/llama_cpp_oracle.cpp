@@ -1,5 +1,6 @@
 // What llama_cpp_files.py asks of llama.cpp, through its C interface:
-//   oracle quantize IN OUT TYPE [PATTERN=TYPE...]   every matrix as TYPE, those that match a pattern as theirs
+//   oracle quantize IN OUT TYPE [PATTERN=TYPE...]   every matrix as TYPE, those that match a pattern as theirs;
+//                                                   every input of a matrix counts alike where a type asks which do
 //   oracle logits MODEL                             a prompt from stdin -> int32 T, int32 V, int32 [T], float32 [T, V]
 //   oracle tokenize MODEL                           texts from stdin, each ended by a zero byte -> ids, a line each
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "ggml.h"
+#include "gguf.h"
 #include "llama.h"
 
 static std::string read_input() {
@@ -25,6 +27,36 @@ static ggml_type type_named(const std::string& name) {
   }
   throw std::runtime_error("no type " + name);
 }
+
+// The importance of inputs, which types of one to three bits insist on: ones for every tensor's columns and experts.
+class EqualImportance {
+public:
+  explicit EqualImportance(const std::string& path) {
+    gguf_init_params parameters{true, &context_};
+    file_ = gguf_init_from_file(path.c_str(), parameters);
+    if (!file_)
+      throw std::runtime_error("cannot read " + path);
+    for (ggml_tensor* one = ggml_get_first_tensor(context_); one; one = ggml_get_next_tensor(context_, one)) {
+      const size_t count = static_cast<size_t>(one->ne[0] * one->ne[2]);
+      ones_.resize(std::max(ones_.size(), count), 1.0f);
+      entries_.push_back({one->name, nullptr, count});
+    }
+    for (llama_model_imatrix_data& entry : entries_)
+      entry.data = ones_.data();
+    entries_.push_back({nullptr, nullptr, 0});
+  }
+  ~EqualImportance() {
+    gguf_free(file_);
+    ggml_free(context_);
+  }
+  const llama_model_imatrix_data* data() const { return entries_.data(); }
+
+private:
+  ggml_context* context_ = nullptr;
+  gguf_context* file_ = nullptr;
+  std::vector<float> ones_;
+  std::vector<llama_model_imatrix_data> entries_;
+};
 
 static int quantize(const std::vector<std::string>& arguments) {
   std::vector<std::string> patterns;
@@ -46,6 +78,12 @@ static int quantize(const std::vector<std::string>& arguments) {
   parameters.ftype = arguments[2] == "f32" ? LLAMA_FTYPE_ALL_F32 : LLAMA_FTYPE_MOSTLY_Q8_0;
   parameters.pure = arguments[2] == "f32";
   parameters.tt_overrides = overrides.data();
+  const EqualImportance importance(arguments[0]);
+  // Types of four bits and more would take other codes with it, so it is given only where a type asks.
+  const bool asked = std::any_of(overrides.begin(), overrides.end() - 1,
+                                 [](const auto& one) { return ggml_quantize_requires_imatrix(one.type); });
+  if (asked)
+    parameters.imatrix = importance.data();
   return static_cast<int>(llama_model_quantize(arguments[0].c_str(), arguments[1].c_str(), &parameters));
 }
 

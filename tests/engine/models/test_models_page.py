@@ -10,6 +10,7 @@ from tiny_families import CONFIGS
 
 from engine.checkpoints import open_checkpoint
 from engine.checkpoints.formats import GGUF_FORMATS
+from engine.checkpoints.widened import WIDENED
 from engine.models.families import FAMILIES, Family
 
 ROOT = Path(__file__).parents[3]
@@ -29,14 +30,15 @@ def variants(family: Family, names: list[str]) -> list[str]:
 def row(family: Family) -> list[str]:
     """What the page has to say of a family."""
     files = variants(family, list(RECIPES))
-    stored = {tensor.format for name in files for tensor in open_checkpoint(FOLDER / f"{name}.gguf").tensors.values()}
+    tensors = [tensor for name in files for tensor in open_checkpoint(FOLDER / f"{name}.gguf").tensors.values()]
+    stored = {tensor.origin or tensor.format for tensor in tensors}
     return [
         family.title,
         code(family.architectures["safetensors"]),
         code(family.architectures["gguf"]),
         str(len(variants(family, list(CONFIGS)))),
         " and ".join(sorted({RECIPES[name].trusted for name in files})),
-        ", ".join(kind for kind in GGUF_FORMATS if kind in stored),
+        ", ".join(kind for kind in (*GGUF_FORMATS, *WIDENED) if kind in stored),
     ]
 
 
@@ -45,6 +47,11 @@ def table(heading: str) -> list[list[str]]:
     section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_whole_models_hold_every_weight_type_that_is_read() -> None:
+    shown = {kind for cells in table("Families") for kind in cells[-1].split(", ")}
+    assert shown == {*GGUF_FORMATS, *WIDENED}
 
 
 @pytest.mark.parametrize("number", range(len(FAMILIES)), ids=[family.name for family in FAMILIES])
