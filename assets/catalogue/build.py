@@ -26,11 +26,30 @@ TARGET = Path(__file__).parent.parent / "catalogue.json"
 RENAMED = {
     "phimoe": ((r"\.mlp\.router\.", ".block_sparse_moe.gate."), (r"\.mlp\.", ".block_sparse_moe.")),
     "ernie4_5_moe": ((r"\.gate\.moe_statics\.", ".moe_statics."),),
+    "bailing_moe_v2": (
+        (r"\.embed_tokens\.", ".word_embeddings."),
+        (r"\.self_attn\.", ".attention."),
+        (r"\.o_proj\.", ".dense."),
+        (r"\.q_norm\.", ".query_layernorm."),
+        (r"\.k_norm\.", ".key_layernorm."),
+        (r"\.e_score_correction_bias", ".expert_bias"),
+    ),
     "granitemoe": (
         (r"\.router\.", ".router.layer."),
         (r"\.experts\.gate_up_proj$", ".input_linear.weight"),
         (r"\.experts\.down_proj$", ".output_linear.weight"),
     ),
+}
+#: Families that transformers lacks: (the one that computes the same, what its config calls differently).
+LENT = {
+    "bailing_moe_v2": (
+        "glm4_moe",
+        {
+            "num_experts": "n_routed_experts",
+            "num_shared_experts": "n_shared_experts",
+            "score_function": "scoring_func",
+        },
+    )
 }
 #: Files with a tensor per expert: their names of gate, up and down.
 PER_EXPERT = {"phimoe": ("w1", "w3", "w2"), "lfm2_moe": ("w1", "w3", "w2")}
@@ -39,21 +58,48 @@ TOLERANCE = 0.03
 
 
 def shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    given = {key: value for key, value in config.items() if key != "model_type"}
-    made = transformers.AutoConfig.for_model(config["model_type"], **given)
-    with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(made)
-    found = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    if config.get("tie_word_embeddings"):
-        found.pop("lm_head.weight", None)
+    found = published_shapes(config)
     for pattern, replacement in RENAMED.get(config["model_type"], ()):
         found = {re.sub(pattern, replacement, name): shape for name, shape in found.items()}
+    if config["model_type"] == "bailing_moe_v2":
+        found = fused(found)
     if config["model_type"] == "gpt_oss":
         # Multiplied from the other side in memory; MXFP4 files hold rows of inputs.
         found = {
             name: (shape[0], shape[2], shape[1]) if name.endswith("_proj") else shape for name, shape in found.items()
         }
     return dict(per_expert(found, PER_EXPERT.get(config["model_type"])))
+
+
+def published_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Of the language model alone where a model also sees."""
+    kind = config["model_type"]
+    if kind in LENT:
+        kind, keys = LENT[kind]
+        config = {keys.get(key, key): value for key, value in config.items()}
+    given = {key: value for key, value in config.items() if key != "model_type"}
+    made = transformers.AutoConfig.for_model(kind, **given)
+    classes = transformers.AutoModelForImageTextToText if "text_config" in config else transformers.AutoModelForCausalLM
+    with torch.device("meta"):
+        model = classes.from_config(made)
+    found = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    if config.get("tie_word_embeddings"):
+        found = {name: shape for name, shape in found.items() if not name.endswith("lm_head.weight")}
+    if "text_config" not in config:
+        return found
+    return {name: shape for name, shape in found.items() if "language_model." in name or name == "lm_head.weight"}
+
+
+def fused(tensors: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """With q, k and v above each other in one tensor."""
+    rows: dict[str, int] = defaultdict(int)
+    for name, shape in tensors.items():
+        stem, dot, part = name.partition(".attention.")
+        if part in ("q_proj.weight", "k_proj.weight", "v_proj.weight"):
+            rows[f"{stem}{dot}query_key_value.weight"] += shape[0]
+    kept = {name: shape for name, shape in tensors.items() if not re.search(r"\.attention\.[qkv]_proj\.", name)}
+    width = next(shape[-1] for name, shape in tensors.items() if name.endswith("q_proj.weight"))
+    return kept | {name: (count, width) for name, count in rows.items()}
 
 
 def per_expert(

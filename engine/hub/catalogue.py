@@ -50,6 +50,7 @@ RECIPES: Mapping[str, tuple[str, str, str]] = {
     "Q5_K_M": ("Q5_K", "Q6_K", "Q5_1"),
     "Q4_K_M": ("Q4_K", "Q6_K", "Q5_0"),
     "Q4_K_S": ("Q4_K", "Q4_K", "Q5_0"),
+    "UD-Q4_K_M": ("Q4_K", "Q6_K", "Q5_0"),
     "UD-Q4_K_XL": ("Q4_K", "Q6_K", "Q5_0"),
     "Q4_0": ("Q4_0", "Q4_0", "F16"),
     "IQ4_XS": ("IQ4_XS", "Q5_K", "IQ4_NL"),
