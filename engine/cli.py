@@ -1,4 +1,4 @@
-"""The headless verbs: `greenroom probe | plan | generate | bench | perplexity | models | download`.
+"""The headless verbs: `greenroom probe | plan | compare | generate | bench | perplexity | models | download`.
 
 With --json a verb prints exactly one JSON document on stdout, {"error": {what, why, remedy}} if it refuses; everything
 else goes to stderr or the log.
@@ -19,16 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 # Only light modules here: `greenroom --help` answers at once, and the rest is imported by the verb that needs it.
-from engine import cli_bench, cli_download
+from engine import cli_bench, cli_download, cli_machines
 from engine.cli_options import (
     add_loading,
     add_model,
     add_threads,
     add_wishes,
-    amount,
     count,
     plain_text,
-    positive,
 )
 from engine.cli_words import describe, gigabytes, plural, predicted_speeds, speed_range
 from engine.errors import Cancelled, GreenroomError
@@ -160,29 +158,11 @@ def _plan_options(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_threads(parser)
     add_wishes(parser)
-    what_if = parser.add_argument_group("what if this PC were another one")
-    what_if.add_argument("--ram", type=amount, metavar="GB", help="RAM built in")
-    what_if.add_argument("--ram-bandwidth", type=positive, metavar="GB/s", help="read bandwidth of the RAM")
-    what_if.add_argument("--cpu", metavar="NAME", help='as sold, e.g. "Ryzen 9 7950X"; --threads tells its cores')
-    what_if.add_argument("--vram", type=amount, metavar="GB", help="VRAM built in; 0 for no GPU")
-    what_if.add_argument("--gpu", metavar="NAME", help='as sold, e.g. "RTX 4090"; needs --vram')
+    cli_machines.add_what_if(parser)
 
 
 def _plan(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
-    import engine
-    from engine.placement.machines import what_if
-
-    # A measurement of this PC says nothing about another one.
-    here = not (args.cpu or args.ram_bandwidth)
-    report = what_if(
-        engine.probe(quick=here),
-        ram=args.ram,
-        vram=args.vram,
-        ram_bandwidth=args.ram_bandwidth,
-        cpu=args.cpu,
-        gpu=args.gpu,
-        threads=args.threads if args.cpu else None,
-    )
+    report = cli_machines.this_or_another(args)
     with opened(args.model, terminal) as checkpoint:
         plan = planned(checkpoint, report, args, args.context)
         terminal.say(f"{checkpoint.name}, {gigabytes(checkpoint.nbytes)}")
@@ -408,7 +388,7 @@ def opened(name: str, terminal: Terminal) -> Iterator[Checkpoint]:
 
 
 #: Options that are fields of Wishes under the same name.
-_WISHES = (
+WISHES = (
     "threads",
     "device",
     "dtype",
@@ -427,7 +407,7 @@ def planned(
 ) -> OffloadPlan:
     import engine
 
-    return engine.plan(checkpoint, report, context, **{name: getattr(args, name) for name in _WISHES})
+    return engine.plan(checkpoint, report, context, **{name: getattr(args, name) for name in WISHES})
 
 
 @contextlib.contextmanager
@@ -462,6 +442,12 @@ def model_document(checkpoint: Checkpoint) -> dict[str, Any]:
 _VERBS = (
     Verb("probe", "say what this PC is and what Greenroom can use of it", _probe_options, _probe),
     Verb("plan", "say where a model would live here and how fast it would be", _plan_options, _plan),
+    Verb(
+        "compare",
+        "set this PC and others side by side for one model: mode, speed, cost",
+        cli_machines.add_compare_options,
+        cli_machines.compare,
+    ),
     Verb("generate", "load a model and answer one prompt", _generate_options, _generate),
     Verb(
         "bench", "measure prompt reading and answering beside the RAM's bandwidth", cli_bench.add_options, cli_bench.run

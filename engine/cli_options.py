@@ -79,6 +79,24 @@ def amount(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is not a number of GB")
 
 
+def amounts(text: str) -> list[int]:
+    """Several of them, with commas between."""
+    return [amount(part) for part in text.split(",")]
+
+
+def prices(text: str) -> list[float]:
+    """Several numbers from 0 on."""
+    return [amount(part) / 1e9 for part in text.split(",")]
+
+
+def names(text: str) -> list[str]:
+    """Several names, with commas between."""
+    found = [part.strip() for part in text.split(",")]
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"{text!r} has an empty name in it")
+    return found
+
+
 def plain_text(text: str) -> str:
     """What the shell passed, without the stand-ins Python uses for bytes that are not UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -64,7 +64,7 @@ def predicted_speeds(plan: OffloadPlan) -> Iterator[str]:
     grown = ""
     # Not worth a word where a long conversation hardly costs anything.
     if said.full_context_tps and said.full_context_tps < 0.8 * said.decode_tps.likely:
-        grown = f", {_rate(said.full_context_tps)} with all {plan.context} tokens"
+        grown = f", {rate(said.full_context_tps)} with all {plan.context} tokens"
     yield f"Answers at {speed_range(said.decode_tps)}{grown}: {said.bottleneck}."
     yield f"Reads prompts at {speed_range(said.prefill_tps)}."
 
@@ -74,14 +74,14 @@ def gigabytes(nbytes: int) -> str:
 
 
 def speed_range(speed: Range) -> str:
-    return f"about {_rate(speed.likely)} tok/s ({_rate(speed.low)} to {_rate(speed.high)})"
+    return f"about {rate(speed.likely)} tok/s ({rate(speed.low)} to {rate(speed.high)})"
 
 
 def plural(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
-def _rate(speed: float) -> str:
+def rate(speed: float) -> str:
     """Two digits, which is more than a prediction knows: "2.4", "92", "2300"."""
     if speed < 10:
         return f"{speed:.1f}"

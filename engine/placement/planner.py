@@ -15,8 +15,9 @@ from engine.placement import sizes
 from engine.placement.alternatives import alternatives
 from engine.placement.candidates import Candidate, Problem, choose, dense_layout, expert_layout
 from engine.placement.explain import explanation, label
-from engine.placement.machines import find_gpu, ram_bandwidth
+from engine.placement.machines import ram_bandwidth
 from engine.placement.packing import code_of
+from engine.placement.parts import find_gpu
 from engine.placement.plan import OffloadPlan, PlanBytes, Prediction, Wishes
 from engine.placement.predict import CONVERSATION, Speeds, Work, predict
 from engine.placement.sizes import Inventory, Layout, Shapes

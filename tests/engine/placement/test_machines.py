@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from engine.errors import GreenroomError
 from engine.hardware.report import GpuReport
-from engine.placement.machines import CPUS, GPUS, find_cpu, find_gpu, ram_bandwidth, what_if
+from engine.placement.machines import ram_bandwidth, what_if
+from engine.placement.parts import cpus, find_cpu, find_gpu, gpus
 
 GB = 1_000_000_000
 
@@ -57,6 +58,7 @@ def test_other_names_are_not_guessed(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "gbs"),
     [
+        ("NVIDIA GeForce RTX 4090 D", 1008),
         ("NVIDIA GeForce RTX 4090", 1008),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", 576),
         ("NVIDIA GeForce RTX 3060 Ti", 448),
@@ -74,12 +76,14 @@ def test_gpus(name: str, gbs: float) -> None:
 
 
 def test_tables_are_sane() -> None:
-    for cpu in CPUS:
+    for cpu in cpus():
         assert 20 < cpu.peak_gbs < 700
         assert cpu.memory.endswith(str(cpu.megatransfers))
-    for gpu in GPUS:
+    for gpu in gpus():
         assert 100 < gpu.bandwidth_gbs < 10000
         assert gpu.teraflops > 0
+        assert 6 <= gpu.vram_gb <= 192
+    assert {row.source for row in (*cpus(), *gpus())} == {"intel", "amd", "nvidia"}
 
 
 def test_measured_bandwidth_comes_first(machine: MakeReport) -> None:
@@ -135,6 +139,26 @@ def test_cores_by_name(name: str, cores: int, machine: MakeReport) -> None:
     assert what_if(machine(), cpu=name).cpu.performance_cores == cores
 
 
+def test_sockets_in_the_name_or_beside_it(machine: MakeReport) -> None:
+    named = what_if(machine(), cpu="2x EPYC 9355")
+    beside = what_if(machine(), cpu="EPYC 9355", sockets=2)
+    assert (named.cpu.sockets, named.cpu.physical_cores) == (beside.cpu.sockets, beside.cpu.physical_cores) == (2, 64)
+    assert ram_bandwidth(named, 64) == ram_bandwidth(beside, 64)
+    # One socket in three nodes is still one socket.
+    split = replace(machine(cpu="Xeon 6980P", cores=128), numa=[{}, {}, {}])
+    split = replace(split, cpu=replace(split.cpu, sockets=1))
+    assert ram_bandwidth(split, 128).likely == pytest.approx(12 * 8 * 6.4 * 0.85)
+
+
+def test_modules_that_were_read_beat_the_platform(machine: MakeReport) -> None:
+    report = machine()
+    slow = replace(report, memory=replace(report.memory, kind="DDR5", speed_mts=4000, channels=1))
+    found = ram_bandwidth(slow, 8)
+    assert found.likely == pytest.approx(8 * 4 * 0.85)
+    assert found.source == "DDR5 at 4000 in 1 channel"
+    assert found.high / found.low < ram_bandwidth(report, 8).high / ram_bandwidth(report, 8).low
+
+
 def test_another_cpu_forgets_what_was_measured_here(machine: MakeReport) -> None:
     report = what_if(machine(bandwidth={"8": 60.0}), cpu="Xeon Gold 6454S", threads=24)
     assert report.memory.bandwidth_gbs is None
@@ -156,7 +180,9 @@ def test_another_gpu(machine: MakeReport) -> None:
     assert report.gpus == [GpuReport("RTX 5090", "nvidia", 32 * GB, 32 * GB, False)]
     assert "torch_cuda" not in report.os
     assert what_if(machine(vram=24 * GB), vram=48 * GB).gpus[0].name == "NVIDIA GeForce RTX 4090"
-    assert what_if(machine(vram=24 * GB), gpu="RTX 5090").gpus[0].total_bytes == 24 * GB
+    assert what_if(machine(vram=24 * GB), gpu="RTX 5090").gpus[0].total_bytes == 32 << 30
+    assert what_if(machine(), gpu="RTX 4090").gpus[0].total_bytes == 24 << 30
+    assert what_if(machine(vram=24 * GB), gpu="Future card").gpus[0].total_bytes == 24 * GB
     assert what_if(machine(vram=24 * GB), vram=0).gpus == []
 
 
@@ -170,7 +196,9 @@ def test_another_gpu(machine: MakeReport) -> None:
         {"ram_bandwidth": 0.0},
         {"ram_bandwidth": float("nan")},
         {"threads": 0},
-        {"gpu": "RTX 4090"},
+        {"gpu": "Future card"},
+        {"sockets": 2},
+        {"cpu": "EPYC 9355", "sockets": 3},
     ],
 )
 def test_impossible_machines_are_refused(wrong: dict, machine: MakeReport) -> None:

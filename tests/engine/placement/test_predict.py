@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.placement.machines import SUSTAINED_SHARE, Bandwidth, find_cpu, find_gpu
+from engine.placement.machines import SUSTAINED_SHARE, Bandwidth
+from engine.placement.parts import find_cpu, find_gpu
 from engine.placement.predict import GREENROOM, EngineProfile, Speeds, Work, achieved_share, predict
 
 GB = 10**9

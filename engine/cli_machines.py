@@ -1,0 +1,173 @@
+"""Machines that are not here: what-if options, `greenroom compare`, and what suits the one that is: `recommend`."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.cli_options import add_model, add_wishes, amount, amounts, count, names, positive, prices
+from engine.cli_words import gigabytes, rate
+from engine.errors import GreenroomError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from engine.hardware.report import HardwareReport
+    from engine.placement.compare import Comparison, Machine
+    from engine.terminal import Terminal
+
+
+def add_what_if(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what if this PC were another one")
+    group.add_argument("--ram", type=amount, metavar="GB", help="RAM built in")
+    group.add_argument("--ram-bandwidth", type=positive, metavar="GB/s", help="read bandwidth of the RAM")
+    group.add_argument("--cpu", metavar="NAME", help='as sold, e.g. "Ryzen 9 7950X"; --threads tells its cores')
+    group.add_argument("--sockets", type=count, metavar="N", help="how many of that CPU")
+    group.add_argument("--vram", type=amount, metavar="GB", help="VRAM built in; 0 for no GPU")
+    group.add_argument("--gpu", metavar="NAME", help='as sold, e.g. "RTX 4090"; other cards need --vram')
+
+
+def this_or_another(args: argparse.Namespace) -> HardwareReport:
+    """This PC, with the parts that were asked for."""
+    import engine
+    from engine.placement.machines import what_if
+
+    # A measurement of this PC says nothing about another one.
+    here = not (args.cpu or args.ram_bandwidth)
+    return what_if(
+        engine.probe(quick=here),
+        ram=args.ram,
+        vram=args.vram,
+        ram_bandwidth=args.ram_bandwidth,
+        cpu=args.cpu,
+        gpu=args.gpu,
+        threads=args.threads if args.cpu else None,
+        sockets=args.sockets,
+    )
+
+
+# --- compare -------------------------------------------------------------------------------------------------------
+
+
+def add_compare_options(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    add_wishes(parser)
+    group = parser.add_argument_group("the machines: this PC, and every combination of")
+    group.add_argument("--ram", type=amounts, metavar="GB,GB", help="RAM built in")
+    group.add_argument("--ram-bandwidth", type=positive, metavar="GB/s", help="read bandwidth of the RAM")
+    group.add_argument("--cpu", type=names, metavar="NAME,NAME", help='as sold, e.g. "2x EPYC 9355"')
+    group.add_argument("--gpu", type=names, metavar="NAME,NAME", help='as sold, e.g. "RTX 4090,RTX 5090"')
+    group.add_argument("--vram", type=amounts, metavar="GB,GB", help="VRAM built in; 0 for no GPU")
+    group.add_argument("--machines", metavar="FILE", help="or those of a JSON file")
+    cost = parser.add_argument_group("what a million tokens cost")
+    cost.add_argument("--price-per-hour", type=prices, metavar="P,P", help="rent of each machine, this PC first")
+    cost.add_argument("--price", type=prices, metavar="P,P", help="purchase price of each machine, this PC first")
+    cost.add_argument("--years", type=positive, default=3.0, help="a bought machine is used for (default 3)")
+    cost.add_argument("--hours-per-day", type=positive, default=8.0, help="it answers (default 8)")
+    parser.add_argument("--csv", metavar="FILE", help="write the table there as well")
+    parser.set_defaults(threads=None)
+
+
+def compare(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
+    import engine
+    from engine.cli import WISHES, model_document, opened
+    from engine.placement.compare import Machine, Use, to_csv
+    from engine.placement.compare import compare as side_by_side
+
+    if args.hours_per_day > 24:
+        raise GreenroomError("A machine cannot answer that long", "a day has 24 hours", "Correct --hours-per-day.")
+    here = engine.probe(quick=True)
+    machines = _priced([Machine("This PC", here), *_others(args, here)], args)
+    use = Use(args.years, args.hours_per_day)
+    wishes = {name: getattr(args, name) for name in WISHES}
+    with opened(args.model, terminal) as checkpoint:
+        rows = side_by_side(checkpoint, machines, args.context, use, **wishes)
+        terminal.say(f"{checkpoint.name}, {gigabytes(checkpoint.nbytes)}")
+        for line in _table(rows):
+            terminal.say(line)
+        if any(row.cost_per_million for row in rows):
+            bought = f"bought machines are used {use.years:g} years, {use.hours_per_day:g} hours a day"
+            terminal.say(f"Cost is per million tokens of answer, one answer at a time; {bought}, without electricity.")
+        if args.csv:
+            _write(Path(args.csv), to_csv(rows))
+        return {"model": model_document(checkpoint), "machines": [row.to_json() for row in rows]}
+
+
+def _others(args: argparse.Namespace, here: HardwareReport) -> list[Machine]:
+    from engine.placement.compare import MOST_MACHINES, other_machine, read_machines
+
+    if args.machines:
+        if args.ram or args.cpu or args.gpu or args.vram or args.ram_bandwidth:
+            why = "the file says what the machines are"
+            raise GreenroomError("--machines cannot be combined with parts", why, "Leave one of them out.")
+        return read_machines(_read(Path(args.machines)), args.machines, here)
+    choices: list[Sequence[Any]] = [part or [None] for part in (args.cpu, args.ram, args.gpu, args.vram)]
+    total = 1
+    for choice in choices:
+        total *= len(choice)
+    if total > MOST_MACHINES:
+        raise GreenroomError(f"{total} machines are too many", f"at most {MOST_MACHINES} fit", "Name fewer parts.")
+    combinations = list(itertools.product(*choices))
+    if args.ram_bandwidth is None and combinations == [(None, None, None, None)]:
+        return []
+    return [
+        other_machine(here, cpu=cpu, ram=ram, gpu=gpu, vram=vram, ram_bandwidth=args.ram_bandwidth)
+        for cpu, ram, gpu, vram in combinations
+    ]
+
+
+def _priced(machines: list[Machine], args: argparse.Namespace) -> list[Machine]:
+    for option, field in (("--price-per-hour", "price_per_hour"), ("--price", "price")):
+        given = getattr(args, field)
+        if given is None:
+            continue
+        if len(given) != len(machines):
+            raise GreenroomError(
+                f"{option} was not understood",
+                f"it has {len(given)} prices for {len(machines)} machines",
+                f"Give one for each: {', '.join(machine.name for machine in machines)}.",
+            )
+        machines = [replace(machine, **{field: price}) for machine, price in zip(machines, given, strict=True)]
+    return machines
+
+
+def _table(rows: Sequence[Comparison]) -> Iterator[str]:
+    lines: list[tuple[str, ...]] = [("", "RAM", "VRAM", "tok/s", "prompt tok/s", "cost", "")]
+    for row in rows:
+        runs = row.mode in ("all_gpu", "hybrid", "cpu")
+        decode, prefill, cost = row.decode_tps, row.prefill_tps, row.cost_per_million
+        lines.append(
+            (
+                row.name,
+                gigabytes(row.ram_bytes),
+                gigabytes(row.vram_bytes) if row.vram_bytes else "-",
+                f"{rate(decode.likely)} ({rate(decode.low)} to {rate(decode.high)})" if runs else "-",
+                rate(prefill.likely) if runs else "-",
+                f"{rate(cost.likely)} ({rate(cost.low)} to {rate(cost.high)})" if cost else "-",
+                row.label,
+            )
+        )
+    if not any(row.cost_per_million for row in rows):
+        lines = [(*line[:5], *line[6:]) for line in lines]
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    for line in lines:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read((1 << 20) + 1)
+    except OSError as error:
+        raise GreenroomError(f"{path} cannot be read", error.strerror or str(error), "Name a JSON file.") from error
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise GreenroomError(f"{path} cannot be written", why, "Choose another place for the table.") from error

@@ -1,0 +1,80 @@
+"""`greenroom compare` and the what-if options, as their users meet them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.cli import main
+
+REFUSED = 2
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GREENROOM_DATA", str(tmp_path / "data"))
+    # The speed of this machine's memory is not what is tested.
+    monkeypatch.setattr("engine.hardware.calibrate.measure_quickly", lambda report: {})
+
+
+def document(capsys: pytest.CaptureFixture[str], *words: str) -> dict:
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_combinations_of_parts(tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "table.csv"
+    parts = ["--ram", "64,128", "--gpu", "RTX 4090,RTX 5090", "--cpu", "2x EPYC 9355"]
+    said = document(capsys, "compare", str(tiny_model), *parts, "--csv", str(table))
+    names = [row["name"] for row in said["machines"]]
+    assert names[0] == "This PC"
+    assert names[1] == "2x EPYC 9355, 64 GB RAM, RTX 4090"
+    assert len(names) == 5
+    assert [row["machine"] for row in csv.DictReader(io.StringIO(table.read_text()))] == names
+
+
+def test_prices_and_words(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(tiny_model), "--vram", "24", "--price-per-hour", "0,1.5", "--price", "900,0"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert "cost" in shown[1]
+    assert shown[2].startswith("This PC")
+    assert shown[3].startswith("24 GB VRAM")
+    assert "3 years, 8 hours a day, without electricity" in shown[-1]
+
+
+def test_a_file_of_machines(tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "machines.json"
+    file.write_text('[{"name": "Server", "cpu": "Xeon Gold 6454S", "ram_gb": 512, "price": 9000}]')
+    said = document(capsys, "compare", str(tiny_model), "--machines", str(file))
+    assert [row["name"] for row in said["machines"]] == ["This PC", "Server"]
+    assert said["machines"][1]["cost_per_million"]["likely"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--machines", "/nowhere.json"], "No such file"),
+        (["--machines", "x", "--ram", "64"], "the file says"),
+        (["--price", "1,2,3"], "3 prices for 1 machines"),
+        (["--ram", ",".join(["8"] * 65)], "at most 64"),
+        (["--hours-per-day", "25"], "24 hours"),
+        (["--gpu", "RTX 4090,"], "empty name"),
+        (["--csv", "/nowhere/at/all.csv"], "No such file"),
+    ],
+)
+def test_refusals(words: list[str], why: str, tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(tiny_model), *words, "--json"]) == REFUSED
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert why in error["why"]
+    assert error["remedy"]
+
+
+def test_a_plan_for_two_sockets(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = document(capsys, "plan", str(tiny_model), "--cpu", "Xeon 6454S", "--gpu", "RTX 4090", "--ram", "512")
+    two = document(capsys, "plan", str(tiny_model), "--cpu", "Xeon 6454S", "--sockets", "2", "--keep-gpu")
+    assert (one["mode"], one["threads"]) == ("all_gpu", 32)
+    assert (two["mode"], two["threads"]) == ("cpu", 64)
