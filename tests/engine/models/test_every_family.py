@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from engine.checkpoints import open_checkpoint
 from engine.errors import GreenroomError
 from engine.models import model_spec
 from engine.models.families import FAMILIES
-from engine.models.spec import ModelSpec
+from engine.models.spec import ModelSpec, TemperatureSpec
 
 LLAMA_CPP = Path(__file__).parents[1] / "llama_cpp"
 CASES = [(family.name, form) for family in FAMILIES for form in ("safetensors", "gguf")]
@@ -109,6 +110,65 @@ def test_mixtral_files_with_a_tensor_for_every_expert(headers: Headers) -> None:
     weights = model_spec(HeaderOnly("gguf", "llama", header.config, old)).weights
     assert {ref.name for ref in weights.values()} == set(old)
     assert weights["layers.1.moe.experts.5.up"].name == "blk.1.ffn_up.5.weight"
+
+
+#: What holds where a header leaves a key out, as the makers' own code has it: family, form, ends of the keys that are
+#: left out, layer, where in the spec of that layer, value.
+UNSAID: list[tuple[str, str, tuple[str, ...], int, str, Any]] = [
+    ("gpt_oss", "safetensors", ("layer_types",), 0, "mixer.window", 8),
+    ("gpt_oss", "safetensors", ("layer_types",), 1, "mixer.window", None),
+    ("gpt_oss", "safetensors", ("rope_parameters",), 0, "mixer.rope.theta", 150000.0),
+    ("gpt_oss", "gguf", ("freq_base",), 0, "mixer.rope.theta", 150000.0),
+    ("gpt_oss", "gguf", (), 0, "ffn.limit", 7.0),
+    ("glm4_moe", "safetensors", ("partial_rotary_factor",), 0, "mixer.rope.dim", 16),
+    ("glm4_moe", "safetensors", ("norm_topk_prob",), 1, "ffn.renormalise", True),
+    ("bailing_moe2", "safetensors", ("partial_rotary_factor",), 0, "mixer.rope.dim", 8),
+    ("gemma4-biased", "safetensors", ("layer_types",), 4, "mixer.window", 8),
+    ("gemma4-biased", "safetensors", ("layer_types",), 5, "mixer.window", None),
+    ("gemma4", "safetensors", ("rope_parameters",), 0, "mixer.rope.theta", 1e4),
+    ("gemma4", "safetensors", ("rope_parameters",), 2, "mixer.rope.theta", 1e6),
+    ("gemma4", "gguf", ("freq_base", "freq_base_swa"), 0, "mixer.rope.theta", 1e4),
+    ("gemma4", "gguf", ("freq_base", "freq_base_swa"), 1, "mixer.rope.theta", 1e6),
+    ("minimax_m2", "safetensors", ("rope_parameters",), 0, "mixer.rope.theta", 5e6),
+    ("mixtral", "safetensors", ("rope_parameters",), 0, "mixer.rope.theta", 1e6),
+    ("ernie4_5_moe", "safetensors", ("rope_parameters",), 0, "mixer.rope.theta", 5e5),
+    ("ernie4_5_moe", "gguf", (), 1, "ffn.renormalise_min", 1e-12),
+    ("lfm2_moe", "safetensors", ("rope_parameters",), 1, "mixer.rope.theta", 1e6),
+    ("lfm2_moe", "safetensors", (), 1, "ffn.renormalise_eps", 1e-6),
+    ("phimoe", "gguf", (), 0, "ffn.jitter", 0.01),
+    ("llama4", "safetensors", ("rope_parameters",), 0, "mixer.rope.theta", 5e5),
+    ("llama4", "gguf", (), 0, "mixer.chunk", 8192),
+    ("llama4", "gguf", (), 0, "mixer.temperature", None),
+    ("llama4", "gguf", (), 2, "mixer.chunk", 8192),
+    ("llama4", "gguf", (), 3, "mixer.chunk", None),
+    ("llama4", "gguf", (), 3, "mixer.rope", None),
+    ("llama4", "gguf", (), 3, "mixer.temperature", TemperatureSpec(8192, 0.1)),
+    ("llama4", "gguf", (), 0, "mixer.qk_norm", "l2"),
+]
+
+
+@pytest.mark.parametrize(("family", "form", "left_out", "layer", "where", "value"), UNSAID)
+def test_what_holds_where_a_header_does_not_say(
+    headers: Headers, family: str, form: str, left_out: tuple[str, ...], layer: int, where: str, value: Any
+) -> None:
+    header = headers(family, form)
+    ends = [end if form == "safetensors" else f".{end}" for end in left_out]
+    for part in ("", "text_config", "rope_parameters"):
+        values = header.config.get(part, {}) if part else header.config
+        kept = {key: one for key, one in values.items() if not any(key.endswith(end) for end in ends)}
+        header.config = {**header.config, part: kept} if part in header.config else header.config if part else kept
+    assert attrgetter(where)(model_spec(header).layers[layer]) == value
+
+
+def test_the_larger_llama_4_norms_no_queries(headers: Headers) -> None:
+    header = headers("llama4", "gguf")
+    header.config["llama4.expert_count"] = 128
+    shapes = {
+        name: (128, *one.shape[1:]) if "_exps" in name or name.endswith("ffn_gate_inp.weight") else one.shape
+        for name, one in header.tensors.items()
+    }
+    spec = model_spec(HeaderOnly("gguf", "llama4", header.config, shapes, header._values))
+    assert {(layer.mixer.qk_norm, layer.mixer.norm_after_rope) for layer in spec.layers} == {(None, False)}
 
 
 def numbers(header: HeaderOnly) -> list[tuple[str, ...]]:
