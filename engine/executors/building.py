@@ -10,8 +10,9 @@ import numpy.typing as npt
 import torch
 
 from engine import _native
+from engine.errors import GreenroomError
 from engine.executors.attention import TorchAttention
-from engine.executors.devices import KV_TYPES, DenseDevice
+from engine.executors.devices import KV_DTYPES, DenseDevice
 from engine.executors.kv_cache import ConvState, LayerState, NativeKv, TorchKv
 from engine.executors.layer import Layer, Mixer
 from engine.executors.linear import Linear, NativeLinear, RowOrder, TorchLinear
@@ -111,7 +112,13 @@ class Builder:
             return NativeAttention(self._pool, kernel, rope, state, spec.heads * spec.head_dim, qkv, o, o_bias)
         if self._device.own_attention:
             self.fallbacks.add("attention")
-        torch_state = TorchKv(spec, context, KV_TYPES[self._plan.kv_type], self._device.device)
+        if self._plan.kv_type not in KV_DTYPES:
+            raise GreenroomError(
+                f"A KV cache in {self._plan.kv_type} cannot be used with this model here",
+                f"only our own attention reads it, which runs on the CPU with heads of up to {MAX_HEAD_DIM} numbers",
+                "Choose f16.",
+            )
+        torch_state = TorchKv(spec, context, KV_DTYPES[self._plan.kv_type], self._device.device)
         self.states.append(torch_state)
         qk_norm = None
         if q_norm is not None and k_norm is not None:

@@ -12,7 +12,7 @@ from engine.errors import GreenroomError
 from engine.placement.plan import OffloadPlan
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-KV_TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+KV_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
 @dataclass(frozen=True)

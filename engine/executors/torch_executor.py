@@ -29,7 +29,6 @@ from engine.executors.step import Step
 from engine.executors.threads import thread_pool
 from engine.models.spec import ROLLBACK, ModelSpec, RopeSpec
 from engine.placement.plan import OffloadPlan
-from engine.placement.sizes import KV_BYTES
 from engine.progress import ProgressCallback, ignore_progress
 
 
@@ -148,7 +147,7 @@ class TorchExecutor:
         spec, device = self._spec, self._device
         build = Builder(loader, device, self._pool, plan)
         loader.report("Making room for the context", always=True)
-        cached = spec.kv_bytes(plan.context, KV_BYTES[plan.kv_type])
+        cached = spec.kv_bytes(plan.context, plan.kv_type)
         self._experts = self._load_experts(loader, plan, cached)
         for i, layer in enumerate(spec.layers):
             loader.report(f"Reading attention of layer {i + 1} of {len(spec.layers)}")

@@ -14,6 +14,8 @@ ROLLBACK = 512
 CHECKPOINT_INTERVAL = 256
 #: Most tokens of a call that hold a guess of what comes, so that any number of them may be taken back at once.
 DRAFT = 16
+#: What the KV cache's numbers are held as: bytes of one, and of the scale that each head's share of a token has.
+KV_TYPES = {"f32": (4, 0), "bf16": (2, 0), "f16": (2, 0), "q8": (1, 4)}
 
 
 @dataclass(frozen=True)
@@ -124,11 +126,16 @@ class AttentionSpec:
         """Tokens kept beyond those within reach."""
         return self.kept(context) if self.reach is None else max(ROLLBACK, self.kept(context) - self.reach)
 
-    def state_bytes(self, context: int, bytes_per_value: int) -> int:
-        """Cache bytes: keys and values, 2 x kv_heads x head_dim x tokens kept; twice where some are forgotten."""
+    def token_bytes(self, kv_type: str) -> int:
+        """Of one token's keys and values."""
+        number, scale = KV_TYPES[kv_type]
+        return 2 * self.kv_heads * (self.head_dim * number + scale)
+
+    def state_bytes(self, context: int, kv_type: str) -> int:
+        """Cache bytes: keys and values of all tokens kept; twice where some are forgotten."""
         kept = self.kept(context)
         copies = 1 if kept == context else 2
-        return 2 * self.kv_heads * self.head_dim * kept * copies * bytes_per_value
+        return self.token_bytes(kv_type) * kept * copies
 
 
 @dataclass(frozen=True)
@@ -145,7 +152,7 @@ class ShortConvSpec:
     width: int
     bias: bool = False
 
-    def state_bytes(self, context: int, bytes_per_value: int) -> int:
+    def state_bytes(self, context: int, kv_type: str) -> int:
         """Bytes of the last width - 1 inputs now and at every checkpoint, and of a draft's, float32 whatever the KV
         cache's type.
         """
@@ -322,6 +329,6 @@ class ModelSpec:
         """Of the layers that attend."""
         return tuple(layer.mixer for layer in self.layers if isinstance(layer.mixer, AttentionSpec))
 
-    def kv_bytes(self, context: int, bytes_per_value: int = 2) -> int:
+    def kv_bytes(self, context: int, kv_type: str = "f16") -> int:
         """Bytes of every layer's keys and values, or other state, for `context` tokens."""
-        return sum(layer.mixer.state_bytes(context, bytes_per_value) for layer in self.layers)
+        return sum(layer.mixer.state_bytes(context, kv_type) for layer in self.layers)

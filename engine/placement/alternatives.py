@@ -38,12 +38,15 @@ def _fitting(problem: Problem) -> tuple[Candidate, str] | None:
 
 
 def _narrower_cache(problem: Problem, chosen: Candidate) -> list[str]:
-    if chosen.kv_type != "f32" or problem.wishes.dtype == "float32":
+    if problem.wishes.dtype == "float32":
         return []
-    kind = "bf16" if chosen.vram else "f16"
-    if not (found := _fitting(with_wishes(problem, kv_type=kind))):
-        return []
-    return [f"A KV cache in {kind} instead of f32 would fit: {_takes(found)}."]
+    kinds = ["bf16" if chosen.vram else "f16"] if chosen.kv_type == "f32" else []
+    if chosen.kv_type != "q8" and problem.gpu is None:
+        kinds.append("q8")
+    for kind in kinds:
+        if found := _fitting(with_wishes(problem, kv_type=kind)):
+            return [f"A KV cache in {kind} instead of {chosen.kv_type} would fit: {_takes(found)}."]
+    return []
 
 
 def _shorter_context(problem: Problem) -> list[str]:

@@ -154,7 +154,7 @@ def _gpu_types(problem: Problem) -> tuple[str, str]:
 
 
 def _kv_bytes(problem: Problem, kv_type: str) -> int:
-    return problem.spec.kv_bytes(problem.context, sizes.KV_BYTES[kv_type])
+    return problem.spec.kv_bytes(problem.context, kv_type)
 
 
 def _gpu_parts(problem: Problem) -> tuple[dict[str, int], dict[str, int], str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.models.spec import KV_TYPES
 from engine.placement import sizes
 from engine.placement.amounts import addition, amount, free_amount, rounded_parts, unit_for
 from engine.placement.candidates import Candidate, Problem, Room
@@ -79,27 +80,26 @@ def _missing(need: int, room: Room) -> str:
 
 
 def _context(problem: Problem, chosen: Candidate) -> str:
-    spec, width = problem.spec, sizes.KV_BYTES[chosen.kv_type]
+    spec = problem.spec
+    number, scale = KV_TYPES[chosen.kv_type]
     most = "" if problem.context == spec.context_length else f" of the {spec.context_length} this model allows"
     line = (
         f"The KV cache is the memory of the conversation: {problem.context} tokens{most} "
-        f"at {sizes.kv_traffic(spec, 1, width)} bytes each"
+        f"at {sizes.kv_traffic(spec, 1, chosen.kv_type)} bytes each"
     )
     kept = [attention.kept(problem.context) for attention in spec.attentions]
     short = [tokens for tokens in kept if tokens < problem.context]
     if short:
         line = (
-            f"The KV cache is the memory of the conversation: {spec.kv_bytes(problem.context, width)} bytes for "
-            f"{problem.context} tokens{most}; {len(short)} of {len(spec.layers)} layers keep only the last "
+            f"The KV cache is the memory of the conversation: {spec.kv_bytes(problem.context, chosen.kv_type)} bytes "
+            f"for {problem.context} tokens{most}; {len(short)} of {len(spec.layers)} layers keep only the last "
             f"{max(short)} of them, and a copy to go back to"
         )
     kinds = {(attention.kv_heads, attention.head_dim) for attention in spec.attentions}
     if not short and len(kinds) == 1 and len(spec.attentions) == len(spec.layers):
         heads, dim = kinds.pop()
-        line += (
-            f": {len(spec.layers)} layers x 2 (keys, values) x {heads} heads x {dim} numbers x {width} bytes "
-            f"({chosen.kv_type})"
-        )
+        each = f"({dim} numbers + {scale} bytes of scale)" if scale else f"{dim} numbers x {number} bytes"
+        line += f": {len(spec.layers)} layers x 2 (keys, values) x {heads} heads x {each} ({chosen.kv_type})"
     return f"{line}."
 
 

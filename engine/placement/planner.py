@@ -10,7 +10,7 @@ from engine.checkpoints.checkpoint import Checkpoint
 from engine.errors import GreenroomError
 from engine.hardware.report import GpuReport, HardwareReport
 from engine.models import model_spec
-from engine.models.spec import ModelSpec
+from engine.models.spec import KV_TYPES, ModelSpec
 from engine.placement import sizes
 from engine.placement.alternatives import alternatives
 from engine.placement.candidates import Candidate, Problem, choose, dense_layout, expert_layout
@@ -28,7 +28,7 @@ DEFAULT_CONTEXT = 8192
 CHOICES = {
     "device": ("auto", "cpu", "cuda"),
     "dtype": ("auto", "float32", "bfloat16"),
-    "kv_type": ("auto", "f32", "bf16", "f16"),
+    "kv_type": ("auto", *KV_TYPES),
     "experts": ("stored", "int8", "int4"),
 }
 AMOUNTS = ("threads", "ram_free", "vram_free", "max_vram", "unload_bytes", "leave_ram", "leave_vram")
@@ -58,6 +58,8 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
     gpu, reason = find_usable_gpu(report)
     if wanted.keep_gpu:
         gpu, reason = None, "the GPU is left to other programs, as asked for"
+    elif wanted.kv_type == "q8":
+        gpu, reason = None, "a KV cache in q8 is for the CPU only"
     if wanted.device == "cuda" and gpu is None:
         raise GreenroomError("The model cannot run on a GPU here", reason, "Choose the device auto or cpu.")
     if gpu is None:
@@ -146,7 +148,6 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
     dense_total = sum(dense.values())
     experts_ram = 0 if all_gpu else sizes.active_expert_bytes(inventory, expert_layout(problem))
     experts_gpu = sizes.active_expert_bytes(inventory, Layout(chosen.dense_dtype)) if all_gpu else 0
-    width = sizes.KV_BYTES[chosen.kv_type]
     short = min(CONVERSATION, problem.context)
     # Of a prompt only the last token goes through the output head.
     dense_values = sizes.dense_values(inventory) - sizes.head_values(inventory)
@@ -158,7 +159,7 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
         cpu_dense_bytes=0 if on_gpu else dense_total,
         gpu_bytes=experts_gpu + (dense_total if on_gpu else 0),
         context=problem.context,
-        kv_bytes=sizes.kv_traffic(spec, problem.context, width),
+        kv_bytes=sizes.kv_traffic(spec, problem.context, chosen.kv_type),
         kv_on_gpu=on_gpu,
         attention_ops=sizes.attention_ops(spec, short),
         cpu_values=(0 if all_gpu else expert_values) + (0 if on_gpu else dense_values),
@@ -167,7 +168,7 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
         code=code,
         tier=kernel_tier(problem.report, code, problem.wishes.isa),
         threads=threads,
-        short_kv_bytes=sizes.kv_traffic(spec, short, width),
+        short_kv_bytes=sizes.kv_traffic(spec, short, chosen.kv_type),
     )
     gpu = find_gpu(problem.gpu[1].name if problem.gpu is not None else "")
     return predict(work, Speeds(ram_bandwidth(problem.report, threads), gpu.bandwidth_gbs, gpu.teraflops))

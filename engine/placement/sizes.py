@@ -19,7 +19,6 @@ GB = 1_000_000_000
 
 #: What may be re-coded to int8 or int4 when asked: plain numbers, and types that are held in more room than stored.
 RECODABLE = frozenset({"F32", "F16", "BF16", *WIDENED})
-KV_BYTES = {"f32": 4, "bf16": 2, "f16": 2}
 DENSE_BYTES = {"float32": 4, "bfloat16": 2}
 
 #: Resident size of the process itself once torch and the tokenizer are in: measured 242 MB (torch 2.13, CPU build).
@@ -244,12 +243,9 @@ def head_values(inventory: Inventory) -> int:
     return sum(shape.values * count for shape, count in inventory.roles["lm_head"].items())
 
 
-def kv_traffic(spec: ModelSpec, tokens: int, bytes_per_value: int) -> int:
+def kv_traffic(spec: ModelSpec, tokens: int, kv_type: str) -> int:
     """Bytes of keys and values that the last of `tokens` tokens reads."""
-    return sum(
-        2 * attention.kv_heads * attention.head_dim * min(tokens, attention.reach or tokens) * bytes_per_value
-        for attention in spec.attentions
-    )
+    return sum(attention.token_bytes(kv_type) * min(tokens, attention.reach or tokens) for attention in spec.attentions)
 
 
 def attention_ops(spec: ModelSpec, tokens: int) -> int:

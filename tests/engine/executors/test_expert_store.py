@@ -197,7 +197,7 @@ def test_too_little_ram_is_said_before_anything_is_read(
 def test_dense_weights_count_too(tiny: MakeTiny, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny("llama", "gguf-F32")
     needed = sum(math.prod(tensor.shape) for tensor in model.checkpoint.tensors.values()) * 4
-    needed += model.spec.kv_bytes(128, 4)
+    needed += model.spec.kv_bytes(128, "f32")
     free = loading.RAM_RESERVE + needed
     monkeypatch.setattr(loading, "available_ram", lambda: free)
     load(model.checkpoint, model.spec, make_plan(context=128)).close()

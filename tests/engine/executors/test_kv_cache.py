@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import GreenroomError
+from engine.executors.devices import KV_DTYPES
 from engine.executors.kv_cache import ConvState, KvCache, NativeKv, TorchKv
 from engine.executors.short_conv import ShortConv
 from engine.executors.step import Step
@@ -22,22 +23,23 @@ WINDOWED = AttentionSpec(4, 2, 8, RopeSpec(1e4, 8), window=3)
 CONV = ShortConvSpec(channels=5, width=3)
 
 
-@pytest.mark.parametrize(("dtype", "width"), [(torch.float32, 4), (torch.bfloat16, 2), (torch.float16, 2)])
+@pytest.mark.parametrize("kv_type", KV_DTYPES)
 @pytest.mark.parametrize("context", [10, 1000, 1100, 3000])
-def test_sizes_are_what_the_spec_promises(dtype: torch.dtype, width: int, context: int) -> None:
+def test_sizes_are_what_the_spec_promises(kv_type: str, context: int) -> None:
+    dtype = KV_DTYPES[kv_type]
     for spec in (FULL, WINDOWED):
-        assert TorchKv(spec, context, dtype, CPU).nbytes == spec.state_bytes(context, width)
-    assert ConvState(CONV, context, CPU).nbytes == CONV.state_bytes(context, width)
-    assert FULL.state_bytes(context, width) == 2 * 2 * 8 * context * width
+        assert TorchKv(spec, context, dtype, CPU).nbytes == spec.state_bytes(context, kv_type)
+    assert ConvState(CONV, context, CPU).nbytes == CONV.state_bytes(context, kv_type)
+    assert FULL.state_bytes(context, kv_type) == 2 * 2 * 8 * context * dtype.itemsize
 
 
 def test_a_window_keeps_a_long_conversation_small() -> None:
     """The buffer and its copy; and never less for a longer conversation."""
     row = 2 * 2 * 8 * 2
-    assert WINDOWED.state_bytes(100_000, 2) == row * 2 * (3 + spec_module.ROLLBACK)
+    assert WINDOWED.state_bytes(100_000, "f16") == row * 2 * (3 + spec_module.ROLLBACK)
     chunked = AttentionSpec(4, 2, 8, None, chunk=64)
-    assert chunked.state_bytes(100_000, 2) == row * 2 * (64 + spec_module.ROLLBACK)
-    sizes = [WINDOWED.state_bytes(context, 2) for context in range(900, 1200)]
+    assert chunked.state_bytes(100_000, "f16") == row * 2 * (64 + spec_module.ROLLBACK)
+    sizes = [WINDOWED.state_bytes(context, "f16") for context in range(900, 1200)]
     assert sizes == sorted(sizes)
     assert sizes[0] == row * 900
 
@@ -50,6 +52,15 @@ def test_a_prompts_piece_fits_what_can_be_taken_back() -> None:
 def test_the_kernels_cache_rounds_up_to_its_blocks(kv_type: str, width: int) -> None:
     # 64 tokens each for keys; values of 8 dimensions take 16.
     assert NativeKv(FULL, 100, kv_type).nbytes == 2 * (8 + 16) * 128 * width
+
+
+@pytest.mark.parametrize("kv_type", spec_module.KV_TYPES)
+@pytest.mark.parametrize("reach", [{}, {"window": 640}, {"chunk": 128}])
+def test_plans_count_the_kernels_cache_to_a_block(kv_type: str, reach: dict[str, int]) -> None:
+    spec = AttentionSpec(4, 2, 64, RopeSpec(1e4, 64), **reach)
+    for context in (64, 1024, 1000, 8192, 10_001):
+        counted = spec.state_bytes(context, kv_type)
+        assert counted <= NativeKv(spec, context, kv_type).nbytes <= counted + 2 * 2 * 64 * spec.token_bytes(kv_type)
 
 
 def test_appending_and_going_back() -> None:

@@ -164,7 +164,7 @@ def test_chunks_change_nothing(quantised: TorchExecutor, prompt: np.ndarray) -> 
 
 def test_weights_stay_as_small_as_stored(checkpoint: Checkpoint, quantised: TorchExecutor) -> None:
     """No blow-up to float: the packed codes, and the embedding once more as output head."""
-    linear = sum(layer.mixer._qkv.nbytes + layer.mixer._o.nbytes for layer in quantised._layers)
+    linear = sum(layer.mixer.qkv.nbytes + layer.mixer.o.nbytes for layer in quantised._layers)
     mlps = sum(layer.ffn.nbytes for layer in quantised._layers)
     total = linear + mlps + quantised._head.nbytes + quantised._embedding.nbytes
     tied = checkpoint.tensors["token_embd.weight"].nbytes

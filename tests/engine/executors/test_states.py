@@ -142,8 +142,8 @@ def test_more_tokens_at_once_than_can_be_taken_back_are_refused(family: Callable
 def test_the_memory_of_a_windowed_model_is_what_the_spec_says(family: Callable[[str], Tiny], run: Any) -> None:
     model = family("gpt_oss")
     executor = run(model, device="sim", mode="hybrid")
-    assert executor._cache.nbytes == model.spec.kv_bytes(96, 4)
-    assert model.spec.kv_bytes(96, 4) == 2 * 2 * 16 * 4 * (2 * 96 + 2 * 2 * (8 + ROLLBACK))
+    assert executor._cache.nbytes == model.spec.kv_bytes(96, "f32")
+    assert model.spec.kv_bytes(96, "f32") == 2 * 2 * 16 * 4 * (2 * 96 + 2 * 2 * (8 + ROLLBACK))
 
 
 @pytest.mark.parametrize("name", NAMES)

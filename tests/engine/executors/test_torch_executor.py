@@ -15,6 +15,7 @@ from tiny_models import TOKENS, Tiny, make_plan
 
 from engine.errors import Cancelled, GreenroomError
 from engine.executors.torch_executor import TorchExecutor, load
+from engine.models.spec import KV_TYPES
 
 MakeTiny = Callable[[str, str], Tiny]
 Run = Callable[..., TorchExecutor]
@@ -109,11 +110,16 @@ def test_an_accelerator_gives_the_same_logits(tiny: MakeTiny, run: Run, name: st
     assert np.median(token_errors(rough.forward(TOKENS, "all"), model.logits)) < 0.03
 
 
-@pytest.mark.parametrize(("kv_type", "limit"), [("f16", 2e-3), ("bf16", 2e-2)])
+@pytest.mark.parametrize(("kv_type", "limit"), [("f16", 2e-3), ("bf16", 2e-2), ("q8", 2e-2)])
 def test_narrow_kv_cache(tiny: MakeTiny, run: Run, kv_type: str, limit: float) -> None:
     model = tiny("llama", "gguf-F32")
     executor = run(model, kv_type=kv_type)
     assert np.median(token_errors(executor.forward(TOKENS, "all"), model.logits)) < limit
+
+
+def test_a_cache_that_only_our_attention_reads_is_a_clear_error_elsewhere(tiny: MakeTiny, run: Run) -> None:
+    with pytest.raises(GreenroomError, match="q8 cannot be used"):
+        run(tiny("llama", "gguf-F32"), device="sim", mode="hybrid", kv_type="q8")
 
 
 def test_last_logits_are_the_last_row_of_all(tiny: MakeTiny, run: Run) -> None:
@@ -137,7 +143,7 @@ def test_quantised_logits_do_not_depend_on_threads(tiny: MakeTiny, run: Run, nam
         np.testing.assert_array_equal(steps, results[0][1])
 
 
-@pytest.mark.parametrize("kv_type", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("kv_type", KV_TYPES)
 @pytest.mark.parametrize("name", tiny_models.CONFIGS)
 def test_quantised_logits_do_not_depend_on_chunks(tiny: MakeTiny, run: Run, name: str, kv_type: str) -> None:
     """In one piece, in chunks and token by token: the same bits."""

@@ -237,7 +237,7 @@ def test_types_that_are_held_in_wider_codes_may_be_recoded(machine: MakeReport) 
         ({"device": "sim"}, "simulated device"),
         ({"device": "cuda"}, "no GPU was found"),
         ({"dtype": "float64"}, "dtype"),
-        ({"kv_type": "q8"}, "kv_type"),
+        ({"kv_type": "q4"}, "kv_type"),
         ({"experts": "int3"}, "experts"),
         ({"experts": "int4"}, "quantised already \\(Q4_0\\)"),
         ({"isa": "neon"}, "portable"),
@@ -338,6 +338,24 @@ def test_a_shorter_context_is_offered_when_it_helps(machine: MakeReport) -> None
 def test_a_narrower_cache_is_offered_when_f32_was_asked_for(machine: MakeReport) -> None:
     made = plan(QWEN3, machine(ram=24 * GB, free=21 * GB), kv_type="f32")
     assert made.alternatives[0].startswith("A KV cache in f16 instead of f32 would fit")
+
+
+def test_a_cache_in_q8_is_planned_and_offered_on_the_cpu(machine: MakeReport) -> None:
+    """8 bits a number, and a float32 scale for every 128 of them: 17/32 of f16."""
+    made = plan(QWEN3, machine(ram=64 * GB), context=32768, kv_type="q8")
+    assert made.kv_type == "q8"
+    assert made.bytes.ram["kv_cache"] == 48 * 2 * 4 * (128 + 4) * 32768
+    assert any("4 heads x (128 numbers + 4 bytes of scale) (q8)" in line for line in made.explanation)
+    wide = plan(QWEN3, machine(ram=64 * GB), context=32768)
+    assert wide.bytes.ram["kv_cache"] * 33 == made.bytes.ram["kv_cache"] * 64
+    assert wide.prediction.full_context_tps < made.prediction.full_context_tps
+    short = (wide.bytes.ram_total + made.bytes.ram_total) // 2 + made.bytes.ram["reserve"]
+    offered = plan(QWEN3, machine(ram=64 * GB, free=short), context=32768)
+    assert offered.mode == "tight"
+    assert offered.alternatives[0].startswith("A KV cache in q8 instead of f16 would fit")
+    with pytest.raises(GreenroomError, match="q8 is for the CPU only"):
+        plan(QWEN3, machine(vram=24 * GB), kv_type="q8", device="cuda")
+    assert plan(QWEN3, machine(ram=64 * GB, vram=80 * GB), kv_type="q8").mode == "cpu"
 
 
 def test_nothing_is_offered_that_would_not_fit(machine: MakeReport) -> None:

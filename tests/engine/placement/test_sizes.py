@@ -219,9 +219,9 @@ def test_a_window_bounds_memory_traffic_and_work() -> None:
     count = len(spec.layers) // 2
     assert half.kv_bytes(8192) == width * count * (8192 + 2 * (100 + ROLLBACK))
     assert half.kv_bytes(64) == spec.kv_bytes(64)
-    assert sizes.kv_traffic(spec, 8192, 2) == spec.kv_bytes(8192)
-    assert sizes.kv_traffic(half, 8192, 2) == width * count * (8192 + 100)
-    assert sizes.kv_traffic(half, 64, 2) == spec.kv_bytes(64)
+    assert sizes.kv_traffic(spec, 8192, "f16") == spec.kv_bytes(8192)
+    assert sizes.kv_traffic(half, 8192, "f16") == width * count * (8192 + 100)
+    assert sizes.kv_traffic(half, 64, "f16") == spec.kv_bytes(64)
     per_layer = 4 * attention.heads * attention.head_dim
     assert sizes.attention_ops(spec, 512) == per_layer * len(spec.layers)
     seen = sum(min(t, 100) for t in range(1, 513)) / sum(range(1, 513))

@@ -32,9 +32,9 @@ def report() -> object:
     return engine.probe()
 
 
-@pytest.fixture(params=["float32", "auto"])
+@pytest.fixture(params=[{"dtype": "float32"}, {}, {"kv_type": "q8"}], ids=["float32", "auto", "q8"])
 def loaded(checkpoint: object, report: object, request: pytest.FixtureRequest) -> Iterator[Engine]:
-    with engine.load(checkpoint, engine.plan(checkpoint, report, 256, dtype=request.param)) as model:
+    with engine.load(checkpoint, engine.plan(checkpoint, report, 256, **request.param)) as model:
         yield model
 
 
