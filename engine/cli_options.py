@@ -39,7 +39,10 @@ def add_wishes(parser: argparse.ArgumentParser) -> None:
         help="arithmetic; float32 is for exact checks",
     )
     parser.add_argument(
-        "--kv-type", choices=("auto", "f32", "bf16", "f16"), default="auto", help="numbers of the KV cache"
+        "--kv-type",
+        choices=("auto", "f32", "bf16", "f16", "q8"),
+        default="auto",
+        help="numbers of the KV cache; q8 takes half the room of f16, on the CPU only",
     )
     parser.add_argument(
         "--experts", choices=("stored", "int8", "int4"), default="stored", help="re-code float experts while loading"
