@@ -10,12 +10,14 @@ import hashlib
 import json
 import random
 import socket
+import ssl
 import struct
 import threading
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
@@ -99,9 +101,13 @@ class FakeHub:
 
     By file name, `bytes_sent` counts what went out and `first_bytes` lists where each answer began; `requests` lists
     "METHOD path" of everything that was asked.
+
+    certificate, key: PEM files; with them it speaks https
     """
 
-    def __init__(self, page: int = 1000, token: str = "hf_good") -> None:
+    def __init__(
+        self, page: int = 1000, token: str = "hf_good", certificate: Path | None = None, key: Path | None = None
+    ) -> None:
         self.repositories: dict[str, FakeRepository] = {}
         self.page, self.token = page, token
         self.requests: list[str] = []
@@ -110,16 +116,21 @@ class FakeHub:
         self.first_bytes: dict[str, list[int]] = defaultdict(list)
         self.api_faults: list[Fault] = []
         self.closing = threading.Event()
-        self._servers = [_Server(self, cdn) for cdn in (False, True)]
+        context = None
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, key)
+        self._scheme = "http" if context is None else "https"
+        self._servers = [_Server(self, cdn, context) for cdn in (False, True)]
         self._threads = [threading.Thread(target=server.serve_forever, args=(0.02,)) for server in self._servers]
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._servers[0].server_port}"
+        return f"{self._scheme}://127.0.0.1:{self._servers[0].server_port}"
 
     @property
     def cdn_url(self) -> str:
-        return f"http://127.0.0.1:{self._servers[1].server_port}"
+        return f"{self._scheme}://127.0.0.1:{self._servers[1].server_port}"
 
     def add(self, repo: str, files: dict[str, bytes | Pattern], **about: Any) -> FakeRepository:
         """Files under 1 kB, and JSON and text, lie in git; others are large files."""
@@ -148,9 +159,12 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, hub: FakeHub, cdn: bool) -> None:
+    def __init__(self, hub: FakeHub, cdn: bool, context: ssl.SSLContext | None) -> None:
         super().__init__(("127.0.0.1", 0), _Cdn if cdn else _Hub)
         self.hub = hub
+        if context is not None:
+            # Hands are shaken by each connection's own thread, when it first reads.
+            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that hangs up is part of every test here."""

@@ -216,7 +216,9 @@ class ChoiceRow(QFrame):
             size.setToolTip("Worked out from the model's shape")
         self.chip = ChipButton()
         self.chip.clicked.connect(self._open_plan)
-        self.plan = button("Plan", kind="link", name=f"Plan {name}")
+        self.plan = button(
+            "Plan", kind="link", name=f"Plan {name}", tip="Read its header and work out where it would live"
+        )
         self.plan.clicked.connect(self.planWanted)
         self._state = label("working it out…", "small", wrap=True)
         self._speed = label("", "strong")
@@ -226,14 +228,14 @@ class ChoiceRow(QFrame):
         row = QHBoxLayout(self)
         row.setContentsMargins(16, 10, 16, 10)
         row.setSpacing(12)
-        row.addWidget(left, 1)
+        row.addWidget(left, 3)
         row.addWidget(size)
         middle = QHBoxLayout()
         middle.setSpacing(0)
         for part in (self.chip, self.plan, self._state):
             middle.addWidget(part)
         middle.addStretch(1)
-        row.addLayout(middle, 1)
+        row.addLayout(middle, 2)
         row.addWidget(self._speed)
         row.addWidget(self.get)
         self.chip.hide()

@@ -13,7 +13,7 @@ from app.models.survey import ModelRow
 from app.theme.theme import restyle
 from app.widgets.buttons import button
 from app.widgets.chip import ChipButton
-from app.widgets.labels import ElideLabel, label
+from app.widgets.labels import ElideLabel, label, set_plain_tip
 from app.widgets.plan_popover import PlanPopover
 from app.words import about, gigabytes, predicted, rate_range, sentence
 from engine.hub.download_words import progress_text
@@ -220,7 +220,7 @@ class RowWidget(QFrame):
     def _show_download(self, status: DownloadStatus) -> None:
         stopped = status.state in ("paused", "failed")
         self._came.setText(sentence(_standing(status, self._width)))
-        self._came.setToolTip(status.notice)
+        set_plain_tip(self._came, status.notice)
         self._came_bar.setRange(0, 1000)
         self._came_bar.setValue(round(1000 * status.done / status.total) if status.total else 0)
         _set_tone(self._came_bar, "vram" if status.state == "verifying" else "")

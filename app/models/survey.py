@@ -117,7 +117,7 @@ def find_models(api: Any, folder: Path | None, opened: Sequence[str]) -> Found:
         if _identity(path) not in known and path.exists():
             known.add(_identity(path))
             rows.append(ModelRow(text, file_name(path), f"opened in {path.parent}, used in place", checkpoint=path))
-    return Found(api.probe(), _name_duplicates(rows), _offers())
+    return Found(api.probe(), _name_duplicates(rows), find_offers())
 
 
 def _name_duplicates(rows: list[ModelRow]) -> list[ModelRow]:
@@ -154,7 +154,8 @@ def fingerprint(path: Path, nbytes: int = 1 << 20) -> str:
     return digest.hexdigest()
 
 
-def _offers() -> list[ModelRow]:
+def find_offers() -> list[ModelRow]:
+    """The catalogue, in its own order, not planned yet."""
     try:
         return [_offer(entry, entry.downloads[0]) for entry in catalogue()]
     except GreenroomError as error:
@@ -263,7 +264,10 @@ def plan_model(
             if row.path != DEMO:
                 form = f"{checkpoint.form} · {checkpoint.architecture}"
                 about = facts(checkpoint) or form
-                detail = detail.replace(form, about) if form in detail else f"{about} · {detail}"
+                if form in detail:
+                    detail = detail.replace(form, about)
+                elif about not in detail:  # planned before
+                    detail = f"{about} · {detail}"
             return replace(row, detail=detail, nbytes=checkpoint.nbytes, plan=plan)
         finally:
             checkpoint.close()

@@ -10,11 +10,12 @@ from PySide6.QtWidgets import QCheckBox, QLineEdit, QVBoxLayout, QWidget
 from app import tasks
 from app.settings.fields import CONTROL_WIDTH, WholeNumber
 from app.settings.store import DOWNLOADS_RANGE, RATE_RANGE, SettingsStore
+from app.theme.theme import restyle
 from app.widgets.buttons import button
 from app.widgets.labels import label
 from app.words import sentence
 from engine.errors import GreenroomError
-from engine.hub.network import DEFAULT_ENDPOINT, check_address
+from engine.hub.network import DEFAULT_ENDPOINT, check_address, read_certificates
 
 Row = tuple[str, str, QWidget]
 
@@ -31,9 +32,27 @@ def network_rows(settings: SettingsStore, parent: QWidget) -> list[Row]:
     rate = WholeNumber("Megabytes per second", RATE_RANGE, "No limit")
     rate.show_value(values.download_rate)
     rate.chosen.connect(lambda value: settings.change(download_rate=value))
-    hub = _Address("Hub", values.hub, DEFAULT_ENDPOINT, False, lambda text: settings.change(hub=text))
-    proxy = _Address("Proxy", values.proxy, "The system's", True, lambda text: settings.change(proxy=text))
-    certificates = _Line("Certificate file", values.ca_file, "The system's", lambda text: settings.change(ca_file=text))
+    hub = _Line(
+        "Hub",
+        values.hub,
+        DEFAULT_ENDPOINT,
+        lambda text: check_address(text, "The hub's address"),
+        lambda text: settings.change(hub=text),
+    )
+    proxy = _Line(
+        "Proxy",
+        values.proxy,
+        "The system's",
+        lambda text: check_address(text, "The proxy's address", proxy=True),
+        lambda text: settings.change(proxy=text),
+    )
+    certificates = _Line(
+        "Certificate file",
+        values.ca_file,
+        "The system's",
+        read_certificates,
+        lambda text: settings.change(ca_file=text),
+    )
     return [
         ("Offline", "Nothing is asked of the network, not even when you press a button that would.", offline),
         ("Downloads at once", "Models on their way at the same time; the others wait.", at_once),
@@ -49,46 +68,47 @@ def network_rows(settings: SettingsStore, parent: QWidget) -> list[Row]:
     ]
 
 
-class _Line(QLineEdit):
-    """Saved when the user leaves it."""
+class _Line(QWidget):
+    """Saved when the user leaves it; what makes no sense is said below the field, and nothing of it is saved."""
 
-    def __init__(self, name: str, text: str, empty: str, save: Callable[[str], object]) -> None:
-        super().__init__(text)
-        self._save, self._saved = save, text
-        self.setAccessibleName(name)
-        self.setPlaceholderText(empty)
-        self.setFixedWidth(CONTROL_WIDTH)
-        self.editingFinished.connect(self._finish)
+    def __init__(
+        self, name: str, text: str, empty: str, check: Callable[[str], object], save: Callable[[str], object]
+    ) -> None:
+        super().__init__()
+        self._check, self._save, self._saved = check, save, text
+        self.field = QLineEdit(text)
+        self.field.setAccessibleName(name)
+        self.field.setPlaceholderText(empty)
+        self.field.setFixedWidth(CONTROL_WIDTH)
+        self.field.editingFinished.connect(self._finish)
+        self.trouble = label("", "warn-small", wrap=True)
+        self.trouble.setFixedWidth(CONTROL_WIDTH)
+        self.trouble.hide()
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(4)
+        box.addWidget(self.field)
+        box.addWidget(self.trouble)
 
     def _finish(self) -> None:
-        text = self.text().strip()
-        if text != self._saved and self._accepts(text):
+        text = self.field.text().strip()
+        try:
+            self._check(text)
+        except GreenroomError as error:
+            self._complain(f"{sentence(error.why)}. {error.remedy}")
+            return
+        self._complain("")
+        if text != self._saved:
             self._saved = text
             self._save(text)
 
-    def _accepts(self, text: str) -> bool:
-        return True
-
-
-class _Address(_Line):
-    """Says at once when what is typed is no address; nothing wrong is saved."""
-
-    def __init__(self, name: str, text: str, empty: str, proxy: bool, save: Callable[[str], object]) -> None:
-        super().__init__(name, text, empty, save)
-        self._proxy = proxy
-
-    def _accepts(self, text: str) -> bool:
-        try:
-            check_address(text, self.accessibleName(), self._proxy)
-        except GreenroomError as error:
-            self.setToolTip(str(error))
-            self.setProperty("wrong", "true")
-        else:
-            self.setToolTip("")
-            self.setProperty("wrong", "false")
-        self.style().unpolish(self)
-        self.style().polish(self)
-        return self.property("wrong") != "true"
+    def _complain(self, text: str) -> None:
+        self.trouble.setText(text)
+        self.trouble.setVisible(bool(text))
+        self.field.setAccessibleDescription(text)
+        if self.field.property("wrong") != ("true" if text else "false"):
+            self.field.setProperty("wrong", "true" if text else "false")
+            restyle(self.field)
 
 
 class _Token(QWidget):

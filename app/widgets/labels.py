@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QLabel, QWidget
@@ -15,6 +17,15 @@ def label(text: str = "", role: str = "", wrap: bool = False, parent: QWidget | 
     if role:
         made.setProperty("role", role)
     return made
+
+
+def set_plain_tip(widget: QWidget, text: str) -> None:
+    """A tool tip that shows names from files and from the network as they are: Qt would read HTML in them."""
+    if "<" in text:
+        lines = html.escape(text).replace("\n", "<br>")
+        text = f"<span>{lines}</span>"
+    if text != widget.toolTip():
+        widget.setToolTip(text)
 
 
 class ElideLabel(QLabel):
@@ -44,8 +55,7 @@ class ElideLabel(QLabel):
         area = self.contentsRect()
         shown = self.fontMetrics().elidedText(self.text(), self._mode, area.width())
         tip = "\n".join(filter(None, (self.text() if shown != self.text() else "", self.detail)))
-        if tip != self.toolTip():
-            self.setToolTip(tip)
+        set_plain_tip(self, tip)
         painter = QPainter(self)
         painter.setPen(self.palette().color(self.foregroundRole()))
         painter.drawText(area, int(self.alignment() | Qt.TextFlag.TextSingleLine), shown)

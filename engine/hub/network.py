@@ -69,7 +69,7 @@ def open_client(settings: NetworkSettings) -> httpx2.Client:
     try:
         return httpx2.Client(
             proxy=settings.proxy or None,
-            verify=_certificates(settings.ca_file),
+            verify=read_certificates(settings.ca_file),
             follow_redirects=False,
             timeout=httpx2.Timeout(settings.stall_s, connect=min(_CONNECT_S, settings.stall_s)),
             headers={"User-Agent": "greenroom", "Accept-Encoding": "identity"},
@@ -96,7 +96,8 @@ def check_address(address: str, what: str, proxy: bool = False) -> None:
         )
 
 
-def _certificates(ca_file: str) -> ssl.SSLContext | bool:
+def read_certificates(ca_file: str) -> ssl.SSLContext | bool:
+    """Whom to trust: those in the file, or for "" the system's. Raises GreenroomError for a file without any."""
     if not ca_file:
         return True
     try:
@@ -126,6 +127,8 @@ def network_error(error: Exception, host: str) -> GreenroomError:
             return GreenroomError(
                 what, f"no secure connection came about ({cause.reason or 'TLS error'})", "Check the proxy settings."
             )
+    if isinstance(error, httpx2.ProxyError) and "407" in str(error):
+        return _proxy_password()
     if isinstance(error, httpx2.ProxyError):
         return GreenroomError("The proxy refused", str(error) or "no reason given", "Check it in Settings, Network.")
     text = " ".join(str(cause) for cause in chain)
@@ -138,6 +141,14 @@ def network_error(error: Exception, host: str) -> GreenroomError:
     if isinstance(error, httpx2.ConnectError):
         return GreenroomError(what, "the connection was refused" if "refused" in text else "no connection", check)
     return GreenroomError(f"The connection to {host} broke", "it was closed before everything had come", check)
+
+
+def _proxy_password() -> GreenroomError:
+    return GreenroomError(
+        "The proxy refused",
+        "it wants a name and a password",
+        "Write them into its address in Settings, Network, like http://name:password@host:port.",
+    )
 
 
 def _causes(error: BaseException) -> list[BaseException]:
@@ -164,6 +175,8 @@ def status_error(status: int, what: str, host: str, page: str = "", token_given:
             why = "the repository is private or gated, or does not exist"
             remedy = f"Open {page}, accept its terms, then put an access token into Settings, Network."
         return GreenroomError(what, why, remedy)
+    if status == 407:
+        return _proxy_password()
     if status == 404:
         return GreenroomError(what, f"{host} has no such file or repository", "Check the name.")
     if status == 429:

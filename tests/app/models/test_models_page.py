@@ -27,7 +27,7 @@ LONG = 20_000
 def no_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the demo model would lie; it is not there."""
     path = tmp_path / "demo.gguf"
-    monkeypatch.setattr(survey, "_offers", lambda: [])
+    monkeypatch.setattr(survey, "find_offers", lambda: [])
     monkeypatch.setattr("engine.hub.demo.demo_path", lambda: path)
     monkeypatch.setattr("engine.hub.demo.dense_path", lambda: tmp_path / "dense.gguf")
     return path
@@ -94,6 +94,13 @@ def test_an_opened_model_shows_name_form_plan_speed_and_size(page: ModelsPage, m
         assert expected in said
     assert row.load.text() == "Load"
     assert row.action == "load"
+
+
+def test_looking_again_repeats_nothing(page: ModelsPage, model: str) -> None:
+    before = texts(show(page)[model])
+    page.refresh()
+    tasks.finish()
+    assert texts(show(page)[model]) == before
 
 
 def test_missing_recent_files_are_left_out(page: ModelsPage, model: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
@@ -112,19 +113,28 @@ def test_a_new_models_folder_asks_what_becomes_of_the_models(
     assert (new / "m.gguf").exists() == bool(moved)
 
 
+def type_into(control: Any, text: str) -> None:
+    control.field.setText(text)
+    control.field.editingFinished.emit()
+
+
 def test_network_settings_are_checked_as_they_are_typed(settings: SettingsStore, qtbot: QtBot) -> None:
     page = SettingsPage(settings)
     qtbot.addWidget(page)
     controls = {title: control for title, _, control in page.network}
     proxy, hub = controls["Proxy"], controls["Hub"]
-    proxy.setText("nonsense")
-    proxy.editingFinished.emit()
-    assert "is no address" in proxy.toolTip()
-    assert settings.values.proxy == ""
-    proxy.setText("socks5h://localhost:1080")
-    proxy.editingFinished.emit()
-    hub.setText("https://mirror.example")
-    hub.editingFinished.emit()
+    for control, wrong, says in (
+        (proxy, "nonsense", "is no address"),
+        (hub, "ftp://mirror", "is no address"),
+        (controls["Certificates"], "/nowhere/ca.pem", "There is no such file"),
+    ):
+        type_into(control, wrong)
+        assert says in control.trouble.text()
+        assert not control.trouble.isHidden()
+    assert (settings.values.proxy, settings.values.hub, settings.values.ca_file) == ("", "", "")
+    type_into(proxy, "socks5h://localhost:1080")
+    assert proxy.trouble.isHidden()
+    type_into(hub, "https://mirror.example")
     controls["Offline"].setChecked(True)
     controls["Speed limit"].chosen.emit(25)
     values = settings.values

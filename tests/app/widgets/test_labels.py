@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QTextDocument
 from pytestqt.qtbot import QtBot
 
 from app.widgets.labels import ElideLabel
@@ -34,3 +36,15 @@ def test_a_long_text_does_not_ask_for_room(qtbot: QtBot) -> None:
     label = ElideLabel("long " * 200)
     qtbot.addWidget(label)
     assert label.minimumSizeHint().width() < 120
+
+
+def test_html_in_a_name_is_shown_not_read(qtbot: QtBot) -> None:
+    name = "<img src='http://tracker.example/x'><b>Model</b>"
+    label = ElideLabel(name)
+    qtbot.addWidget(label)
+    label.resize(60, 20)
+    label.grab()
+    assert label.textFormat() == Qt.TextFormat.PlainText
+    shown = QTextDocument()
+    shown.setHtml(label.toolTip())
+    assert shown.toPlainText() == name

@@ -186,6 +186,22 @@ def test_wrong_bytes_are_thrown_away_and_offered_again(hub: FakeHub, make: Make,
     assert manager.wait(download, 30).state == "finished"
 
 
+def test_a_file_that_changes_under_way_is_fetched_anew_and_said(hub: FakeHub, make: Make) -> None:
+    file = hub.repositories[REPO].files["one-Q4_0.gguf"]
+    file.faults = [Fault("stall", at=500_000)]
+    manager = make()
+    download = manager.add(model(hub))
+    until(manager, download, lambda status: status.done >= 500_000)
+    manager.pause(download)
+    file.faults = [Fault("etag")]
+    manager.resume(download)
+    finished = manager.wait(download, 20)
+    assert finished.state == "finished"
+    assert "was changed" in finished.notice
+    # What had come of the other version was of no use.
+    assert hub.first_bytes["one-Q4_0.gguf"][-1] == 0
+
+
 def test_a_file_that_is_there_already_is_checked_not_fetched(hub: FakeHub, make: Make, tmp_path: Path) -> None:
     target = tmp_path / "models/maker/model/one-Q4_0.gguf"
     target.parent.mkdir(parents=True)
@@ -198,6 +214,18 @@ def test_a_file_that_is_there_already_is_checked_not_fetched(hub: FakeHub, make:
     target.write_bytes(bytes(NBYTES))
     assert manager.wait(manager.add(model(hub)), 30).state == "finished"
     assert target.read_bytes()[:100] == bytes(whole.read(0, 100))
+
+
+def test_another_models_folder_leaves_what_is_under_way(hub: FakeHub, make: Make, tmp_path: Path) -> None:
+    hub.repositories[REPO].files["one-Q4_0.gguf"].faults = [Fault("stall", at=500_000)]
+    manager = make()
+    first = manager.add(model(hub))
+    until(manager, first, lambda status: status.done >= 500_000)
+    manager.set_folder(tmp_path / "elsewhere")
+    second = manager.add(model(hub, "Q8_0"))
+    assert {manager.wait(each, 20).state for each in (first, second)} == {"finished"}
+    assert (tmp_path / "models" / REPO / "one-Q4_0.gguf").exists()
+    assert len(list((tmp_path / "elsewhere" / REPO).glob("*.gguf"))) == 3
 
 
 def test_too_little_room_is_said_before_the_start(
