@@ -228,7 +228,7 @@ class Transposed(Assembly):
 
     weights: int32 [K * bits / 32, N], packed along K (GPTQ); [K, N * bits / 32] in an order of its own (AWQ)
     scales:  float16 [G, N]
-    zeros:   int32 [G, N * bits / 32]; zero_offset is to be added to each. Without: the middle.
+    zeros:   int32 [G, N * bits / 32]; zero_offset is to be added to each. None: the middle, and no zero in blocks.
     group:   columns that share a scale
     order:   GPTQ's g_idx [K]
     Where the layout has no zero, every zero point must be the middle.
@@ -251,7 +251,7 @@ class Transposed(Assembly):
         block_groups = np.arange(blocks) * self.layout.group // self.group
         words = _whole(self.weights).view("<u4").reshape(self.weights.shape)
         scales = _whole(self.scales).view("<u2" if self.layout.scale_bytes == 2 else "<u4").reshape(groups, rows)
-        zeros = self._zero_points(groups, rows)
+        zeros = self._zero_points(groups)
         for part, first, last in chunks(out, start):
             codes = self._codes(words, first, last, order)
             if self.layout.code == "I8" and not self.layout.zero:
@@ -293,11 +293,11 @@ class Transposed(Assembly):
                 packed[:, _AWQ_ORDER[2 * byte + half]] = halves[half][:, :, byte].T
         return packed.reshape(-1, len(even))[first - 8 * low : last - 8 * low]
 
-    def _zero_points(self, groups: int, rows: int) -> Bytes | None:
+    def _zero_points(self, groups: int) -> Bytes | None:
         """uint8 [G, N]; None when the layout has none."""
         middle = I4_MIDDLE if self.layout.code == "I4" else 128
         if self.zeros is None:
-            return np.full((groups, rows), middle, np.uint8) if self.layout.zero else None
+            return None
         stored = _whole(self.zeros).reshape(groups, -1)
         if self.layout.code == "I4":
             stored = nibbles(stored)

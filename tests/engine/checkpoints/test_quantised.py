@@ -14,6 +14,7 @@ from quantised_files import Matrix
 from safetensors.torch import save_file
 
 from engine.checkpoints import open_checkpoint
+from engine.checkpoints.assembly import e8m0_to_bfloat16
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.checkpoints.formats import FORMATS
 from engine.errors import GreenroomError
@@ -426,6 +427,21 @@ MISFITS: dict[str, tuple[Matrix, Any, str]] = {
     "nvfp4 without a factor": (without(files.nvfp4(4, 64), ".weight_scale_2"), None, 'tensor "w.weight_scale_2"'),
     "e5m2": (Matrix(np.ones(1), {".weight": torch.ones(4, 32).to(torch.float8_e5m2)}), FP8, "F8_E5M2"),
     "twice": (changed(files.gptq(16, 64, 32), ".weight", torch.ones(16, 64)), GPTQ, "twice"),
+    "twice quantised": (
+        changed(files.fp8_squares(16, 64), ".qweight", files.gptq(16, 64, 32).tensors[".qweight"]),
+        GPTQ,
+        "w.scales",
+    ),
+    "twice, both whole": (
+        Matrix(np.ones(1), {**files.gptq(16, 64, 32).tensors, **files.fp8_squares(16, 64).tensors}),
+        GPTQ,
+        "twice",
+    ),
+    "int8 zeros": (
+        changed(files.plain_int8(5, 64, symmetric=False), ".weight_zero_point", torch.zeros(4, 1, dtype=torch.int8)),
+        {**COMPRESSED, "format": "int-quantized"},
+        "w.weight_zero_point",
+    ),
 }
 
 
@@ -441,6 +457,32 @@ def test_a_file_that_is_not_symmetric_as_it_says_is_refused_when_read(tmp_path: 
     checkpoint = opened(tmp_path, files.gptq(16, 64, 32), {**GPTQ, "sym": True})
     with pytest.raises(GreenroomError, match="zero points other than 8"):
         checkpoint.read("w.weight")
+
+
+def test_an_eight_bit_zero_point_beyond_its_codes_is_refused_when_read(tmp_path: Path) -> None:
+    """GPTQ's first version stores one less: 255 means 256."""
+    matrix = files.gptq(16, 64, 32, bits=8)
+    highest = changed(matrix, ".qzeros", torch.full_like(matrix.tensors[".qzeros"], -1))
+    with pytest.raises(GreenroomError, match="zero point of 256"):
+        opened(tmp_path, highest, {**GPTQ, "bits": 8}).read("w.weight")
+
+
+@pytest.mark.parametrize("bits", [0x7F, 0x80, 0xB8, 0xFF])
+def test_an_nvfp4_scale_that_is_negative_or_no_number_is_refused_when_read(bits: int, tmp_path: Path) -> None:
+    matrix = files.nvfp4(4, 64)
+    scales = matrix.tensors[".weight_scale"].view(torch.uint8).clone()
+    scales[2, 1] = bits
+    wrong = changed(matrix, ".weight_scale", scales.view(torch.float8_e4m3fn))
+    with pytest.raises(GreenroomError, match="negative or no number"):
+        opened(tmp_path, wrong, {"quant_method": "modelopt"}).read("w.weight")
+
+
+def test_powers_of_two_keep_their_value_in_bfloat16() -> None:
+    exponents = torch.arange(256, dtype=torch.uint8)
+    found = torch.from_numpy(e8m0_to_bfloat16(exponents.numpy())).view(torch.bfloat16).double()
+    expected = torch.ldexp(torch.ones(256).double(), exponents.double() - 127)
+    torch.testing.assert_close(found[:255], expected[:255], rtol=0, atol=0)
+    assert found[255].isnan()
 
 
 @pytest.mark.parametrize("index", [np.zeros(64), np.arange(64), np.full(64, -1), np.full(64, 1 << 30)])
