@@ -53,12 +53,13 @@ class DetailsDialog(QDialog):
         self._api, self._settings, self._report = api, settings, report
         self._tasks: list[tasks.Task] = []
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(row.name)
+        name = row.name if row.entry is None else row.entry.name
+        self.setWindowTitle(name)
         self.resize(WIDTH, HEIGHT)
 
         box = QVBoxLayout()
         box.setSpacing(6)
-        box.addWidget(label(row.name, "title", wrap=True))
+        box.addWidget(label(name, "title", wrap=True))
         entry = row.entry
         if entry is None:
             box.addWidget(label(f"{row.repo} · {row.detail.partition(' · ')[2]}", "muted", wrap=True))

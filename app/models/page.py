@@ -65,8 +65,9 @@ class ModelsPage(QWidget):
         #: Paths of rows whose files the hub is being asked for.
         self._asked: set[str] = set()
         self._searching: tasks.Task | None = None
-        #: By repository and label: offers of downloads that are under way; None while they are planned.
-        self._others: dict[tuple[str, str], ModelRow | None] = {}
+        #: By repository and label: offers of downloads that are under way.
+        self._others: dict[tuple[str, str], ModelRow] = {}
+        self._others_planned: set[tuple[str, str]] = set()
 
         head = PageHead("Models")
         open_file = button("Open a file…", icon="file")
@@ -174,7 +175,7 @@ class ModelsPage(QWidget):
 
     def _plan_all(self, found: Found) -> None:
         values, wishes = self._settings.values, self._wishes()
-        self._others = {}
+        self._others_planned = set()
         for plan, rows in ((plan_model, found.rows), (plan_offer, found.offers)):
             for row in rows:
                 self._tasks.append(
@@ -202,13 +203,13 @@ class ModelsPage(QWidget):
         known = {(row.choice.repo, row.choice.label) for row in found.offers if row.choice is not None}
         for status in self._downloads.statuses:
             key = status.repo, status.label
-            if status.state == "finished" or key in known or key in self._others:
+            if status.state == "finished" or key in known or key in self._others_planned:
                 continue
             entry = next((row.entry for row in found.offers if row.entry and key in downloads_of(row.entry)), None)
             if entry is None:
                 continue
             choice = next(download for download in entry.downloads if (download.repo, download.label) == key)
-            self._others[key] = None
+            self._others_planned.add(key)
             args = (self._host.api, entry, choice, found.report, self._settings.values.context, self._wishes())
             self._tasks.append(tasks.run(plan_choice, *args, done=partial(self._show_other, key), failed=_ignore))
 
@@ -263,7 +264,7 @@ class ModelsPage(QWidget):
         ]
         offers = [replace(row, asked=True) if row.path in self._asked else row for row in found.offers]
         self._plan_others(found)
-        others = [row for row in self._others.values() if row is not None]
+        others = list(self._others.values())
         self.list.set_items(shelf(here, offers, self._hits, self._downloads.statuses, self._filter, others))
 
     def _refilter(self, **changes: object) -> None:

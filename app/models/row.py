@@ -143,7 +143,9 @@ class RowWidget(QFrame):
         self.load.clicked.connect(self._load)
         self.delete = button("", icon="trash", kind="ghost", role="muted", name="Delete", tip="Delete")
         self.delete.clicked.connect(lambda: self.deleteWanted.emit(self.row))
-        idle = _cell(None, self.load, self.delete)
+        self.others = button("Details", kind="link", tip="Its other quantisations")
+        self.others.clicked.connect(lambda: self.detailsWanted.emit(self.row))
+        idle = _cell(None, self.load, self.delete, self.others)
 
         self._loaded_mark = label("● Loaded", "accent")
         self.eject = button("Eject", tip="Free its memory")
@@ -213,6 +215,9 @@ class RowWidget(QFrame):
         said = (f"{self._speed.text()} tok/s" if runs else "", self._size.text())
         self._figures.setText(" · ".join(filter(None, said)))
         self.load.setEnabled(row.problem is None)
+        # Beside the longer text there is no room.
+        self.others.setVisible(row.entry is not None and self.load.text() == "Load")
+        self.others.setAccessibleName(f"Details of {row.name}")
         if row.download is not None:
             self._show_download(row.download)
         self.show_state(self._state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.models.survey import ModelRow
@@ -44,7 +44,7 @@ class Filter:
             # What is not planned yet is shown until it is.
             and not (self.fits and (row.problem is not None or (row.plan is not None and not row.plan.runnable)))
             and not (self.largest and row.nbytes > self.largest)
-            and not (self.free and row.entry is not None and row.licence.lower() not in FREE_LICENCES)
+            and not (self.free and row.choice is not None and row.licence.lower() not in FREE_LICENCES)
         )
 
     def sorted(self, rows: Iterable[ModelRow]) -> list[ModelRow]:
@@ -79,20 +79,24 @@ def shelf(
     }
     # What the user has just asked for comes first.
     items = _section(f"On Hugging Face · {counted(len(hits), 'repository')}", hits)
-    found = wanted.sorted(here)
+    found = wanted.sorted(_with_entries(here, by_path, offers))
     size = sum(row.nbytes for row in found)
     count = f"{len(found)} {'model' if len(found) == 1 else 'models'}"
     items += _section(f"On this PC · {count}{f', {gigabytes(size)}' if size else ''}", found)
     plans = {(row.choice.repo, row.choice.label): row for row in (*others, *offers) if row.choice is not None}
     items += _section("Downloading", [_coming(status, plans) for status in unfinished])
-    open_offers = [
-        row
-        for row in offers
-        if row.choice is None
-        or ((row.choice.repo, row.choice.label) not in have and not coming & downloads_of(row.entry))
-    ]
+    open_offers = [row for row in offers if not downloads_of(row.entry) & (coming | have)]
     items += _section("Catalogue", wanted.sorted(open_offers))
     return items
+
+
+def _with_entries(
+    here: Sequence[ModelRow], by_path: Mapping[str, DownloadStatus], offers: Sequence[ModelRow]
+) -> list[ModelRow]:
+    """Models that came from the catalogue lead back to their other quantisations."""
+    entries = {key: row.entry for row in offers for key in downloads_of(row.entry)}
+    came = {path: entries.get((status.repo, status.label)) for path, status in by_path.items()}
+    return [replace(row, entry=came.get(row.path)) for row in here]
 
 
 def downloads_of(entry: CatalogueModel | None) -> set[tuple[str, str]]:

@@ -120,8 +120,10 @@ def test_from_download_to_load(
     assert finished.args[0].path == path
     assert path.stat().st_size == 1_500_000
     until(lambda: any(r.row.path == str(path) for r in page.rows))
-    # What is here is no offer any more.
+    # What is here is no offer any more, but leads to the model's other quantisations.
     assert not has(page, "download")
+    next(r for r in page.rows if r.row.path == str(path)).others.click()
+    assert page.findChild(DetailsDialog).windowTitle() == "Tiny MoE"
 
 
 def test_pause_resume_and_cancel(
