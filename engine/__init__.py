@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from engine.placement.plan import OffloadPlan
     from engine.progress import Progress
     from engine.runtime.engine import Engine
+    from engine.runtime.events import GenerationStats
 
-__all__ = ["Cancelled", "GreenroomError", "load", "open_checkpoint", "plan", "probe"]
+__all__ = ["Cancelled", "GreenroomError", "learn", "load", "open_checkpoint", "plan", "probe"]
 __version__ = "0.1.0"
 
 
@@ -48,10 +49,28 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
 
     context: tokens of KV cache; None takes 8192, or the model's own limit if that is lower.
     wishes:  fields of `engine.placement.plan.Wishes`.
+    What earlier answers of this model here taught is in the prediction, see `learn`.
     """
+    from engine.hardware.probe import cache_folder
+    from engine.placement.learned import corrected
     from engine.placement.planner import plan as run
 
-    return run(checkpoint, report, context, **wishes)
+    return corrected(cache_folder(), checkpoint, report, run(checkpoint, report, context, **wishes))
+
+
+def learn(checkpoint: Checkpoint, report: HardwareReport, plan: OffloadPlan, stats: GenerationStats) -> bool:
+    """Remember how fast an answer was, for the next prediction. False when it was too short to tell."""
+    from engine.hardware.probe import cache_folder
+    from engine.placement.learned import remember
+
+    return remember(
+        cache_folder(),
+        checkpoint,
+        report,
+        plan,
+        decode=(stats.decode_tps, stats.completion_tokens, stats.accepted_tokens),
+        prefill=(stats.prefill_tps, stats.prefilled_tokens),
+    )
 
 
 def load(checkpoint: Checkpoint, plan: OffloadPlan, progress: Callable[[Progress], None] | None = None) -> Engine:

@@ -35,8 +35,9 @@ from engine.terminal import OutputClosedError, Terminal
 if TYPE_CHECKING:
     from engine.checkpoints.checkpoint import Checkpoint
     from engine.hardware.report import HardwareReport
-    from engine.placement.plan import OffloadPlan
+    from engine.placement.plan import OffloadPlan, Prediction
     from engine.runtime.engine import Engine
+    from engine.runtime.events import GenerationStats
 
 _log = logging.getLogger(__name__)
 
@@ -184,6 +185,9 @@ def _generate_options(parser: argparse.ArgumentParser) -> None:
     add_threads(parser)
     parser.add_argument("--prompt", required=True, type=plain_text, metavar="TEXT", help="the question")
     parser.add_argument("--system", type=plain_text, metavar="TEXT", help="instructions given before the question")
+    parser.add_argument(
+        "--thinking", metavar="on|off|LEVEL", help="whether or how much to think before answering, where the model can"
+    )
     parser.add_argument("--raw", action="store_true", help="continue the text as it is, without the chat template")
     parser.add_argument("--max-tokens", type=count, metavar="N", help="longest answer (default %(default)s)")
     parser.add_argument("--temperature", type=float, metavar="T", help="0 is greedy (default %(default)s)")
@@ -234,16 +238,19 @@ def _generate(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     params = SamplingParams(stop=tuple(args.stop or ()), **{name: getattr(args, name) for name in _SAMPLING})
     if args.raw and args.system:
         raise GreenroomError("--system cannot be used with --raw", "raw text has no roles", "Leave one of them out.")
+    if args.raw and args.thinking:
+        why = "raw text has no template to say so"
+        raise GreenroomError("--thinking cannot be used with --raw", why, "Leave one of them out.")
     if not args.prompt.strip():
         raise GreenroomError("There is nothing to answer", "the prompt is empty", "Write something after --prompt.")
     system = [Message("system", args.system)] if args.system else []
     prompt = args.prompt if args.raw else [*system, Message("user", args.prompt)]
     text: list[str] = []
     token_ids: list[int] = []
-    with _loaded(args, terminal, args.context) as engine:
+    with _loaded(args, terminal, args.context) as (engine, learn):
         kernel = engine.kernel
         try:
-            for event in engine.generate(prompt, params):
+            for event in engine.generate(prompt, params, thinking=args.thinking):
                 stats = event.stats
                 read = stats.reused_tokens + stats.prefilled_tokens
                 if stats.completion_tokens == 0 and read < stats.prompt_tokens:
@@ -255,6 +262,7 @@ def _generate(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
             # Also when it is broken off, so that what comes next starts on a line of its own.
             if text:
                 terminal.stream("\n")
+    predicted = learn(stats)
     reason = event.stop_reason or "error"
     drafts = f"{stats.accepted_tokens} of {stats.drafted_tokens} guesses right · " if stats.drafted_tokens else ""
     terminal.note(
@@ -262,12 +270,14 @@ def _generate(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
         f"{stats.first_token_s:.1f} s · prompt {stats.prefill_tps:.0f} tok/s · {kernel} · "
         f"stopped: {STOP_REASONS[reason]}"
     )
+    terminal.note(f"Predicted: {speed_range(predicted.decode_tps)}, prompt {speed_range(predicted.prefill_tps)}.")
     return {
         "text": "".join(text),
         "token_ids": token_ids,
         "stop_reason": reason,
         "stats": asdict(stats),
         "kernel": kernel,
+        "prediction": asdict(predicted),
     }
 
 
@@ -286,7 +296,7 @@ def _perplexity(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     from engine.runtime.perplexity import perplexity
 
     text = _read_text(Path(args.file))
-    with _loaded(args, terminal, args.context or args.window) as engine:
+    with _loaded(args, terminal, args.context or args.window) as (engine, _):
         token_ids = engine.tokenizer.encode(text, special=False)
         result = perplexity(engine, token_ids, args.window, args.stride, terminal.progress)
     terminal.say(
@@ -411,14 +421,23 @@ def planned(
 
 
 @contextlib.contextmanager
-def _loaded(args: argparse.Namespace, terminal: Terminal, context: int | None) -> Iterator[Engine]:
+def _loaded(
+    args: argparse.Namespace, terminal: Terminal, context: int | None
+) -> Iterator[tuple[Engine, Callable[[GenerationStats], Prediction]]]:
+    """The model, and what remembers an answer's speed and says what was predicted."""
     import engine
 
     with opened(args.model, terminal) as checkpoint:
-        plan = planned(checkpoint, engine.probe(), args, context)
+        report = engine.probe()
+        plan = planned(checkpoint, report, args, context)
         check_runnable(checkpoint, plan, args.force, terminal)
+
+        def learn(stats: GenerationStats) -> Prediction:
+            engine.learn(checkpoint, report, plan, stats)
+            return plan.prediction
+
         with engine.load(checkpoint, plan, terminal.progress) as loaded:
-            yield loaded
+            yield loaded, learn
 
 
 def check_runnable(checkpoint: Checkpoint, plan: OffloadPlan, force: bool, terminal: Terminal) -> None:

@@ -65,6 +65,9 @@ def predicted_speeds(plan: OffloadPlan) -> Iterator[str]:
     # Not worth a word where a long conversation hardly costs anything.
     if said.full_context_tps and said.full_context_tps < 0.8 * said.decode_tps.likely:
         grown = f", {rate(said.full_context_tps)} with all {plan.context} tokens"
+    if said.learned is not None:
+        before, times = said.learned.predicted_decode_tps.likely, said.learned.answers
+        yield f"Corrected by {plural(times, 'answer')} measured here; predicted from the parts: {rate(before)} tok/s."
     yield f"Answers at {speed_range(said.decode_tps)}{grown}: {said.bottleneck}."
     yield f"Reads prompts at {speed_range(said.prefill_tps)}."
 

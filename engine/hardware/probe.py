@@ -39,7 +39,7 @@ def probe(
     progress: ProgressCallback = ignore_progress,
     sources: Sources | None = None,
     models_folder: Path | None = None,
-    cache_folder: Path | None = None,
+    remembered_in: Path | None = None,
 ) -> HardwareReport:
     """What this machine is.
 
@@ -48,6 +48,7 @@ def probe(
                otherwise a remembered measurement of this hardware is used when there is one
     quick:     where none is remembered, measure for about half a second and remember that
     models_folder: where models will be kept, for the free disk space
+    remembered_in: the folder of remembered measurements; None takes the user's
 
     Raises GreenroomError when a calibration is asked for and cannot be done, Cancelled when progress says so.
     """
@@ -114,7 +115,7 @@ def probe(
     )
     for warning in report.warnings:
         logger.info("probe: %s", warning)
-    cache = cache_folder or _own_folder(platformdirs.user_cache_dir)
+    cache = remembered_in or cache_folder()
     if calibrate:
         measured = calibration.measure(report, progress)
         report = replace(report, warnings=report.warnings + calibration.store(cache, report, measured))
@@ -139,6 +140,11 @@ def _display(sources: Sources) -> str:
     if sources.environment.get("WAYLAND_DISPLAY"):
         return "wayland"
     return "x11" if sources.environment.get("DISPLAY") else "none"
+
+
+def cache_folder() -> Path:
+    """Where measurements of this machine are remembered."""
+    return _own_folder(platformdirs.user_cache_dir)
 
 
 def _own_folder(place: Callable[..., str]) -> Path:

@@ -55,16 +55,29 @@ class Range:
 
 
 @dataclass(frozen=True)
+class Learned:
+    """What answers of this model here taught: factors on what was predicted, from so many answers."""
+
+    answers: int
+    decode_factor: float
+    prefill_factor: float
+    predicted_decode_tps: Range
+    predicted_prefill_tps: Range
+
+
+@dataclass(frozen=True)
 class Prediction:
     """tokens per second in a short conversation, with the words that explain the bottleneck.
 
     full_context_tps: decode when the whole KV cache is in use; None where nobody computed it
+    learned:          set where the figures were corrected by answers measured here
     """
 
     decode_tps: Range
     prefill_tps: Range
     bottleneck: str
     full_context_tps: float | None = None
+    learned: Learned | None = None
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def test_generate_prints_the_answer_and_the_figures_apart(tiny_model: Path, caps
     assert shown.out == told["text"] + "\n"
     guesses, reading = r"(\d+ of \d+ guesses right · )?", r"first token \d+\.\d s · prompt \d+ tok/s"
     line = rf"\d+\.\d tok/s · 8 tokens · {guesses}{reading} · .+ · stopped: token limit\n"
-    assert re.fullmatch(line, shown.err)
+    assert re.fullmatch(rf"{line}Predicted: about .+ tok/s \(.+\), prompt about .+\.\n", shown.err)
 
 
 def test_generate_json_has_the_documented_fields(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,6 +98,7 @@ def test_generate_json_has_the_documented_fields(tiny_model: Path, capsys: pytes
     told = document(capsys)
     assert {"text", "token_ids", "stop_reason", "stats"} <= told.keys()
     assert told["stop_reason"] == "length"
+    assert told["prediction"]["decode_tps"]["likely"] > 0
     assert len(told["token_ids"]) == told["stats"]["completion_tokens"] == 8
     assert told["stats"]["decode_tps"] > 0
     assert {"reused_tokens", "first_token_s", "prefill_tps"} <= told["stats"].keys()

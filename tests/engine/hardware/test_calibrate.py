@@ -19,7 +19,8 @@ from engine.progress import Progress
 
 @pytest.fixture
 def report(tmp_path: Path) -> HardwareReport:
-    return probe(5, sources=machines.laptop().sources(tmp_path / "root"), models_folder=tmp_path, cache_folder=tmp_path)
+    sources = machines.laptop().sources(tmp_path / "root")
+    return probe(5, sources=sources, models_folder=tmp_path, remembered_in=tmp_path)
 
 
 class FakePool:
@@ -142,9 +143,9 @@ def test_an_unwritable_cache_is_a_warning(report: HardwareReport, tmp_path: Path
 
 def test_probe_measures_once_and_remembers(tmp_path: Path, fake_kernels: list[tuple[int, int]]) -> None:
     sources = machines.laptop().sources(tmp_path / "root")
-    first = probe(5, calibrate=True, sources=sources, models_folder=tmp_path, cache_folder=tmp_path / "cache")
+    first = probe(5, calibrate=True, sources=sources, models_folder=tmp_path, remembered_in=tmp_path / "cache")
     measurements = len(fake_kernels)
-    second = probe(5, sources=sources, models_folder=tmp_path, cache_folder=tmp_path / "cache")
+    second = probe(5, sources=sources, models_folder=tmp_path, remembered_in=tmp_path / "cache")
     assert measurements > 0
     assert len(fake_kernels) == measurements
     assert first.memory.bandwidth_gbs == second.memory.bandwidth_gbs == calibrate.recall(tmp_path / "cache", first)
@@ -166,7 +167,7 @@ def test_a_quick_probe_measures_only_what_is_not_remembered(
     sources = machines.laptop().sources(tmp_path / "root")
 
     def look(**options: bool) -> HardwareReport:
-        return probe(5, sources=sources, models_folder=tmp_path, cache_folder=tmp_path / "cache", **options)
+        return probe(5, sources=sources, models_folder=tmp_path, remembered_in=tmp_path / "cache", **options)
 
     assert look().memory.bandwidth_gbs is None
     assert look(quick=True).memory.bandwidth_gbs == look(quick=True).memory.bandwidth_gbs == {"6": 40.0}

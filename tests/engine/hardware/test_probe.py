@@ -16,7 +16,7 @@ from engine.hardware.report import HardwareReport, Kernels
 
 
 def read(machine: Machine, folder: Path) -> HardwareReport:
-    return probe(5, sources=machine.sources(folder / "root"), models_folder=folder, cache_folder=folder / "cache")
+    return probe(5, sources=machine.sources(folder / "root"), models_folder=folder, remembered_in=folder / "cache")
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -152,7 +152,7 @@ def test_a_machine_that_says_nothing_still_gets_a_report(tmp_path: Path) -> None
 
 
 def test_this_machine(tmp_path: Path) -> None:
-    report = probe(30, models_folder=tmp_path / "not" / "there", cache_folder=tmp_path)
+    report = probe(30, models_folder=tmp_path / "not" / "there", remembered_in=tmp_path)
     assert report.cpu.name != "unknown CPU"
     assert report.disk.free_bytes > 0
     assert report.cpu.logical_cores >= report.cpu.usable_cores >= 1
@@ -163,7 +163,7 @@ def test_unreadable_disk_is_a_warning(tmp_path: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
     sources = replace(machines.old_desktop().sources(tmp_path / "root"), disk_usage=refuse)
-    report = probe(5, sources=sources, models_folder=tmp_path, cache_folder=tmp_path)
+    report = probe(5, sources=sources, models_folder=tmp_path, remembered_in=tmp_path)
     assert report.disk.free_bytes == 0
     assert any("Permission denied" in warning for warning in report.warnings)
 
@@ -176,7 +176,7 @@ def test_a_part_that_breaks_costs_only_itself(tmp_path: Path) -> None:
         raise OSError("the interface is gone")
 
     sources = replace(machines.windows().sources(tmp_path / "root"), torch_build=broken, counters=no_counters)
-    report = probe(5, sources=sources, models_folder=tmp_path, cache_folder=tmp_path)
+    report = probe(5, sources=sources, models_folder=tmp_path, remembered_in=tmp_path)
     assert report.gpus[0].name == "NVIDIA GeForce RTX 3060"
     assert report.memory.total_bytes == 0
     assert report.cpu.kernels == Kernels("none", "none", "none")

@@ -16,7 +16,7 @@ EXPECTED: dict[str, dict[str, Any]] = json.loads((Path(__file__).with_name("expe
 
 def read(name: str, folder: Path) -> dict[str, Any]:
     sources = ALL[name]().sources(folder / "root")
-    report = probe(5, sources=sources, models_folder=Path("/models"), cache_folder=folder / "cache")
+    report = probe(5, sources=sources, models_folder=Path("/models"), remembered_in=folder / "cache")
     return report.to_json()
 
 
