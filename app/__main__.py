@@ -64,7 +64,7 @@ def open_window(model: str | None = None) -> int:
     from app.settings.store import SettingsStore
 
     host = EngineHost()
-    window = MainWindow(host, SettingsStore())
+    window = MainWindow(host, SettingsStore(), welcome=model is None)
     sys.excepthook = _FaultReporter(window)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: window.close())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Slot
 from PySide6.QtGui import QCloseEvent, QIcon, QResizeEvent, QShowEvent
@@ -14,8 +15,8 @@ from app import tasks
 from app.actions import make_actions
 from app.hardware.gauge import Measure, MemoryGauge, measure_memory
 from app.host import DEMO, EngineHost, HostState
-from app.models.download_host import DownloadHost
-from app.models.survey import demo_is_here
+from app.models.download_host import DownloadHost, network_settings
+from app.models.survey import ModelRow, demo_is_here
 from app.settings.store import SettingsStore
 from app.sidebar import Sidebar
 from app.statusbar import StatusBar
@@ -27,6 +28,9 @@ from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.hub.downloads import DownloadStatus
 from engine.resources import asset
+
+if TYPE_CHECKING:
+    from app.wizard.wizard import SetupWizard
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +49,8 @@ MODEL_FILES = "Models (*.gguf *.safetensors *.json);;All files (*)"
 class MainWindow(QMainWindow):
     """make_chat, demo_is_here, measure: stand in for the chat, a look at the disk and the memory's timing; for tests.
 
+    welcome: whether a first start opens the wizard
+
     The window paints before it makes its pages: they are made when they are first shown, the chat right after
     the first paint.
     """
@@ -56,8 +62,11 @@ class MainWindow(QMainWindow):
         make_chat: ChatMaker | None = None,
         demo_is_here: Callable[[], bool] = demo_is_here,
         measure: Measure = measure_memory,
+        welcome: bool = False,
     ) -> None:
         super().__init__()
+        self._welcome = welcome
+        self.wizard: SetupWizard | None = None
         self._measure = measure
         self._gauge = MemoryGauge(host, measure, self)
         self._demo_is_here = demo_is_here
@@ -193,8 +202,51 @@ class MainWindow(QMainWindow):
         self._downloads.start()
         if self._settings.problem is not None:
             self._show_settings_problem(self._settings.problem)
-        if self._autoload:
+        if self._welcome and self._autoload and not self._settings.values.welcomed:
+            # The first model waits: the memory is measured meanwhile.
+            self.open_wizard().finished.connect(self._begin)
+        elif self._autoload:
             self._load_first_model()
+
+    # The wizard
+
+    @Slot()
+    def open_wizard(self) -> SetupWizard:
+        from app.wizard.study import Study
+        from app.wizard.wizard import SetupWizard
+
+        if self._host.state.kind != "empty":
+            self._gauge.give_way()
+        study = Study(self._host.api, self._settings.values, self._measure, self._demo_is_here)
+        wizard = self.wizard = SetupWizard(study, self)
+        wizard.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        wizard.demoWanted.connect(self._get_demo)
+        wizard.demoWanted.connect(lambda: self.show_page("chat"))
+        wizard.downloadWanted.connect(self._download_offer)
+        wizard.finished.connect(self._wizard_closed)
+        wizard.open()
+        return wizard
+
+    @Slot()
+    def _wizard_closed(self) -> None:
+        report = self.wizard.findings.report if self.wizard is not None else None
+        self.wizard = None
+        self._settings.change(welcomed=True)
+        if report is not None:
+            self._memory_measured(report)
+
+    @Slot()
+    def _begin(self) -> None:
+        if self._autoload and self.isVisible():
+            self._load_first_model()
+
+    @Slot(object)
+    def _download_offer(self, row: ModelRow) -> None:
+        from app.models.survey import find_remote
+
+        self.show_page("models")
+        settings = network_settings(self._settings.values)
+        tasks.run(find_remote, settings, row.choice, done=self._downloads.add, failed=self._downloads.failed.emit)
 
     def _make_real_chat(self, host: EngineHost, window: QWidget) -> tuple[QWidget, QWidget]:
         from app.chat.page import ChatPage
@@ -286,6 +338,7 @@ class MainWindow(QMainWindow):
             hardware = HardwarePage(self._host.api, self._measure)
             hardware.measured.connect(self._memory_measured)
             hardware.measuringStarted.connect(self._gauge.give_way)
+            hardware.wizardWanted.connect(self.open_wizard)
             return hardware
         from app.settings.page import SettingsPage
 
@@ -455,6 +508,8 @@ class MainWindow(QMainWindow):
     def closeEvent(self, event: QCloseEvent) -> None:
         self._settings.change(window=self.saveGeometry().toBase64().toStdString())
         self.hide()
+        if self.wizard is not None:
+            self.wizard.reject()
         self._host.shutdown()
         if self._chat_page is not None:
             self._chat_page.shutdown()

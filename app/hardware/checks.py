@@ -12,6 +12,12 @@ from engine.hardware.report import CpuReport, GpuReport, HardwareReport, MemoryR
 LOW_DISK = 20_000_000_000
 #: Less free RAM than this runs little more than the demo.
 LOW_MEMORY = 4_000_000_000
+#: No mixture of the catalogue runs in less RAM than this.
+TOO_LITTLE_MEMORY = 6_000_000_000
+
+#: What is looked at, before anything is known.
+SUBJECTS = ("Processor", "Instructions", "Memory", "Graphics", "Disk")
+_DISKS = {"nvme": "NVMe", "ssd": "SSD", "hdd": "hard disk", "network": "network", "memory": "in memory"}
 
 _WORDS = {
     "avx2": "AVX2",
@@ -32,7 +38,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Check:
-    """state: "good" | "warn" | "bad" | "note"; note: a short figure shown at the right."""
+    """state: "good" | "warn" | "bad" | "note" | "wait"; note: a short figure shown at the right."""
 
     state: str
     title: str
@@ -40,11 +46,20 @@ class Check:
     note: str = ""
 
 
+def waiting() -> list[Check]:
+    return [Check("wait", title, "Looking…") for title in SUBJECTS]
+
+
 def checks(report: HardwareReport) -> list[Check]:
-    """In the order in which they matter to a mixture-of-experts model."""
-    found = [_processor(report.cpu), _instructions(report.cpu), _memory(report.memory)]
+    """In the order in which they matter to a mixture-of-experts model. Every warning says what to do about it."""
+    warnings = list(report.warnings)
+    found = [
+        _processor(report.cpu, _take(warnings, "logical CPUs")),
+        _instructions(report.cpu, _take(warnings, "AVX2 is missing", "does not let programs use")),
+        _memory(report.memory, _take(warnings, "GB of RAM;")),
+    ]
     counted = [gpu for gpu in report.gpus if not gpu.integrated]
-    found += [_graphics(gpu) for gpu in counted]
+    found += [_graphics(gpu, _take(warnings, f"{gpu.name} stays unused")) for gpu in counted]
     if not counted:
         found.append(
             Check("note", "Graphics", "No graphics card with its own memory was found. Models run on the processor.")
@@ -61,61 +76,99 @@ def checks(report: HardwareReport) -> list[Check]:
             )
         )
     found.append(_disk(report))
-    found += [Check("warn", "Note", sentence) for sentence in report.warnings]
+    found += [Check("warn", "Note", sentence) for sentence in warnings]
     return found
 
 
-def _processor(cpu: CpuReport) -> Check:
+def _take(warnings: list[str], *marks: str) -> str:
+    """The warning with one of these words, out of the list: it stands in its own row then. "" when there is none."""
+    for warning in warnings:
+        if any(mark in warning for mark in marks):
+            warnings.remove(warning)
+            return warning
+    return ""
+
+
+def _processor(cpu: CpuReport, warning: str) -> Check:
     cores = f"{cpu.physical_cores} {'core' if cpu.physical_cores == 1 else 'cores'}"
-    note = "" if cpu.logical_cores == cpu.physical_cores else f"{cpu.logical_cores} threads"
-    if cpu.usable_cores < cpu.physical_cores:
-        return Check(
-            "warn", "Processor", f"{cpu.name}, {cores}; this program may use only {cpu.usable_cores} of them.", note
+    if cpu.performance_cores and cpu.efficiency_cores:
+        cores = f"{cpu.performance_cores} fast and {cpu.efficiency_cores} slower cores"
+    if cpu.sockets > 1:
+        cores += f" in {cpu.sockets} sockets"
+    note = cpu.generation or ("" if cpu.logical_cores == cpu.physical_cores else f"{cpu.logical_cores} threads")
+    sentence = f"{' '.join(cpu.name.split())}, {cores}."
+    if not warning and cpu.usable_cores < cpu.physical_cores:
+        warning = (
+            f"This program may use only {cpu.usable_cores} of them: raise the container's or the system's limit to "
+            "use more."
         )
-    return Check("good", "Processor", f"{cpu.name}, {cores}.", note)
+    return (
+        Check("warn", "Processor", f"{sentence} {warning}", note)
+        if warning
+        else Check("good", "Processor", sentence, note)
+    )
 
 
-def _instructions(cpu: CpuReport) -> Check:
+def _instructions(cpu: CpuReport, warning: str) -> Check:
     kernels = list(dict.fromkeys((cpu.kernels.int4, cpu.kernels.int8, cpu.kernels.bf16)))
     note = f"kernels: {', '.join(kernels)}"
     usable = list(dict.fromkeys(_WORDS[name] for name in cpu.isa.usable if name in _WORDS))
     blocked = list(dict.fromkeys(_WORDS[n] for n in cpu.isa.cpu if n in _WORDS and n not in cpu.isa.usable))
     if "avx2" not in cpu.isa.usable:
-        return Check(
-            "bad",
-            "Instructions",
-            "AVX2 is missing, or switched off in the BIOS or the virtual machine. Models run, but slowly.",
-            note,
+        otherwise = (
+            "AVX2 is missing, or switched off in the BIOS or the virtual machine. Models run, but slowly. Switch it "
+            "on there, or choose the smallest models."
         )
+        return Check("bad", "Instructions", warning or otherwise, note)
     sentence = f"{', '.join(usable)}."
     if blocked:
-        return Check("warn", "Instructions", f"{sentence} The system keeps {', '.join(blocked)} from programs.", note)
+        otherwise = (
+            f"The system keeps {', '.join(blocked)} from programs; update it, or let the virtual machine have it."
+        )
+        return Check("warn", "Instructions", f"{sentence} {warning or otherwise}", note)
     return Check("good", "Instructions", sentence, note)
 
 
-def _memory(memory: MemoryReport) -> Check:
+def _memory(memory: MemoryReport, warning: str) -> Check:
     sentence = f"{gigabytes(memory.total_bytes)}, {gigabytes(memory.available_bytes)} free."
+    if memory.kind:
+        speed = f"-{memory.speed_mts}" if memory.speed_mts else ""
+        channels = f", {memory.channels} channels" if memory.channels > 1 else ""
+        sentence = f"{gigabytes(memory.total_bytes)} of {memory.kind}{speed}{channels}, " + (
+            f"{gigabytes(memory.available_bytes)} free."
+        )
     note = ""
     if memory.bandwidth_gbs:
-        threads, speed = max(memory.bandwidth_gbs.items(), key=lambda item: item[1])
-        note = f"{speed:.1f} GB/s with {threads} {'thread' if threads == '1' else 'threads'}"
+        threads, fastest = max(memory.bandwidth_gbs.items(), key=lambda item: item[1])
+        note = f"{fastest:.1f} GB/s with {threads} {'thread' if threads == '1' else 'threads'}"
+    if memory.total_bytes < TOO_LITTLE_MEMORY:
+        little = "That is too little for large models: only the demo model is sure to run. Add RAM."
+        return Check("bad", "Memory", f"{sentence} {warning or little}", note)
     if memory.available_bytes < LOW_MEMORY:
         return Check("warn", "Memory", f"{sentence} That is little: close other programs before loading.", note)
+    if warning:
+        return Check("warn", "Memory", f"{sentence} {warning}", note)
     if not memory.bandwidth_gbs:
         return Check("note", "Memory", f"{sentence} Its speed has not been measured yet.", note)
     return Check("good", "Memory", sentence, note)
 
 
-def _graphics(gpu: GpuReport) -> Check:
+def _graphics(gpu: GpuReport, warning: str) -> Check:
     note = f"driver {gpu.driver}" if gpu.driver else ""
-    return Check(
-        "good", "Graphics", f"{gpu.name}, {gigabytes(gpu.total_bytes)}, {gigabytes(gpu.free_bytes)} free.", note
-    )
+    if gpu.pcie_generation and gpu.pcie_width:
+        note = f"PCIe {gpu.pcie_generation} ×{gpu.pcie_width}"
+    amounts = f"{gigabytes(gpu.total_bytes)}, {gigabytes(gpu.free_bytes)} free"
+    if gpu.unusable or warning:
+        why = warning or f"{gpu.name} {gpu.unusable}."
+        return Check("warn", "Graphics", f"{why[:-1]} ({amounts}).", note)
+    return Check("good", "Graphics", f"{gpu.name}, {amounts}.", note)
 
 
 def _disk(report: HardwareReport) -> Check:
     disk = report.disk
+    note = _DISKS.get(disk.kind, "")
     sentence = f"{home_path(Path(disk.path))}: {gigabytes(disk.free_bytes)} free."
     if disk.free_bytes < LOW_DISK:
-        return Check("warn", "Disk", f"{sentence} Larger models will not fit there.")
-    return Check("good", "Disk", sentence)
+        remedy = "Larger models will not fit there: free some space, or choose another folder in the settings."
+        return Check("warn", "Disk", f"{sentence} {remedy}", note)
+    return Check("good", "Disk", sentence, note)

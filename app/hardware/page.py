@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtGui import QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLabel, QProgressBar, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QGuiApplication, QShowEvent
+from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QVBoxLayout, QWidget
 
 from app import tasks
-from app.hardware.checks import Check, checks
+from app.hardware.check_row import CheckList, CheckRow
+from app.hardware.checks import checks
 from app.hardware.gauge import Measure, measure_memory
-from app.theme import theme
-from app.theme.icons import make_pixmap
+from app.hardware.report_text import report_text
+from app.hardware.what_if import WhatIfPanel
 from app.widgets.buttons import button
 from app.widgets.labels import ElideLabel, label
 from app.widgets.page import PageHead, scrolled
@@ -20,61 +21,8 @@ from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.progress import Progress
 
+COPIED_MS = 1500
 WIDTH = 920
-#: A narrower page folds its rows.
-ROOMY = 720
-
-#: (icon, ink, what a screen reader says)
-_MARKS = {
-    "good": ("check", "accent", "Good"),
-    "warn": ("warning", "warn", "Warning"),
-    "bad": ("cross", "bad", "Problem"),
-    "note": ("info", "muted", "Note"),
-}
-
-
-class CheckRow(QFrame):
-    """Mark, title, sentence, figure."""
-
-    def __init__(self, check: Check, first: bool, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.check = check
-        self.setProperty("surface", "row")
-        self.setProperty("first", "true" if first else "false")
-        self._icon, self._ink, said = _MARKS[check.state]
-        self.setAccessibleName(f"{check.title}: {said}. {check.sentence} {check.note}".strip())
-        self._mark = QLabel()
-        self._mark.setFixedSize(20, 20)
-        title = label(check.title, "strong")
-        title.setFixedWidth(130)
-        sentence = label(check.sentence, wrap=True)
-        sentence.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        note = label(check.note, "small")
-        note.setContentsMargins(0, 2, 0, 0)
-        note.setVisible(bool(check.note))
-        self._note = note
-        self._grid = grid = QGridLayout(self)
-        grid.setContentsMargins(16, 13, 16, 13)
-        grid.setHorizontalSpacing(12)
-        grid.setVerticalSpacing(2)
-        sentence.setAlignment(Qt.AlignmentFlag.AlignTop)
-        for column, part in enumerate((self._mark, title, sentence, note)):
-            grid.addWidget(part, 0, column, Qt.AlignmentFlag(0) if part is sentence else Qt.AlignmentFlag.AlignTop)
-        grid.setColumnStretch(2, 1)
-        self._compact = False
-        theme().changed.connect(self._draw)
-        self._draw()
-
-    def set_compact(self, compact: bool) -> None:
-        """For a narrow window: the figure goes under the sentence."""
-        if compact != self._compact:
-            self._compact = compact
-            self._grid.removeWidget(self._note)
-            self._grid.addWidget(self._note, *((1, 2) if compact else (0, 3)), Qt.AlignmentFlag.AlignTop)
-
-    def _draw(self) -> None:
-        colour = getattr(theme().tokens, self._ink)
-        self._mark.setPixmap(make_pixmap(self._icon, colour, 16, self.devicePixelRatioF()))
 
 
 class HardwarePage(QWidget):
@@ -83,6 +31,7 @@ class HardwarePage(QWidget):
     #: HardwareReport, after the user had the memory measured
     measured = Signal(object)
     measuringStarted = Signal()
+    wizardWanted = Signal()
 
     def __init__(self, api: Any, measure: Measure = measure_memory, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -96,7 +45,12 @@ class HardwarePage(QWidget):
         self.again.clicked.connect(self.refresh)
         self.measure = button("Measure memory speed", icon="gauge")
         self.measure.clicked.connect(self.start_measuring)
-        head.add(self.again, self.measure)
+        self.copy = button("Copy report", icon="copy", tip="As text, without serial numbers or names of users")
+        self.copy.setEnabled(False)
+        self.copy.clicked.connect(self._copy)
+        self._copied = QTimer(self, singleShot=True, interval=COPIED_MS)
+        self._copied.timeout.connect(lambda: self.copy.setText("Copy report"))
+        head.add(self.again, self.copy, self.measure)
         self._lead = label("Measured here, kept here. Nothing is sent anywhere.", "muted", wrap=True)
 
         self._progress = QProgressBar()
@@ -116,12 +70,13 @@ class HardwarePage(QWidget):
         self._trouble = label("", "warn", wrap=True)
         self._trouble.hide()
 
-        self._card = QFrame()
+        self._card = CheckList()
         self._card.setProperty("surface", "card")
-        self._list = QVBoxLayout(self._card)
-        self._list.setContentsMargins(0, 0, 0, 0)
-        self._list.setSpacing(0)
         self._card.hide()
+
+        self.what_if = WhatIfPanel(api)
+        self.guide = button("Open the set-up guide again", name="Open the set-up guide again")
+        self.guide.clicked.connect(self.wizardWanted)
 
         content = QVBoxLayout()
         content.setSpacing(8)
@@ -131,6 +86,10 @@ class HardwarePage(QWidget):
         content.addWidget(self._trouble)
         content.addSpacing(4)
         content.addWidget(self._card)
+        content.addSpacing(8)
+        content.addWidget(self.what_if)
+        content.addSpacing(4)
+        content.addWidget(self.guide, 0, Qt.AlignmentFlag.AlignLeft)
         content.addStretch(1)
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
@@ -138,7 +97,7 @@ class HardwarePage(QWidget):
 
     @property
     def rows(self) -> list[CheckRow]:
-        return [self._list.itemAt(i).widget() for i in range(self._list.count())]
+        return self._card.rows
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -155,18 +114,17 @@ class HardwarePage(QWidget):
     def show_report(self, report: HardwareReport) -> None:
         self.report = report
         self._lead.setText("Measured here, kept here. Nothing is sent anywhere.")
-        while (item := self._list.takeAt(0)) is not None:
-            item.widget().hide()
-            item.widget().deleteLater()
-        for number, check in enumerate(checks(report)):
-            row = CheckRow(check, first=number == 0)
-            row.set_compact(self.width() < ROOMY)
-            self._list.addWidget(row)
+        self._card.show_checks(checks(report))
         self._card.show()
+        self.copy.setEnabled(True)
+        self.what_if.show_report(report)
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        for row in self.rows:
-            row.set_compact(self.width() < ROOMY)
+    @Slot()
+    def _copy(self) -> None:
+        if self.report is not None:
+            QGuiApplication.clipboard().setText(report_text(self.report))
+            self.copy.setText("Copied")
+            self._copied.start()
 
     @Slot()
     def start_measuring(self) -> None:

@@ -46,6 +46,7 @@ class Settings:
     hub, proxy, ca_file, offline: as in `engine.hub.network.NetworkSettings`; "" takes the system's
     downloads_at_once: models on their way at the same time
     download_rate: MB/s that downloads may use together, None for no limit
+    welcomed: the wizard of the first start was finished or closed
     """
 
     theme: str = "system"
@@ -67,6 +68,7 @@ class Settings:
     offline: bool = False
     downloads_at_once: int = 2
     download_rate: int | None = None
+    welcomed: bool = False
 
 
 def _checked(raw: Any) -> Settings:
@@ -112,6 +114,8 @@ def _checked(raw: Any) -> Settings:
         offline=raw.get("offline") is True,
         downloads_at_once=number("downloads_at_once", *DOWNLOADS_RANGE) or defaults.downloads_at_once,
         download_rate=number("download_rate", *RATE_RANGE),
+        # Who has a file without it used the program before there was a wizard.
+        welcomed=raw.get("welcomed") is not False,
     )
 
 

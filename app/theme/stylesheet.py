@@ -5,6 +5,7 @@ Widgets say what they are through dynamic properties, never how they look:
   QLabel, QPushButton  chip = accent | vram | warn | bad | plain
   QPushButton  kind = primary | nav | ghost | link | model (none: the bordered default)
   QWidget      surface = page | card | row | shelf | side | topbar | statusbar | banner-warn | banner-bad | banner-info
+  QFrame       surface = card, with best = true: the one that is recommended or chosen
   QFrame       surface = shelf: a row of a card, with place = first | middle | last | only
 """
 
@@ -100,6 +101,7 @@ QCheckBox::indicator { width: 16px; height: 16px; border: 1px solid $faint; bord
 QCheckBox::indicator:checked { background: $accent; border-color: $accent; image: url("$icon_check"); }
 
 QFrame[surface="card"], QWidget[surface="card"] { background: $panel; border: 1px solid $line; border-radius: 12px; }
+QFrame[surface="card"][best="true"] { border: 2px solid $accent; }
 QWidget[surface="side"] { background: $side; border: none; border-right: 1px solid $line; }
 QWidget[surface="page"] { background: $bg; }
 QWidget[surface="topbar"] { background: $bg; border: none; border-bottom: 1px solid $line; }
@@ -131,6 +133,7 @@ QMenu::icon { padding-left: 8px; }
 
 QScrollArea, QAbstractScrollArea[frameless="true"] { background: transparent; border: none; }
 QScrollArea > QWidget > QWidget[surface="page"] { background: $bg; }
+QWizard, QWizard QScrollArea > QWidget > QWidget[surface="page"] { background: $panel; }
 QScrollBar:vertical { background: transparent; width: 10px; margin: 0; border: none; }
 QScrollBar:horizontal { background: transparent; height: 10px; margin: 0; border: none; }
 QScrollBar::handle { background: $line; border-radius: 4px; margin: 1px; }

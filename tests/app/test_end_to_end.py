@@ -103,10 +103,19 @@ def find_window(screen: Screen) -> str:
     return window
 
 
+def close_wizard(screen: Screen) -> None:
+    """As a user does who wants to chat at once."""
+    screen.wait_for(r"Welcome to Greenroom", seconds=60)
+    wizard = screen.xdotool("search", "--sync", "--onlyvisible", "--name", "set-up").splitlines()[0]
+    screen.xdotool("windowfocus", "--sync", wizard)
+    screen.xdotool("key", "Escape")
+    find_window(screen)
+
+
 def test_a_typed_question_is_answered_with_its_speed(
     screen: Screen, program: subprocess.Popen[bytes], data: Path
 ) -> None:
-    find_window(screen)
+    close_wizard(screen)
     screen.wait_for(r"\d threads?", seconds=120)  # the status bar names the kernel once the model is loaded
     screen.xdotool("type", "--delay", "20", "What is the capital of France?")
     screen.xdotool("key", "Return")
@@ -122,7 +131,7 @@ def test_a_typed_question_is_answered_with_its_speed(
 
 
 def test_the_keyboard_ends_the_program(screen: Screen, program: subprocess.Popen[bytes]) -> None:
-    find_window(screen)
+    close_wizard(screen)
     screen.wait_for(r"New chat", seconds=60)
     screen.xdotool("key", "ctrl+q")
     assert program.wait(30) == 0

@@ -1,0 +1,228 @@
+"""What a model of the catalogue would do on this PC with other parts: worked out anew with every change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
+from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
+
+from app import tasks
+from app.models.survey import ModelRow, find_offers, plan_offer
+from app.settings.fields import Combo, WholeNumber
+from app.widgets.chip import ChipButton
+from app.widgets.labels import label
+from app.widgets.plan_popover import PlanPopover
+from app.wizard.ranking import rank
+from app.words import gigabytes, needed, rate_range, sentence
+from engine.errors import GreenroomError
+from engine.hardware.report import HardwareReport
+
+#: A change is worked out when no other has followed for this long.
+WAIT_MS = 200
+GB = 1_000_000_000
+RAM_RANGE, VRAM_RANGE = (2, 6144), (0, 1024)
+FIELD_WIDTH = 200
+BEST = "The best for it"
+
+
+@dataclass(frozen=True)
+class Question:
+    """ram, vram: GB, None for what is here. cpu, gpu: names as sold, "" for what is here. entry: "" for the best."""
+
+    ram: int | None = None
+    vram: int | None = None
+    cpu: str = ""
+    gpu: str = ""
+    entry: str = ""
+
+
+def answer(api: Any, report: HardwareReport, asked: Question) -> ModelRow | None:
+    """The model with its plan on the imagined PC; None when none of the catalogue fits. Takes up to a second.
+
+    Raises GreenroomError for a part that nobody knows.
+    """
+    from engine.placement.machines import what_if
+
+    imagined = what_if(
+        report,
+        ram=None if asked.ram is None else asked.ram * GB,
+        vram=None if asked.vram is None else asked.vram * GB,
+        cpu=asked.cpu or None,
+        gpu=asked.gpu or None,
+    )
+    offers = [row for row in find_offers() if row.entry is not None and asked.entry in ("", row.entry.id)]
+    planned = [plan_offer(api, row, imagined, None, {}) for row in offers]
+    if asked.entry:
+        return planned[0]
+    # Whoever buys memory buys a disk for the models as well.
+    return rank(planned, disk_free=1 << 62).best
+
+
+class WhatIfPanel(QFrame):
+    """Shows itself once there is a report to start from."""
+
+    answered = Signal()
+
+    def __init__(
+        self, api: Any, answer: Callable[..., ModelRow | None] = answer, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._api, self._answer = api, answer
+        self._report: HardwareReport | None = None
+        self._task: tasks.Task | None = None
+        self.row: ModelRow | None = None
+        self.setProperty("surface", "card")
+        self.ram = WholeNumber("RAM in gigabytes", RAM_RANGE, "As it is")
+        self.vram = WholeNumber("Memory of the graphics card in gigabytes; 0 for none", VRAM_RANGE, "As it is")
+        for field in (self.ram, self.vram):
+            field.setSuffix(" GB")
+            field.chosen.connect(self._later)
+        self.cpu = _name("Processor, as it is sold", "e.g. Ryzen 9 7950X")
+        self.gpu = _name("Graphics card, as it is sold", "e.g. RTX 4090")
+        entries = [(row.name, row.entry.id) for row in find_offers() if row.entry is not None]
+        self.model = Combo("Model", ((BEST, ""), *entries))
+        self.model.setSizeAdjustPolicy(Combo.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        for field in (self.cpu, self.gpu):
+            field.textChanged.connect(self._later)
+        self.model.currentIndexChanged.connect(self._later)
+
+        self._fields = QGridLayout()
+        self._fields.setHorizontalSpacing(12)
+        self._fields.setVerticalSpacing(10)
+        self._parts: list[tuple[QWidget, QWidget]] = []
+        for title, field in (
+            ("RAM", self.ram),
+            ("GPU memory", self.vram),
+            ("Processor", self.cpu),
+            ("GPU", self.gpu),
+            ("Model", self.model),
+        ):
+            field.setFixedWidth(FIELD_WIDTH)
+            caption = label(title, "muted")
+            caption.setBuddy(field)
+            self._parts.append((caption, field))
+        self._columns = 0
+        self.name = label("", "heading", wrap=True)
+        self.chip = ChipButton()
+        self.chip.setToolTip("Show the sum behind this")
+        self.chip.clicked.connect(self._open_plan)
+        self.speed = label("", "heading")
+        self.figures = label("", "small", wrap=True)
+        chips = QHBoxLayout()
+        chips.setSpacing(10)
+        chips.addWidget(self.chip)
+        chips.addWidget(self.speed)
+        chips.addStretch(1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(16, 14, 16, 16)
+        column.setSpacing(6)
+        column.addWidget(label("What if it had other parts?", "heading"))
+        column.addWidget(
+            label("For this PC with more memory, or another one. Nothing is bought or changed.", "muted", True)
+        )
+        column.addSpacing(6)
+        column.addLayout(self._fields)
+        column.addSpacing(10)
+        column.addWidget(self.name)
+        column.addLayout(chips)
+        column.addWidget(self.figures)
+        self._timer = QTimer(self, singleShot=True, interval=WAIT_MS)
+        self._timer.timeout.connect(self._ask)
+        self.hide()
+        self._arrange(2)
+
+    def show_report(self, report: HardwareReport) -> None:
+        self._report = report
+        self.show()
+        self._ask()
+
+    @property
+    def question(self) -> Question:
+        return Question(
+            _value(self.ram),
+            _value(self.vram),
+            self.cpu.text().strip(),
+            self.gpu.text().strip(),
+            str(self.model.currentData()),
+        )
+
+    def resizeEvent(self, event: Any) -> None:
+        super().resizeEvent(event)
+        self._arrange(2 if self.width() >= 660 else 1)
+
+    def _arrange(self, columns: int) -> None:
+        if columns == self._columns:
+            return
+        self._columns = columns
+        for number, (caption, field) in enumerate(self._parts):
+            row, column = divmod(number, columns)
+            self._fields.addWidget(caption, row, 3 * column)
+            self._fields.addWidget(field, row, 3 * column + 1)
+        self._fields.setColumnStretch(3 * columns - 1, 1)
+
+    @Slot()
+    def _later(self) -> None:
+        self._timer.start()
+
+    @Slot()
+    def _ask(self) -> None:
+        if self._report is None:
+            return
+        if self._task is not None:
+            self._task.cancel()
+        self._task = tasks.run(
+            self._answer, self._api, self._report, self.question, done=self._show, failed=self._complain
+        )
+
+    def _show(self, row: ModelRow | None) -> None:
+        self.row = row
+        plan = None if row is None else row.plan
+        self.chip.setVisible(plan is not None)
+        self.speed.setVisible(plan is not None and plan.runnable)
+        if row is None:
+            self.name.setText("None of the catalogue's models would fit")
+            self.figures.setText("Give it more RAM, or a graphics card with memory of its own.")
+        elif plan is None:
+            self.name.setText(row.name)
+            self.figures.setText(row.problem or "")
+        else:
+            quant = "" if row.choice is None else f" · {row.choice.label} · {gigabytes(row.nbytes)}"
+            self.name.setText(f"{row.name}{quant}")
+            self.chip.show_plan(plan)
+            self.speed.setText(f"{rate_range(plan.prediction.decode_tps)} tok/s")
+            amounts = f"{needed(plan.bytes.ram_total)} RAM"
+            if plan.bytes.vram_total:
+                amounts += f" · {needed(plan.bytes.vram_total)} VRAM"
+            said = (
+                sentence(plan.prediction.bottleneck).rstrip(".") if plan.runnable else plan.explanation[0].rstrip(".")
+            )
+            self.figures.setText(f"{amounts}. {said}.".replace("/s", "/\u2060s"))
+        self.answered.emit()
+
+    def _complain(self, error: GreenroomError) -> None:
+        self.row = None
+        self.chip.hide()
+        self.speed.hide()
+        self.name.setText(error.what)
+        self.figures.setText(f"{sentence(error.why)}. {error.remedy}")
+        self.answered.emit()
+
+    def _open_plan(self) -> None:
+        if self.row is not None and self.row.plan is not None:
+            PlanPopover(self.row.name, self.row.plan, None, self).open_below(self.chip)
+
+
+def _name(name: str, example: str) -> QLineEdit:
+    made = QLineEdit()
+    made.setAccessibleName(name)
+    made.setPlaceholderText(example)
+    made.setMaxLength(80)
+    made.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+    return made
+
+
+def _value(field: WholeNumber) -> int | None:
+    return None if field.value() == field.minimum() else field.value()

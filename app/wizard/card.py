@@ -1,0 +1,111 @@
+"""One model of the catalogue as a card: where it would live, how fast, how big, and its button."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
+
+from app.models.survey import ModelRow
+from app.widgets.buttons import button
+from app.widgets.chip import Chip, ChipButton
+from app.widgets.labels import ElideLabel, label
+from app.widgets.plan_popover import PlanPopover
+from app.words import gigabytes, needed, rate_range, sentence
+
+#: A narrower card puts what is downloaded under the name instead of beside it.
+ROOMY = 520
+
+
+class OfferCard(QFrame):
+    #: ModelRow
+    downloadWanted = Signal(object)
+
+    def __init__(self, row: ModelRow, best: bool, disk_free: int, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.row, plan = row, row.plan
+        self.setProperty("surface", "card")
+        self.setProperty("best", "true" if best else "false")
+        label_of_quant = row.choice.label if row.choice is not None else ""
+        speed = rate_range(plan.prediction.decode_tps) if plan.runnable else "–"
+        said = needs(row, disk_free)
+        self.setAccessibleName(
+            f"{row.name}, {label_of_quant}, {gigabytes(row.nbytes)}. {plan.label}. "
+            + (f"{speed} tokens per second. " if plan.runnable else "")
+            + said
+        )
+
+        name = ElideLabel(row.name, "heading")
+        self._about = about = label(f"{label_of_quant} · {gigabytes(row.nbytes)}", "small")
+        head = QHBoxLayout()
+        head.setSpacing(8)
+        head.addWidget(name)
+        head.addWidget(about)
+        if best:
+            head.addWidget(Chip("Best for this PC"))
+        head.addStretch(1)
+        self.chip = ChipButton()
+        self.chip.show_plan(plan)
+        self.chip.setToolTip("Show the sum behind this")
+        self.chip.clicked.connect(self._open_plan)
+        self._said = said
+        self._detail = detail = label(said, "small", wrap=True)
+        text = QVBoxLayout()
+        text.setSpacing(6)
+        text.addLayout(head)
+        place = QHBoxLayout()
+        place.setSpacing(8)
+        place.addWidget(self.chip)
+        place.addStretch(1)
+        text.addLayout(place)
+        text.addWidget(detail)
+
+        figures = QHBoxLayout()
+        figures.setSpacing(5)
+        figures.addStretch(1)
+        figures.addWidget(label(speed, "heading"))
+        figures.addWidget(label("tok/s", "small"))
+        if plan.runnable:
+            self.action = button("Download", kind="primary" if best else "", name=f"Download {row.name}")
+            self.action.clicked.connect(lambda: self.downloadWanted.emit(self.row))
+            self.action.setEnabled(row.nbytes <= disk_free)
+        else:
+            self.action = button("Show the sum", name=f"Show the sum for {row.name}")
+            self.action.clicked.connect(self._open_plan)
+        side = QVBoxLayout()
+        side.setSpacing(8)
+        side.addLayout(figures)
+        side.addWidget(self.action, 0, Qt.AlignmentFlag.AlignRight)
+        side.addStretch(1)
+
+        grid = QGridLayout(self)
+        grid.setContentsMargins(16, 13, 16, 13)
+        grid.setHorizontalSpacing(12)
+        grid.addLayout(text, 0, 0)
+        grid.addLayout(side, 0, 1, Qt.AlignmentFlag.AlignTop)
+        grid.setColumnStretch(0, 1)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        roomy = self.width() >= ROOMY
+        self._about.setVisible(roomy)
+        self._detail.setText(self._said if roomy else f"{self._about.text()} · {self._said}")
+
+    def _open_plan(self) -> None:
+        PlanPopover(self.row.name, self.row.plan, None, self).open_below(self.chip)
+
+
+def needs(row: ModelRow, disk_free: int) -> str:
+    """What the model takes, or what keeps it from running, in one line."""
+    plan = row.plan
+    if plan is None:
+        return row.problem or ""
+    amounts = f"{needed(plan.bytes.ram_total)} RAM"
+    if plan.bytes.vram_total:
+        amounts += f" · {needed(plan.bytes.vram_total)} VRAM"
+    if not plan.runnable:
+        hint = f" {sentence(plan.alternatives[0])}" if plan.alternatives else ""
+        return f"Would need {amounts.replace(' · ', ' and ')}.{hint}"
+    if row.nbytes > disk_free:
+        return f"{amounts}. Its download needs {gigabytes(row.nbytes - disk_free)} more free disk space."
+    return amounts

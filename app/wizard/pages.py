@@ -1,0 +1,325 @@
+"""The wizard's pages. Each shows what the findings say so far; none of them ever keeps the user from going on."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QLayout,
+    QProgressBar,
+    QRadioButton,
+    QVBoxLayout,
+    QWidget,
+    QWizardPage,
+)
+
+from app.hardware.check_row import CheckList
+from app.hardware.checks import checks, waiting
+from app.models.survey import ModelRow
+from app.theme import theme
+from app.theme.icons import make_pixmap
+from app.theme.theme import restyle
+from app.widgets.buttons import button
+from app.widgets.labels import ElideLabel, label
+from app.widgets.page import MARGIN, scrolled
+from app.wizard.card import OfferCard
+from app.wizard.ranking import Fits
+from app.wizard.study import Findings
+from app.words import gigabytes, rate_range, sentence
+from engine.hardware.report import HardwareReport
+from engine.progress import Progress
+
+#: Between the frame and the page; Qt's wizard keeps its buttons that much further inside than a page of ours.
+INSET = 18
+#: Lines of text stay readable up to here.
+TEXT_WIDTH = 560
+
+
+class Page(QWizardPage):
+    """A title, a sentence under it, and content that scrolls when the window is small."""
+
+    def __init__(self, title: str, lead: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.name = title
+        self.setAccessibleName(title)
+        self.lead = label(lead, "muted", wrap=True)
+        self.content = QVBoxLayout()
+        self.content.setSpacing(8)
+        self.content.addWidget(label(title, "title"))
+        self.content.addWidget(self.lead)
+        self.content.addSpacing(8)
+
+    def _finish(self) -> None:
+        self.content.addStretch(1)
+        area = scrolled(self.content)
+        area.widget().layout().setContentsMargins(MARGIN - INSET, 30, MARGIN - INSET, 12)
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.addWidget(area)
+
+
+class _Point(QWidget):
+    """An icon with a heading and a few lines."""
+
+    def __init__(self, icon: str, title: str, text: str) -> None:
+        super().__init__()
+        self._icon, self._mark = icon, QLabel()
+        self._mark.setFixedSize(20, 22)
+        said = label(text, "muted", wrap=True)
+        said.setMaximumWidth(TEXT_WIDTH)
+        lines = QVBoxLayout()
+        lines.setSpacing(3)
+        lines.addWidget(label(title, "heading"))
+        lines.addWidget(said)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 8, 0, 8)
+        row.setSpacing(16)
+        row.addWidget(self._mark, 0, Qt.AlignmentFlag.AlignTop)
+        row.addLayout(lines, 1)
+        theme().changed.connect(self._draw)
+        self._draw()
+
+    def _draw(self) -> None:
+        self._mark.setPixmap(make_pixmap(self._icon, theme().tokens.accent, 20, self.devicePixelRatioF()))
+
+
+class WelcomePage(Page):
+    POINTS = (
+        (
+            "models",
+            "Large models on an ordinary PC",
+            "Mixture-of-experts models use a small part of themselves for each word. Greenroom keeps the experts in "
+            "RAM, where there is room, and the rest on the graphics card, if there is one.",
+        ),
+        (
+            "gauge",
+            "The truth before the download",
+            "It looks at this PC, and says of each model whether it fits, how fast it will be, and why.",
+        ),
+        (
+            "check",
+            "Nothing leaves this PC",
+            "Chats, files and measurements stay here. The network is used only for what you ask to be downloaded.",
+        ),
+    )
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Welcome to Greenroom", "Chat with language models that run on this PC alone.", parent)
+        self.name = "Welcome"
+        for point in self.POINTS:
+            self.content.addWidget(_Point(*point))
+        self._finish()
+
+
+class ThisPcPage(Page):
+    LEAD = "Measured here, kept here. Nothing is sent anywhere."
+
+    def __init__(self, findings: Findings, parent: QWidget | None = None) -> None:
+        super().__init__("This PC", self.LEAD, parent)
+        self._findings = findings
+        self.list = CheckList(margin=0)
+        self.list.show_checks(waiting())
+        self._bar = QProgressBar()
+        self._bar.setTextVisible(False)
+        self._bar.setAccessibleName("Measuring memory speed")
+        self._doing = ElideLabel("", "small")
+        self.skip = button("Skip", name="Skip measuring the memory")
+        self.skip.clicked.connect(findings.skip)
+        self.work = QWidget()
+        work = QHBoxLayout(self.work)
+        work.setContentsMargins(0, 8, 0, 0)
+        work.setSpacing(12)
+        work.addWidget(self._bar, 3)
+        work.addWidget(self._doing, 2)
+        work.addWidget(self.skip)
+        self.trouble = label("", "warn", wrap=True)
+        self.again = button("Try again", icon="refresh")
+        self.again.clicked.connect(self._retry)
+        for part in (self.list, self.work, self.trouble):
+            self.content.addWidget(part)
+        self.content.addWidget(self.again, 0, Qt.AlignmentFlag.AlignLeft)
+        self._finish()
+        findings.changed.connect(self._show)
+        findings.progressed.connect(self._show_progress)
+        self._show()
+
+    def initializePage(self) -> None:
+        self._findings.begin()
+
+    @Slot()
+    def _show(self) -> None:
+        found = self._findings
+        error = found.probe_error or found.measure_error
+        self.work.setVisible(found.measuring)
+        self.trouble.setText("" if error is None else str(error))
+        self.trouble.setVisible(error is not None)
+        self.again.setVisible(error is not None)
+        if found.report is not None:
+            self.list.show_checks(checks(found.report))
+        self.list.setVisible(found.probe_error is None)
+
+    @Slot(object)
+    def _show_progress(self, progress: Progress) -> None:
+        self._bar.setRange(0, max(0, progress.total))
+        self._bar.setValue(progress.done)
+        self._doing.setText(progress.message)
+
+    @Slot()
+    def _retry(self) -> None:
+        if self._findings.report is None:
+            self._findings.begin()
+        else:
+            self._findings.measure()
+
+
+class FitsPage(Page):
+    #: ModelRow
+    downloadWanted = Signal(object)
+
+    MEASURED = (
+        "Predicted for this PC from its own measurements. After your first answer you will see predicted beside "
+        "measured."
+    )
+    GUESSED = "Predicted from what is known of such PCs: wide ranges, since this one's memory was not measured."
+
+    def __init__(self, findings: Findings, parent: QWidget | None = None) -> None:
+        super().__init__("What fits", "", parent)
+        self._findings = findings
+        self._shown: Fits | None = None
+        self._cards = QVBoxLayout()
+        self._cards.setSpacing(10)
+        self.content.addLayout(self._cards)
+        self._note = label("", "small", wrap=True)
+        self.content.addWidget(self._note)
+        self._finish()
+        findings.changed.connect(self._show)
+        self._show()
+
+    @property
+    def cards(self) -> list[OfferCard]:
+        return [self._cards.itemAt(i).widget() for i in range(self._cards.count())]
+
+    def initializePage(self) -> None:
+        self._findings.begin()
+        self._findings.want_plans()
+
+    @Slot()
+    def _show(self) -> None:
+        found = self._findings
+        if found.fits is None or found.report is None:
+            self.lead.setText(_why_nothing_yet(found))
+            return
+        measured = bool(found.report.memory.bandwidth_gbs)
+        self.lead.setText(self.MEASURED if measured else self.GUESSED)
+        if found.fits is self._shown:
+            return
+        self._shown = found.fits
+        _clear(self._cards)
+        for row in found.fits.rows:
+            card = OfferCard(row, row is found.fits.best, found.report.disk.free_bytes)
+            card.downloadWanted.connect(self.downloadWanted)
+            self._cards.addWidget(card)
+        self._note.setText(_bottom_line(found.fits, found.report))
+
+
+def _why_nothing_yet(found: Findings) -> str:
+    if found.probe_error is not None:
+        return f"{found.probe_error} Without that nothing can be predicted; the Models page tries again."
+    if found.fits_error is not None:
+        return str(found.fits_error)
+    return "Working out what the models of the catalogue would do here…"
+
+
+def _bottom_line(fits: Fits, report: HardwareReport) -> str:
+    best = fits.best
+    if best is not None and best.plan is not None:
+        said = sentence(best.plan.prediction.bottleneck).rstrip(".").replace("/s", "/\u2060s")
+        return f"{said}. More models, and other sizes of these, are on the Models page."
+    if any(row.plan is not None and row.plan.runnable for row in fits.rows):
+        return (
+            "There is not enough free disk space for a download: free some, or choose another folder in the settings."
+        )
+    return (
+        f"None of the catalogue's models fits in {gigabytes(report.memory.available_bytes)} of free RAM. Close other "
+        "programs or add RAM; the demo model runs here already."
+    )
+
+
+class StartPage(Page):
+    """Two choices; the wizard's last button does what is chosen."""
+
+    chosen = Signal()
+
+    def __init__(self, findings: Findings, parent: QWidget | None = None) -> None:
+        super().__init__("Start", "Choose what to begin with. Everything else can be changed later.", parent)
+        self._findings = findings
+        self.demo = QRadioButton("Chat now with the built-in demo model")
+        self.download = QRadioButton("Download the recommended model")
+        self._demo_about = label("", "muted", wrap=True)
+        self._download_about = label("", "muted", wrap=True)
+        self.demo.setChecked(True)
+        group = QButtonGroup(self)
+        self._choices: list[QFrame] = []
+        for choice, about in ((self.demo, self._demo_about), (self.download, self._download_about)):
+            group.addButton(choice)
+            choice.toggled.connect(self._mark)
+            card = QFrame()
+            card.setProperty("surface", "card")
+            box = QVBoxLayout(card)
+            box.setContentsMargins(16, 13, 16, 13)
+            box.setSpacing(4)
+            box.addWidget(choice)
+            about.setContentsMargins(28, 0, 0, 0)
+            box.addWidget(about)
+            self._choices.append(card)
+            self.content.addWidget(card)
+        self._finish()
+        findings.changed.connect(self._show)
+        self._show()
+        self._mark()
+
+    def initializePage(self) -> None:
+        self._findings.begin()
+        self._findings.want_plans()
+
+    @property
+    def wanted(self) -> ModelRow | None:
+        """The model to download; None for the demo."""
+        fits = self._findings.fits
+        return fits.best if fits is not None and self.download.isChecked() else None
+
+    @Slot()
+    def _show(self) -> None:
+        here = self._findings.demo_here
+        kind = "A small demonstration model; it errs often, but shows how chatting here feels"
+        when = "No download." if here or here is None else "It needs a download of 93 MB once."
+        self._demo_about.setText(f"{kind}. {when}")
+        self.demo.setAccessibleDescription(self._demo_about.text())
+        fits = self._findings.fits
+        best = fits.best if fits is not None else None
+        self._choices[1].setVisible(best is not None)
+        if best is None or best.plan is None:
+            self.demo.setChecked(True)
+            return
+        self.download.setText(f"Download {best.name}")
+        speed = rate_range(best.plan.prediction.decode_tps)
+        self._download_about.setText(
+            f"{gigabytes(best.nbytes)} · {best.plan.label} · "
+            f"predicted {speed} tok/\u2060s. The download goes on in the background and can be paused."
+        )
+        self.download.setAccessibleDescription(self._download_about.text())
+
+    def _mark(self) -> None:
+        for card, choice in zip(self._choices, (self.demo, self.download), strict=True):
+            card.setProperty("best", "true" if choice.isChecked() else "false")
+            restyle(card)
+        self.chosen.emit()
+
+
+def _clear(box: QLayout) -> None:
+    while (item := box.takeAt(0)) is not None:
+        item.widget().hide()
+        item.widget().deleteLater()

@@ -1,0 +1,92 @@
+"""The wizard's left side: which steps there are, which are done, and where the user is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QRectF, Qt, Signal
+from PySide6.QtGui import QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from app.theme import theme
+from app.theme.icons import make_pixmap
+from app.theme.theme import restyle
+from app.widgets.buttons import button
+from app.widgets.labels import label
+from app.widgets.logo import Logo
+
+WIDE, SLIM = 212, 168
+
+
+class _Mark(QWidget):
+    """A number in a circle; a tick when the step is done."""
+
+    SIDE = 22
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number, self.state = number, "ahead"
+        self.setFixedSize(self.SIDE, self.SIDE)
+        theme().changed.connect(self.update)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        circle = QRectF(self.rect()).adjusted(0.75, 0.75, -0.75, -0.75)
+        if self.state == "done":
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(theme().colour("soft"))
+            painter.drawEllipse(circle)
+            tick = make_pixmap("check", theme().tokens.accent, 12, self.devicePixelRatioF())
+            painter.drawPixmap(5, 5, tick)
+            return
+        here = self.state == "here"
+        painter.setPen(QPen(theme().colour("accent" if here else "line"), 1.5 if here else 1))
+        painter.drawEllipse(circle)
+        painter.setPen(theme().colour("accent" if here else "muted"))
+        font = self.font()
+        font.setPixelSize(11)
+        painter.setFont(font)
+        painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, str(self._number))
+
+
+class Steps(QWidget):
+    skipped = Signal()
+
+    def __init__(self, titles: Sequence[str], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("surface", "side")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._titles = list(titles)
+        self._rows: list[tuple[_Mark, QWidget]] = []
+        column = QVBoxLayout(self)
+        column.setContentsMargins(22, 28, 12, 20)
+        column.setSpacing(18)
+        head = QHBoxLayout()
+        head.setSpacing(10)
+        head.addWidget(Logo())
+        head.addWidget(label("Greenroom", "heading"))
+        head.addStretch(1)
+        column.addLayout(head)
+        column.addSpacing(6)
+        for number, title in enumerate(titles, 1):
+            mark, text = _Mark(number), label(title, "muted")
+            row = QHBoxLayout()
+            row.setSpacing(12)
+            row.addWidget(mark)
+            row.addWidget(text, 1)
+            column.addLayout(row)
+            self._rows.append((mark, text))
+        column.addStretch(1)
+        self.skip = button("Skip the set-up", kind="link", tip="Close this. It can be opened again on the This PC page")
+        self.skip.clicked.connect(self.skipped)
+        column.addWidget(self.skip, 0, Qt.AlignmentFlag.AlignLeft)
+        self.show_step(0)
+
+    def show_step(self, current: int) -> None:
+        for number, (mark, text) in enumerate(self._rows):
+            mark.state = "done" if number < current else "here" if number == current else "ahead"
+            mark.update()
+            text.setProperty("role", "strong" if number == current else "muted")
+            restyle(text)
+        self.setAccessibleName(f"Step {current + 1} of {len(self._rows)}: {self._titles[current]}")
