@@ -19,7 +19,7 @@ from app.words import about, gigabytes, predicted, rate_range, sentence
 from engine.hub.download_words import progress_text
 from engine.hub.downloads import DownloadStatus
 
-CHIP_WIDTH, SPEED_WIDTH, SIZE_WIDTH = 250, 92, 64
+CHIP_WIDTH, SPEED_WIDTH, SIZE_WIDTH = 250, 92, 72
 _MARGIN_X, _MARGIN_Y, _GAP = 16, 12, 12
 _LEAST_HEIGHT = 64
 #: Beside this much of other things a whole line of progress has room; else it takes two.
@@ -192,7 +192,9 @@ class RowWidget(QFrame):
         self._detail.setText(row.detail)
         self._problem.setText(_trouble(row))
         self._problem.setVisible(bool(_trouble(row)))
-        self._size.setText(gigabytes(row.nbytes) if row.nbytes else "")
+        # Worked out from the model's shape, until the hub says it.
+        guessed = row.choice is not None and row.choice.nbytes is None and row.download is None
+        self._size.setText(f"{'~' if guessed else ''}{gigabytes(row.nbytes)}" if row.nbytes else "")
         for part, verb in ((self.load, "Load"), (self.eject, "Eject"), (self.delete, "Delete"), (self.get, "Download")):
             part.setAccessibleName(f"{verb} {row.name}")
         self.details.setAccessibleName(f"Details of {row.name}")

@@ -53,9 +53,19 @@ class Filter:
             kept.sort(key=lambda row: row.name.casefold())
         elif self.sort == "size":
             kept.sort(key=lambda row: row.nbytes)
+        elif self.sort == "recommended":
+            # In their own order, but what cannot run here comes last.
+            kept.sort(key=lambda row: row.plan is not None and row.plan.mode == "too_large")
         elif self.sort == "speed":
-            kept.sort(key=lambda row: -row.plan.prediction.decode_tps.likely if row.plan is not None else 0.0)
+            kept.sort(key=_speed, reverse=True)
         return kept
+
+
+def _speed(row: ModelRow) -> float:
+    """0 where nothing is predicted, as of what cannot run here."""
+    if row.plan is None or row.plan.mode == "too_large":
+        return 0.0
+    return row.plan.prediction.decode_tps.likely
 
 
 def shelf(

@@ -284,4 +284,6 @@ def choose(repository: Repository, label: str) -> RemoteModel:
 
 
 def _licence(tags: list[str]) -> str:
-    return next((tag.partition(":")[2] for tag in tags if tag.startswith("license:")), "")
+    """ "" also for what is no name: tags are anybody's text, and this one reaches terminals."""
+    found = next((tag.partition(":")[2] for tag in tags if tag.startswith("license:")), "")
+    return found if found.isprintable() and len(found) <= 60 else ""

@@ -88,6 +88,13 @@ def test_search_lists_the_most_downloaded_first(fake: FakeHub, hub: Hub) -> None
     ]
 
 
+@pytest.mark.parametrize("licence", ["\x1b[2Jgone", "x" * 61, "two\nlines"])
+def test_a_licence_that_is_no_name_is_not_shown(fake: FakeHub, hub: Hub, licence: str) -> None:
+    fake.add("a/model", {"m-Q4_0.gguf": Pattern(2000)}, licence=licence)
+    assert [hit.licence for hit in hub.search("model")] == [""]
+    assert hub.repository("a/model").licence == ""
+
+
 def test_offline_asks_nobody(fake: FakeHub) -> None:
     with pytest.raises(GreenroomError, match="work offline"):
         Hub(NetworkSettings(endpoint=fake.url, offline=True)).repository("a/b")
