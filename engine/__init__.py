@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from engine.checkpoints.checkpoint import Checkpoint
     from engine.hardware.report import HardwareReport
     from engine.placement.plan import OffloadPlan
+    from engine.placement.recommend import Recommendations
     from engine.progress import Progress
     from engine.runtime.engine import Engine
     from engine.runtime.events import GenerationStats
 
-__all__ = ["Cancelled", "GreenroomError", "learn", "load", "open_checkpoint", "plan", "probe"]
+__all__ = ["Cancelled", "GreenroomError", "learn", "load", "open_checkpoint", "plan", "probe", "recommend"]
 __version__ = "0.1.0"
 
 
@@ -81,3 +82,11 @@ def load(checkpoint: Checkpoint, plan: OffloadPlan, progress: Callable[[Progress
     from engine.runtime.engine import load as run
 
     return run(checkpoint, plan, progress)
+
+
+def recommend(report: HardwareReport, **wishes: Any) -> Recommendations:
+    """The models of the catalogue that suit this machine, best first, each with its plan and why; about a second."""
+    from engine.hub.catalogue import catalogue
+    from engine.placement.recommend import recommend as run
+
+    return run(catalogue(), report, **wishes)

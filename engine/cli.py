@@ -1,4 +1,5 @@
-"""The headless verbs: `greenroom probe | plan | compare | generate | bench | perplexity | models | download`.
+"""The headless verbs: `greenroom probe | plan | compare | recommend | generate | bench | perplexity |
+models | download`.
 
 With --json a verb prints exactly one JSON document on stdout, {"error": {what, why, remedy}} if it refuses; everything
 else goes to stderr or the log.
@@ -466,6 +467,12 @@ _VERBS = (
         "set this PC and others side by side for one model: mode, speed, cost",
         cli_machines.add_compare_options,
         cli_machines.compare,
+    ),
+    Verb(
+        "recommend",
+        "say which models of the catalogue suit this PC best, and why",
+        cli_machines.add_recommend_options,
+        cli_machines.recommend,
     ),
     Verb("generate", "load a model and answer one prompt", _generate_options, _generate),
     Verb(

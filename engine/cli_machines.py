@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.cli_options import add_model, add_wishes, amount, amounts, count, names, positive, prices
+from engine.cli_options import add_model, add_threads, add_wishes, amount, amounts, count, names, positive, prices
 from engine.cli_words import gigabytes, rate
 from engine.errors import GreenroomError
 
@@ -171,3 +171,33 @@ def _write(path: Path, text: str) -> None:
     except OSError as error:
         why = error.strerror or str(error)
         raise GreenroomError(f"{path} cannot be written", why, "Choose another place for the table.") from error
+
+
+# --- recommend -----------------------------------------------------------------------------------------------------
+
+
+def add_recommend_options(parser: argparse.ArgumentParser) -> None:
+    add_threads(parser)
+    add_wishes(parser)
+    add_what_if(parser)
+    parser.add_argument("--top", type=count, default=5, metavar="N", help="how many to say (default 5)")
+
+
+def recommend(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
+    import engine
+    from engine.cli import WISHES
+
+    wishes = {name: getattr(args, name) for name in WISHES}
+    if args.context is not None:
+        wishes["context"] = args.context
+    found = engine.recommend(this_or_another(args), **wishes)
+    for number, entry in enumerate(found.ranked[: args.top], 1):
+        terminal.say(f"{number}. {entry.name}  {entry.repo}:{entry.label}")
+        for reason in entry.reasons:
+            terminal.say(f"   {reason}")
+    if found.ranked:
+        best = found.ranked[0]
+        terminal.say(f'"greenroom download {best.repo}:{best.label}" brings the first one here.')
+    else:
+        terminal.say('No model of the catalogue fits here. "greenroom generate demo" runs the built-in one.')
+    return found.to_json()

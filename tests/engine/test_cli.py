@@ -123,6 +123,14 @@ def test_generate_raw_continues_the_text_itself(tiny_model: Path, capsys: pytest
     assert main(answer(tiny_model, "--json", "--raw")) == DONE
     assert document(capsys)["stats"]["prompt_tokens"] == len("Hello")
     assert main(answer(tiny_model, "--raw", "--system", "x")) == REFUSED
+    assert main(answer(tiny_model, "--raw", "--thinking", "off")) == REFUSED
+
+
+def test_a_wish_about_thinking_that_the_model_cannot_follow_is_refused(
+    tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(answer(tiny_model, "--thinking", "off")) == REFUSED
+    assert 'cannot be told to think "off"' in capsys.readouterr().err
 
 
 def test_sampling_options_reach_the_sampler(
@@ -131,9 +139,9 @@ def test_sampling_options_reach_the_sampler(
     seen = []
     real = Engine.generate
 
-    def generate(self: Engine, prompt: Any, params: SamplingParams) -> Any:
+    def generate(self: Engine, prompt: Any, params: SamplingParams, **more: Any) -> Any:
         seen.append(params)
-        return real(self, prompt, params)
+        return real(self, prompt, params, **more)
 
     monkeypatch.setattr(Engine, "generate", generate)
     options = (
@@ -554,7 +562,10 @@ def test_ctrl_c_stops_a_running_answer(tiny_model: Path) -> None:
 def test_help_names_the_verbs_that_work(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == DONE
     shown = capsys.readouterr().out
-    assert VERBS == ("probe", "plan", "compare", "generate", "bench", "perplexity", "models", "download")
+    assert VERBS == (
+        "probe",
+        *("plan", "compare", "recommend", "generate", "bench", "perplexity", "models", "download"),
+    )
     assert all(re.search(rf"^ +{verb}\b", shown, re.MULTILINE) for verb in VERBS)
     assert not re.search(r"^ +serve\b", shown, re.MULTILINE)
     assert main(["--version"]) == DONE

@@ -78,3 +78,17 @@ def test_a_plan_for_two_sockets(tiny_model: Path, capsys: pytest.CaptureFixture[
     two = document(capsys, "plan", str(tiny_model), "--cpu", "Xeon 6454S", "--sockets", "2", "--keep-gpu")
     assert (one["mode"], one["threads"]) == ("all_gpu", 32)
     assert (two["mode"], two["threads"]) == ("cpu", 64)
+
+
+def test_recommendations(capsys: pytest.CaptureFixture[str]) -> None:
+    # A machine of its own, so that this one's memory and disk do not matter.
+    words = ["recommend", "--ram", "8", "--vram", "0", "--cpu", "i7-8700K"]
+    said = document(capsys, *words)
+    assert said["unsuited"]
+    assert main([*words, "--top", "1"]) == 0
+    shown = capsys.readouterr().out
+    if said["ranked"]:
+        assert shown.startswith(f"1. {said['ranked'][0]['name']}")
+        assert "greenroom download" in shown
+    assert main(["recommend", "--ram", "0.5", "--vram", "0"]) == 0
+    assert "No model of the catalogue fits here" in capsys.readouterr().out

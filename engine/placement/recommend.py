@@ -1,0 +1,161 @@
+"""Which models of the catalogue suit a machine best, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import GreenroomError
+from engine.hardware.report import HardwareReport
+from engine.placement.amounts import amount, free_amount
+from engine.placement.plan import OffloadPlan
+from engine.placement.planner import find_usable_gpu, plan
+
+if TYPE_CHECKING:
+    from engine.hub.catalogue import CatalogueDownload, CatalogueModel
+
+#: Reading along wants about this many tokens per second; below the second figure an answer is left alone meanwhile.
+COMFORTABLE_TPS = 5.0
+PATIENT_TPS = 2.0
+#: Kept free on the disk beside a download.
+DISK_RESERVE = 2_000_000_000
+#: A conversation of some length.
+USUAL_CONTEXT = 8192
+#: What a class of models is worth: one that needs a server knows more than one made for home PCs.
+CLASSES = {"home": 0.0, "workstation": 1.0, "server": 2.0}
+#: Beginnings of a quantisation's name, the best balance of size and accuracy first, and what it costs in classes.
+QUANTS = (
+    (("Q4_K_M", "UD-Q4_K", "MXFP4", "Q4", "IQ4"), 0.0),
+    (("Q5", "Q6", "UD-Q5", "UD-Q6", "Q8", "UD-Q8", "FP8"), 0.0),
+    (("Q3", "UD-Q3", "IQ3", "UD-IQ3"), 0.5),
+    (("Q2", "UD-Q2", "IQ2", "UD-IQ2", "IQ1", "UD-IQ1"), 1.0),
+)
+#: Whole numbers take four times the room of Q4 for next to no gain.
+WHOLE_NUMBERS = 0.1
+SLOW, VERY_SLOW, SHORT_CONTEXT = 1.5, 3.0, 0.25
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """One model in the quantisation that suits best. score: higher is better; reasons: one sentence each."""
+
+    id: str
+    name: str
+    repo: str
+    label: str
+    nbytes: int
+    score: float
+    plan: OffloadPlan
+    reasons: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Unsuited:
+    """A model that cannot be run here, or not be stored, and why."""
+
+    id: str
+    name: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Recommendations:
+    """ranked: best first, empty where nothing fits; unsuited: the others, in the catalogue's order."""
+
+    ranked: tuple[Recommendation, ...]
+    unsuited: tuple[Unsuited, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def recommend(models: Sequence[CatalogueModel], report: HardwareReport, **wishes: Any) -> Recommendations:
+    """Models that fit this machine, by their class, quantisation, predicted speed and context.
+
+    Of equals the one that stands first in the catalogue is first, which is its editors' preference.
+    wishes: as for `plan`.
+    """
+    ranked: list[Recommendation] = []
+    unsuited: list[Unsuited] = []
+    for model in models:
+        found = _best(model, report, wishes)
+        if isinstance(found, Recommendation):
+            ranked.append(found)
+        else:
+            unsuited.append(Unsuited(model.id, model.name, found))
+    ranked.sort(key=lambda entry: -entry.score)
+    return Recommendations(tuple(ranked), tuple(unsuited))
+
+
+def _best(model: CatalogueModel, report: HardwareReport, wishes: dict[str, Any]) -> Recommendation | str:
+    """The model in its best quantisation here, or why it is unsuited."""
+    found: list[Recommendation] = []
+    why = ""
+    for download in sorted(model.downloads, key=lambda download: _quant(download.label)[0]):
+        nbytes = model.nbytes(download)
+        if found and _ceiling(model, download) <= max(entry.score for entry in found):
+            continue
+        if nbytes > _memory(report):
+            why = why or f"{download.label} takes {amount(nbytes)}, more than all free memory here"
+            continue
+        if nbytes + DISK_RESERVE > report.disk.free_bytes:
+            why = f"{download.label} takes {amount(nbytes)}; {free_amount(report.disk.free_bytes)} of disk is free"
+            continue
+        try:
+            made = plan(model.checkpoint(download.label), report, **wishes)
+        except GreenroomError as error:
+            why = why or error.why
+            continue
+        if made.runnable:
+            found.append(_judged(model, download, nbytes, made, report))
+        else:
+            why = made.label
+    return max(found, key=lambda entry: entry.score) if found else why
+
+
+def _memory(report: HardwareReport) -> int:
+    gpu, _ = find_usable_gpu(report)
+    return report.memory.available_bytes + (gpu[1].free_bytes if gpu else 0)
+
+
+def _quant(label: str) -> tuple[int, float]:
+    """(place in the order of preference, cost in classes)."""
+    for place, (beginnings, cost) in enumerate(QUANTS):
+        if label.startswith(beginnings):
+            return place, cost
+    return len(QUANTS), WHOLE_NUMBERS
+
+
+def _ceiling(model: CatalogueModel, download: CatalogueDownload) -> float:
+    """The best score that this quantisation can have."""
+    short = SHORT_CONTEXT if model.context < USUAL_CONTEXT else 0.0
+    return CLASSES[model.tier] - _quant(download.label)[1] - short
+
+
+def _judged(
+    model: CatalogueModel, download: CatalogueDownload, nbytes: int, made: OffloadPlan, report: HardwareReport
+) -> Recommendation:
+    score = _ceiling(model, download)
+    speed = made.prediction.decode_tps.likely
+    reasons = [f"Good at {model.good_at}."]
+    if speed >= COMFORTABLE_TPS:
+        reasons.append(f"{made.label}; about {speed:.0f} tok/s, fast enough to read along.")
+    elif speed >= PATIENT_TPS:
+        score -= SLOW
+        reasons.append(f"{made.label}; about {speed:.1f} tok/s, slower than one reads.")
+    else:
+        score -= VERY_SLOW
+        reasons.append(f"{made.label}; about {speed:.1f} tok/s, for questions that may take minutes.")
+    cost = _quant(download.label)[1]
+    if cost >= 0.5:
+        reasons.append(f"Only {download.label} fits, which loses some accuracy.")
+    if model.context < USUAL_CONTEXT:
+        reasons.append(f"Its conversations end at {model.context} tokens.")
+    reasons.append(f"{amount(nbytes)} to download, {free_amount(report.disk.free_bytes)} of disk is free.")
+    return Recommendation(
+        model.id, model.name, download.repo, download.label, nbytes, round(score, 2), made, tuple(reasons)
+    )

@@ -1,0 +1,112 @@
+"""Which models of the shipped catalogue the machines that people have are told to use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from fake_machines import make_report
+
+from engine.hardware.report import GpuReport, HardwareReport, Isa, Kernels
+from engine.hub.catalogue import CatalogueModel, catalogue
+from engine.placement.recommend import COMFORTABLE_TPS, Recommendations, recommend
+
+GB = 10**9
+
+
+def card(name: str, gib: int) -> list[GpuReport]:
+    return [GpuReport(name, "nvidia", gib << 30, (gib << 30) - GB // 2, False)]
+
+
+def avx2(report: HardwareReport) -> HardwareReport:
+    cpu = replace(report.cpu, kernels=Kernels("avx2", "avx2", "avx2"), isa=Isa(["avx2"], ["avx2"]))
+    return replace(report, cpu=cpu)
+
+
+MACHINES = {
+    "laptop": avx2(make_report(ram=8 * GB, free=6 * GB, cores=4, cpu="Intel(R) Core(TM) i5-8250U")),
+    "home": make_report(
+        ram=16 * GB, free=12 * GB, cores=6, cpu="AMD Ryzen 5 5600X", gpus=card("NVIDIA GeForce RTX 4060", 8)
+    ),
+    "gamer": make_report(ram=64 * GB, free=58 * GB, gpus=card("NVIDIA GeForce RTX 4070", 12)),
+    "enthusiast": make_report(
+        ram=128 * GB, free=120 * GB, cores=16, cpu="AMD Ryzen 9 7950X", gpus=card("NVIDIA GeForce RTX 4090", 24)
+    ),
+    "server": make_report(
+        ram=768 * GB, free=740 * GB, cores=32, cpu="Xeon(R) Gold 6454S", gpus=card("NVIDIA GeForce RTX 4090", 24)
+    ),
+    "nothing fits": make_report(ram=2 * GB, free=GB, cores=2, cpu="AMD Athlon"),
+}
+MODELS = {model.id: model for model in catalogue()}
+
+
+@cache
+def told(name: str) -> Recommendations:
+    return recommend(tuple(MODELS.values()), MACHINES[name])
+
+
+def best(name: str) -> CatalogueModel:
+    return MODELS[told(name).ranked[0].id]
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_what_is_recommended_runs_and_says_why(name: str) -> None:
+    found = told(name)
+    assert {entry.id for entry in (*found.ranked, *found.unsuited)} == MODELS.keys()
+    scores = [entry.score for entry in found.ranked]
+    assert scores == sorted(scores, reverse=True)
+    for entry in found.ranked:
+        assert entry.plan.runnable
+        assert entry.nbytes < MACHINES[name].disk.free_bytes
+        assert any("tok/s" in reason for reason in entry.reasons)
+        assert any("to download" in reason for reason in entry.reasons)
+    assert all(entry.why for entry in found.unsuited)
+    if found.ranked:
+        assert found.ranked[0].plan.prediction.decode_tps.likely >= COMFORTABLE_TPS
+
+
+def test_a_small_laptop_gets_a_small_model() -> None:
+    assert best("laptop").params_total < 10e9
+    assert told("laptop").ranked[0].label.startswith("Q4")
+
+
+def test_a_home_pc_keeps_four_bits() -> None:
+    assert best("home").params_total < 15e9
+    assert told("home").ranked[0].label.startswith("Q4")
+
+
+def test_more_memory_means_a_larger_class() -> None:
+    sizes = [best(name).params_total for name in ("laptop", "home", "gamer", "enthusiast", "server")]
+    assert sizes == sorted(sizes)
+    assert best("gamer").tier == "workstation"
+    assert best("server").tier == "server"
+    assert told("server").ranked[0].label.startswith("Q4")
+
+
+def test_where_nothing_fits_nothing_is_recommended() -> None:
+    assert told("nothing fits").ranked == ()
+
+
+def test_a_full_disk_is_the_reason() -> None:
+    gamer = MACHINES["gamer"]
+    full = replace(gamer, disk=replace(gamer.disk, free_bytes=6 * GB))
+    models = [MODELS["qwen3-30b-a3b-instruct-2507"], MODELS["olmoe-1b-7b-instruct"], MODELS["gpt-oss-120b"]]
+    found = recommend(models, full)
+    assert [entry.id for entry in found.ranked] == []
+    assert "6.0 GB of disk is free" in found.unsuited[0].why
+    roomy = replace(gamer, disk=replace(gamer.disk, free_bytes=30 * GB))
+    assert [entry.id for entry in recommend(models, roomy).ranked] == [models[0].id, models[1].id]
+
+
+def test_slow_models_stand_behind_quick_ones_of_a_lower_class() -> None:
+    slow = replace(MACHINES["server"], gpus=[], memory=replace(MACHINES["server"].memory, bandwidth_gbs={"32": 20.0}))
+    found = recommend([MODELS["glm-4.6"], MODELS["qwen3-30b-a3b-instruct-2507"]], slow)
+    assert [entry.id for entry in found.ranked] == ["qwen3-30b-a3b-instruct-2507", "glm-4.6"]
+    assert any("may take minutes" in reason for reason in found.ranked[1].reasons)
+
+
+def test_wishes_count() -> None:
+    model = [MODELS["qwen3-30b-a3b-instruct-2507"]]
+    assert recommend(model, MACHINES["gamer"], keep_gpu=True).ranked[0].plan.device == "cpu"
+    assert recommend(model, MACHINES["gamer"], context=10**9).unsuited[0].why.startswith("the model was made for")
