@@ -102,7 +102,7 @@ def find_models(api: Any, folder: Path | None, opened: Sequence[str]) -> Found:
                 file_name(path),
                 detail,
                 model.nbytes or _size(path),
-                problem=None if model.error is None else _problem(model.error),
+                problem=None if model.reason is None else sentence(model.reason),
                 checkpoint=path,
                 own=True,
             )

@@ -27,7 +27,8 @@ class InstalledModel:
     form:   "gguf" or "safetensors"
     architecture: as the file names it; "" when it cannot be read
     nbytes: of its tensors as stored; 0 when it cannot be read
-    error:  why it cannot be used; None when its headers are sound
+    error:  why it cannot be used, one sentence; None when its headers are sound
+    reason: the same without the file's name
     """
 
     name: str
@@ -35,7 +36,8 @@ class InstalledModel:
     form: str
     architecture: str
     nbytes: int
-    error: GreenroomError | None
+    error: str | None
+    reason: str | None = None
 
 
 def models_folder() -> Path:
@@ -121,7 +123,7 @@ def _inspect(found: _Found) -> InstalledModel:
     try:
         checkpoint = open_checkpoint(found.path)
     except GreenroomError as error:
-        return InstalledModel(found.name, found.path, found.form, "", 0, error)
+        return InstalledModel(found.name, found.path, found.form, "", 0, str(error), f"{error.why}. {error.remedy}")
     try:
         return InstalledModel(
             found.name, found.path, found.form, checkpoint.architecture, checkpoint.nbytes, error=None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import gguf
@@ -72,6 +73,8 @@ def test_broken_models_are_listed_with_their_reason(folder: Path) -> None:
     (folder / "owner" / "soft" / "model.safetensors").write_bytes(b"\xff" * 20)
     models = {model.name: model for model in library.installed()}
     assert "runs past the end" in str(models["tiny"].error)
+    assert str(models["tiny"].error).endswith(str(models["tiny"].reason))
+    assert all(asdict(model)["error"] for model in models.values())  # as `greenroom models --json` prints them
     assert "Big-Q8_0-00001-of-00003.gguf" in str(models["owner/big/Big-Q8_0"].error)
     assert "header claims to be" in str(models["owner/soft"].error)
     assert all((m.architecture, m.nbytes) == ("", 0) for m in models.values())
