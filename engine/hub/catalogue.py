@@ -61,6 +61,8 @@ RECIPES: Mapping[str, tuple[str, str, str]] = {
     "MXFP4": ("MXFP4", "Q8_0", "Q8_0"),
     "FP8": ("E4M3_G128_F32", "BF16", "BF16"),
 }
+#: What llama.cpp takes where a row is no multiple of the blocks of 256 values.
+_INSTEAD = {"Q6_K": "Q8_0", "Q5_K": "Q5_1", "Q4_K": "Q5_0"}
 
 
 @dataclass(frozen=True)
@@ -337,7 +339,7 @@ def _info(name: str, shape: tuple[int, ...], recipe: tuple[str, str, str]) -> Te
         finer_here = "lm_head" in name or (("v_proj" in name or "down" in name) and _layer(name) % 2 == 0)
         format_name = finer if finer_here else usual
         if shape[-1] % FORMATS[format_name].block_values:
-            format_name = other
+            format_name = _INSTEAD.get(format_name, other)
     record = FORMATS[format_name]
     values = 1
     for size in shape:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.errors import GreenroomError
-from engine.hub.catalogue import RECIPES, TIERS, catalogue, fetch_update, parse, update_path
+from engine.hub.catalogue import RECIPES, TIERS, CatalogueDownload, catalogue, fetch_update, parse, update_path
 from engine.hub.network import NetworkSettings
 from engine.models import model_spec
 from engine.resources import asset
@@ -55,6 +55,15 @@ def test_sizes_are_those_of_real_files() -> None:
     assert sizes["qwen3-30b-a3b-instruct-2507", "Q8_0"] == pytest.approx(32.5, rel=0.01)
     assert sizes["qwen3-30b-a3b-instruct-2507", "Q6_K"] == pytest.approx(25.1, rel=0.01)
     assert sizes["gpt-oss-20b", "MXFP4"] == pytest.approx(12.1, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("model", "gigabytes"), [("gemma-4-26b-a4b-it", 16.796), ("ernie-4.5-21b-a3b", 13.331), ("ling-mini-2.0", 9.912)]
+)
+def test_rows_that_blocks_do_not_divide_are_counted_as_llama_cpp_stores_them(model: str, gigabytes: float) -> None:
+    """Published sizes of Q4_K_M, which a worked-out one must come close to."""
+    entry = next(m for m in catalogue() if m.id == model)
+    assert entry.nbytes(CatalogueDownload("a/b", "Q4_K_M", None)) / 1e9 == pytest.approx(gigabytes, rel=0.015)
 
 
 def test_larger_quantisations_are_larger() -> None:
