@@ -36,6 +36,8 @@ _SWITCHES = ("enable_thinking", "thinking")
 _LEVELS = ("reasoning_effort", "thinking_effort", "reasoning_strength")
 _LEVEL_NAMES = ("none", "no_think", "minimal", "low", "medium", "high", "max")
 _USUAL_LEVELS = ("low", "medium", "high")
+#: Levels that stand for not thinking at all.
+_SILENT = ("none", "no_think")
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,28 @@ class ChatTemplate:
                 free = unknown is not None and unknown != self._sample(thinks)
                 found.append(self._choice(name, _USUAL_LEVELS if free else _LEVEL_NAMES, thinks, unknown))
         return tuple(choice for choice in found if len(choice.values) > 1)
+
+    def thinking_variables(self, wish: str) -> dict[str, Any]:
+        """What `render` takes for a wish: "on", "off" or the name of a level.
+
+        Raises GreenroomError when the template leaves no such choice.
+        """
+        wishes: dict[str, dict[str, Any]] = {}
+        switches: dict[str, Any] = {}
+        for choice in self.thinking:
+            for value in choice.values:
+                if isinstance(value, bool):
+                    wishes["on" if value else "off"] = {choice.variable: value}
+                    switches[choice.variable] = True
+                elif value is not None:
+                    wishes[value] = {**switches, choice.variable: value}
+                    if value in _SILENT:
+                        wishes.setdefault("off", wishes[value])
+        if wish not in wishes:
+            why = f"its chat template knows {', '.join(wishes)}" if wishes else "its chat template leaves no choice"
+            remedy = "Choose one of these or none." if wishes else "Let it answer as it was made to."
+            raise GreenroomError(f'The model cannot be told to think "{wish}"', why, remedy)
+        return wishes[wish]
 
     def _choice(
         self, variable: str, values: Sequence[bool | str], others: Mapping[str, Any], unknown: str | None = None

@@ -104,6 +104,7 @@ class Engine:
         prompt: str | Sequence[Message],
         params: SamplingParams | None = None,
         cancel: threading.Event | None = None,
+        thinking: str | None = None,
     ) -> Iterator[GenerationEvent]:
         """Answer a prompt, one event per prompt chunk (empty text) and per token; the last one has a stop_reason.
 
@@ -111,6 +112,7 @@ class Engine:
                 it is not computed again.
         cancel: set it to end the answer (stop_reason "cancelled") before the next token or prompt chunk;
                 `Engine.cancel` also breaks off the chunk being computed.
+        thinking: as of `encode`
 
         The end-of-text token is not part of the answer. Raises GreenroomError for a prompt longer than the context,
         a setting out of range, or when another generation is running.
@@ -119,7 +121,7 @@ class Engine:
             raise _busy()
         try:
             self._stop = False
-            yield from self._answer(prompt, params or SamplingParams(), cancel or threading.Event())
+            yield from self._answer(prompt, thinking, params or SamplingParams(), cancel or threading.Event())
         finally:
             self._generating.release()
 
@@ -155,16 +157,21 @@ class Engine:
         self._check_idle()
         self._rewind(0)
 
-    def encode(self, prompt: str | Sequence[Message]) -> list[int]:
-        """The token ids `generate` would use for this prompt."""
+    def encode(self, prompt: str | Sequence[Message], thinking: str | None = None) -> list[int]:
+        """The token ids `generate` would use for this prompt.
+
+        thinking: whether or how much the model thinks before it answers messages: "on", "off" or one of its template's
+                  levels (see `ChatTemplate.thinking`); None as it was made to. Raises GreenroomError for another.
+        """
         if isinstance(prompt, str):
             return self.tokenizer.encode(prompt)
-        text = self.checkpoint.chat_template().render(prompt)
+        template = self.checkpoint.chat_template()
+        text = template.render(prompt, **(template.thinking_variables(thinking) if thinking else {}))
         return self.tokenizer.encode(text, special=False)
 
-    def count_tokens(self, prompt: str | Sequence[Message]) -> int:
+    def count_tokens(self, prompt: str | Sequence[Message], thinking: str | None = None) -> int:
         """How much of the context this prompt takes."""
-        return len(self.encode(prompt))
+        return len(self.encode(prompt, thinking))
 
     def close(self) -> None:
         """Give all memory back; a running generation ends as cancelled. Safe to call twice, from any thread."""
@@ -180,10 +187,14 @@ class Engine:
                 executor.close()
 
     def _answer(
-        self, prompt: str | Sequence[Message], params: SamplingParams, cancel: threading.Event
+        self,
+        prompt: str | Sequence[Message],
+        thinking: str | None,
+        params: SamplingParams,
+        cancel: threading.Event,
     ) -> Iterator[GenerationEvent]:
         meter = StatsMeter()
-        ids = self.encode(prompt)
+        ids = self.encode(prompt, thinking)
         self._check_length(ids)
         sampler = Sampler(params, self.spec.vocab, ids)
         # At least the last token is computed: its logits are needed.

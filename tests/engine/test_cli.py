@@ -535,8 +535,8 @@ def test_interrupt_ends_with_130_and_the_model_closed(
     closed = []
     real_generate, real_close = Engine.generate, Engine.close
 
-    def generate(self: Engine, *arguments: Any) -> Iterator[Any]:
-        yield from list(real_generate(self, *arguments))[:3]
+    def generate(self: Engine, *arguments: Any, **more: Any) -> Iterator[Any]:
+        yield from list(real_generate(self, *arguments, **more))[:3]
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Engine, "generate", generate)

@@ -119,3 +119,35 @@ def test_levels_of_thinking_that_a_template_names_itself() -> None:
     {{- messages[0].content ~ reasoning_effort }}"""
     assert ChatTemplate(strict).thinking == (Choice("reasoning_effort", ("low", "max"), "low"),)
     assert ChatTemplate("{# thinking is not for enable_thinking #}{{ messages[0].content }}").thinking == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "wish", "variables"),
+    [
+        ("qwen3", "off", {"enable_thinking": False}),
+        ("qwen3", "on", {"enable_thinking": True}),
+        ("gpt-oss", "high", {"reasoning_effort": "high"}),
+        ("deepseek-v3.1", "on", {"enable_thinking": True}),
+    ],
+)
+def test_a_wish_about_thinking_becomes_the_templates_own_variable(
+    name: str, wish: str, variables: dict[str, Any]
+) -> None:
+    template = ChatTemplate((FOLDER / f"{name}.jinja").read_text(encoding="utf-8"))
+    assert template.thinking_variables(wish) == variables
+
+
+def test_a_level_turns_thinking_on_and_the_lowest_may_be_none() -> None:
+    template = ChatTemplate(
+        """{{ messages[0].content }}{%- if thinking %} think {{ reasoning_effort }}{% endif %}
+        {%- if reasoning_effort == 'none' %} no thought{% endif %}"""
+    )
+    assert template.thinking_variables("high") == {"thinking": True, "reasoning_effort": "high"}
+    silent = ChatTemplate("{{ messages[0].content }}{%- if reasoning_effort == 'none' %} no thought{% endif %}")
+    assert silent.thinking_variables("off") == silent.thinking_variables("none") == {"reasoning_effort": "none"}
+
+
+@pytest.mark.parametrize(("name", "reason"), [("gpt-oss", "knows low, medium, high"), ("phi-3.5", "leaves no choice")])
+def test_a_wish_that_a_template_does_not_know_is_refused(name: str, reason: str) -> None:
+    with pytest.raises(GreenroomError, match=rf'think "off".*{reason}'):
+        ChatTemplate((FOLDER / f"{name}.jinja").read_text(encoding="utf-8")).thinking_variables("off")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pytest
 
+from engine.checkpoints.chat_template import ChatTemplate
 from engine.errors import Cancelled, GreenroomError
 from engine.runtime.engine import PREFILL_CHUNK, Engine
 from engine.runtime.events import GenerationEvent, Message, SamplingParams
@@ -157,6 +158,21 @@ def test_messages_go_through_the_chat_template(make_engine: Callable) -> None:
     assert bytes(executor.tokens) == b"<system>Be kind.</system><user>Hi</user><assistant>"
     assert engine.count_tokens(messages) == len(executor.tokens)
     assert engine.count_tokens("Hi") == 2
+
+
+def test_a_wish_about_thinking_reaches_the_template(make_engine: Callable) -> None:
+    engine, executor = make_engine(lambda _: 256)
+    template = ChatTemplate("{{ messages[0].content }}{% if enable_thinking is false %}<nothink>{% endif %}")
+    engine.checkpoint.chat_template = lambda: template
+    messages = [Message("user", "Hi")]
+    for thinking, prompt in (("off", b"Hi<nothink>"), ("on", b"Hi"), (None, b"Hi")):
+        engine.reset()
+        list(engine.generate(messages, GREEDY, thinking=thinking))
+        assert bytes(executor.tokens) == prompt
+        assert engine.count_tokens(messages, thinking) == len(prompt)
+    with pytest.raises(GreenroomError, match=r'think "high".*knows off, on'):
+        list(engine.generate(messages, GREEDY, thinking="high"))
+    assert not list(engine.generate(messages, GREEDY))[-1].text
 
 
 def test_cancel_event_ends_the_answer_before_the_next_token(say: Callable) -> None:
