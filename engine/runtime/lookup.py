@@ -21,6 +21,8 @@ SHORTEST, LONGEST = 3, 8
 CALL_SIZES = (2, 3, 4, 6, 8, 12, 16)
 #: Expected gain from which a draft is tried: what a wrong guess of costs and chances may lose.
 _WORTHWHILE = 1.05
+#: Longest call made for a draft, so that the answer still flows: seconds, or so many times what one token takes.
+_LONGEST_SECONDS, _LONGEST_RELATIVE = 0.5, 2.0
 
 
 class CallCosts:
@@ -37,26 +39,33 @@ class CallCosts:
 
     def __init__(self) -> None:
         self._seconds: dict[int, deque[float]] = {}
+        self._median: dict[int, float] = {}
         self._last_call: dict[int, int] = {}
         self._calls = 0
 
     def add(self, tokens: int, seconds: float) -> None:
         self._calls += 1
-        self._seconds.setdefault(tokens, deque(maxlen=self._NEWEST)).append(seconds)
+        newest = self._seconds.setdefault(tokens, deque(maxlen=self._NEWEST))
+        newest.append(seconds)
+        self._median[tokens] = median(newest)
         self._last_call[tokens] = self._calls
         for size, call in list(self._last_call.items()):
             if size > 1 and self._calls - call > self._FORGOTTEN_AFTER:
-                del self._seconds[size], self._last_call[size]
+                del self._seconds[size], self._median[size], self._last_call[size]
+
+    @property
+    def one(self) -> float | None:
+        """Seconds of a call of one token; None before one was timed."""
+        return self._median.get(1)
 
     def relative(self, tokens: int) -> float | None:
         """Of a call of so many tokens, the cost of one of a single token being 1; None before one was timed.
 
         Between sizes that are known, and beyond them, along a straight line.
         """
-        if 1 not in self._seconds:
+        if (one := self.one) is None:
             return None
-        one = median(self._seconds[1])
-        known = sorted((size, max(1.0, median(seconds) / one)) for size, seconds in self._seconds.items())
+        known = sorted((size, max(1.0, seconds / one)) for size, seconds in self._median.items())
         if len(known) == 1:
             known.append((2, 1.0 + self._FIRST_GUESS))
         lines = list(pairwise(known))
@@ -112,8 +121,10 @@ class Lookup:
         """Tokens of the call that is expected to give the most tokens for its cost; 1 for no draft."""
         best, best_rate = 1, _WORTHWHILE
         expected, chance, size = 1.0, 1.0, 1
+        longest = max(_LONGEST_RELATIVE, _LONGEST_SECONDS / (self._costs.one or 1.0))
         for call in CALL_SIZES:
-            if call > most or (cost := self._costs.relative(call)) is None:
+            cost = self._costs.relative(call)
+            if call > most or cost is None or cost > longest:
                 break
             while size < call:
                 # If it comes true, one more token matches.

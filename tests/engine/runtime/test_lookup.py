@@ -12,9 +12,10 @@ from engine.runtime.lookup import CALL_SIZES, LONGEST, SHORTEST, CallCosts, Look
 
 
 def costs(relative: dict[int, float]) -> CallCosts:
+    """relative: in eighths of a millisecond."""
     known = CallCosts()
     for tokens, cost in relative.items():
-        known.add(tokens, cost)
+        known.add(tokens, cost / 8192)
     return known
 
 
@@ -87,6 +88,18 @@ def test_what_costs_as_much_as_it_gives_is_not_drafted() -> None:
     assert len(drafted(b"abcdefgh" * 3, relative={1: 1.0, 6: 1.0, 8: 3.0, 16: 11.0})) == 5
 
 
+def test_on_a_slow_model_drafts_stay_short_enough_for_the_answer_to_flow() -> None:
+    text = list(b"abcdefgh" * 3)
+    relative = {1: 1.0, 8: 1.9, 12: 2.1, 16: 2.1}
+    fast, slow = CallCosts(), CallCosts()
+    for tokens, cost in relative.items():
+        fast.add(tokens, 0.1 * cost)
+        slow.add(tokens, cost)
+    assert len(Lookup(text, 100, fast).draft(15)) == 15
+    # More would pay, and keep the reader waiting for more than two seconds.
+    assert len(Lookup(text, 100, slow).draft(15)) == 7
+
+
 def test_guesses_that_fail_end_the_drafts_and_such_that_hold_bring_them_back() -> None:
     """Both without a draft being made: guesses are compared with what comes all the same."""
     costly = costs({1: 1.0, 2: 1.4, 16: 7.0})
@@ -117,11 +130,11 @@ def test_costs_are_relative_to_one_token_and_between_sizes_on_a_line() -> None:
 
 def test_costs_outlive_a_busy_moment() -> None:
     known = costs({1: 1.0, 4: 1.5})
-    for seconds in (9.0, 1.0, 1.0, 1.0, 8.0):
-        known.add(1, seconds)
+    for cost in (9.0, 1.0, 1.0, 1.0, 8.0):
+        known.add(1, cost / 8192)
     assert known.relative(4) == 1.5
-    known.add(16, 100.0)
+    known.add(16, 100.0 / 8192)
     assert known.relative(16) == 100.0
     for _ in range(300):
-        known.add(1, 1.0)
+        known.add(1, 1.0 / 8192)
     assert known.relative(16) == pytest.approx(1.0 + 15 * CallCosts._FIRST_GUESS)
