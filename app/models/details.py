@@ -25,8 +25,8 @@ from engine.hub.repository import RemoteModel, Repository
 from engine.placement.plan import OffloadPlan
 from engine.placement.sizes import ram_reserve
 
-WIDTH, HEIGHT = 820, 560
-_LABEL, _SIZE, _SPEED = 168, 76, 104
+WIDTH, HEIGHT = 900, 620
+_LABEL, _SIZE, _CHIP, _SPEED = 168, 76, 250, 104
 FROM_SHAPE = "Modes and speeds are worked out from the model's published shape."
 #: Gigabytes of memory that machines are sold with.
 _MACHINES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
@@ -229,14 +229,17 @@ class ChoiceRow(QFrame):
         row = QHBoxLayout(self)
         row.setContentsMargins(16, 10, 16, 10)
         row.setSpacing(12)
-        row.addWidget(left, 3)
+        row.addWidget(left, 1)
         row.addWidget(size)
-        middle = QHBoxLayout()
+        cell = QWidget()
+        cell.setFixedWidth(_CHIP)
+        middle = QHBoxLayout(cell)
+        middle.setContentsMargins(0, 0, 0, 0)
         middle.setSpacing(0)
         for part in (self.chip, self.plan, self._state):
             middle.addWidget(part)
         middle.addStretch(1)
-        row.addLayout(middle, 2)
+        row.addWidget(cell)
         row.addWidget(self._speed)
         row.addWidget(self.get)
         self.chip.hide()
