@@ -23,7 +23,6 @@ from engine.hardware.report import HardwareReport
 from engine.hub.catalogue import CatalogueDownload
 from engine.hub.repository import RemoteModel, Repository
 from engine.placement.plan import OffloadPlan
-from engine.placement.sizes import ram_reserve
 
 WIDTH, HEIGHT = 900, 620
 _LABEL, _SIZE, _CHIP, _SPEED = 168, 76, 250, 104
@@ -186,6 +185,8 @@ class DetailsDialog(QDialog):
 
 def smallest_machine(needed_bytes: int) -> str:
     """What a PC must have for it, beside what the system keeps for itself."""
+    from engine.placement.sizes import ram_reserve
+
     enough = next((size for size in _MACHINES if size << 30 >= needed_bytes + ram_reserve(size << 30)), None)
     if enough is None:
         return "No usual machine has enough memory for the smallest."

@@ -9,12 +9,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.engine_worker import DEMO
 from app.planning import plan_with
 from app.words import counted, file_name, licence_name, sentence
-from engine.checkpoints.checkpoint import Checkpoint
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.hub.catalogue import CatalogueDownload, CatalogueModel, catalogue
@@ -24,6 +23,9 @@ from engine.hub.headers import fetch_headers
 from engine.hub.network import NetworkSettings
 from engine.hub.repository import Hub, RemoteModel, Repository, choose
 from engine.placement.plan import OffloadPlan
+
+if TYPE_CHECKING:
+    from engine.checkpoints.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
 
