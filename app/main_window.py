@@ -155,7 +155,7 @@ class MainWindow(QMainWindow):
         host.answerFinished.connect(self.statusbar.show_result)
         host.answerFinished.connect(bar.show_result)
         self._downloads.finished.connect(self._download_finished)
-        self._downloads.failed.connect(lambda error: self.banners.show_error(error, "bad", "download"))
+        self._downloads.failed.connect(lambda error: self._show_note(error, []))
         self._gauge.measured.connect(self._memory_measured)
         bar.modelChosen.connect(self.load_model)
         bar.loadAnyway.connect(self._load_anyway)
@@ -428,7 +428,10 @@ class MainWindow(QMainWindow):
 
     @Slot(object, object)
     def _show_note(self, note: GreenroomError, actions: list[Action]) -> None:
-        self.banners.show_error(note, "info" if actions else "bad", "models", actions)
+        tone = "info" if actions else "bad"
+        if not actions and "Settings" in note.remedy:
+            actions = [("Settings", lambda: self.show_page("settings"))]
+        self.banners.show_error(note, tone, "models", actions)
 
     # What changes from outside
 

@@ -510,3 +510,12 @@ print(painted)
     environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen", "PYTHONPATH": str(ROOT)}
     ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
     assert ran.stdout.strip() == "[[]]", ran.stderr
+
+
+def test_a_note_that_sends_the_user_to_the_settings_leads_there(open_window: Open) -> None:
+    window = open_window()
+    window._downloads.failed.emit(GreenroomError("No room", "the disk is full", "Choose another folder in Settings."))
+    assert "the disk is full" in banner_texts(window)[0]
+    click(window, "Settings")
+    assert window.page == "settings"
+    assert banner_texts(window) == []
