@@ -16,7 +16,6 @@ from app.actions import make_actions
 from app.hardware.gauge import Measure, MemoryGauge, measure_memory
 from app.host import DEMO, EngineHost, HostState
 from app.models.download_host import DownloadHost, network_settings
-from app.models.survey import ModelRow, demo_is_here
 from app.settings.store import SettingsStore
 from app.sidebar import Sidebar
 from app.statusbar import StatusBar
@@ -26,11 +25,12 @@ from app.widgets.banner import Action, BannerArea
 from app.widgets.plan_popover import PlanPopover
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
-from engine.hub.downloads import DownloadStatus
 from engine.resources import asset
 
 if TYPE_CHECKING:
+    from app.models.survey import ModelRow
     from app.wizard.wizard import SetupWizard
+    from engine.hub.downloads import DownloadStatus
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,13 @@ DIALOG = QSize(820, 520)
 #: A narrower window folds its sidebar.
 NARROW = 860
 MODEL_FILES = "Models (*.gguf *.safetensors *.json);;All files (*)"
+
+
+def demo_is_here() -> bool:
+    """In the background: what it looks through takes long to import."""
+    from app.models.survey import demo_is_here as look
+
+    return look()
 
 
 class MainWindow(QMainWindow):

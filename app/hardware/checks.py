@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ TOO_LITTLE_MEMORY = 6_000_000_000
 
 #: What is looked at, before anything is known.
 SUBJECTS = ("Processor", "Instructions", "Memory", "Graphics", "Disk")
+_NOISE = re.compile(r"\((R|TM)\)|\bCPU\b|@ [\d.]+ ?GHz|\b\d+-Core Processor\b|\bProcessor\b", re.IGNORECASE)
 _DISKS = {"nvme": "NVMe", "ssd": "SSD", "hdd": "hard disk", "network": "network", "memory": "in memory"}
 
 _WORDS = {
@@ -89,6 +91,11 @@ def _take(warnings: list[str], *marks: str) -> str:
     return ""
 
 
+def plain_name(name: str) -> str:
+    """A CPU as people call it: without trade marks, clock and what is said beside it anyway."""
+    return " ".join(_NOISE.sub(" ", name).split()) or name
+
+
 def _processor(cpu: CpuReport, warning: str) -> Check:
     cores = f"{cpu.physical_cores} {'core' if cpu.physical_cores == 1 else 'cores'}"
     if cpu.performance_cores and cpu.efficiency_cores:
@@ -96,7 +103,7 @@ def _processor(cpu: CpuReport, warning: str) -> Check:
     if cpu.sockets > 1:
         cores += f" in {cpu.sockets} sockets"
     note = cpu.generation or ("" if cpu.logical_cores == cpu.physical_cores else f"{cpu.logical_cores} threads")
-    sentence = f"{' '.join(cpu.name.split())}, {cores}."
+    sentence = f"{plain_name(cpu.name)}, {cores}."
     if not warning and cpu.usable_cores < cpu.physical_cores:
         warning = (
             f"This program may use only {cpu.usable_cores} of them: raise the container's or the system's limit to "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
@@ -15,7 +15,7 @@ from app.settings.fields import Combo, WholeNumber
 from app.widgets.chip import ChipButton
 from app.widgets.labels import label
 from app.widgets.plan_popover import PlanPopover
-from app.wizard.ranking import rank
+from app.wizard.ranking import recommended
 from app.words import gigabytes, needed, rate_range, sentence
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
@@ -26,6 +26,7 @@ GB = 1_000_000_000
 RAM_RANGE, VRAM_RANGE = (2, 6144), (0, 1024)
 FIELD_WIDTH = 200
 BEST = "The best for it"
+ANY_DISK = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,12 @@ def answer(api: Any, report: HardwareReport, asked: Question) -> ModelRow | None
         cpu=asked.cpu or None,
         gpu=asked.gpu or None,
     )
-    offers = [row for row in find_offers() if row.entry is not None and asked.entry in ("", row.entry.id)]
-    planned = [plan_offer(api, row, imagined, None, {}) for row in offers]
+    offers = {row.entry.id: row for row in find_offers() if row.entry is not None}
     if asked.entry:
-        return planned[0]
+        return plan_offer(api, offers[asked.entry], imagined, None, {})
     # Whoever buys memory buys a disk for the models as well.
-    return rank(planned, disk_free=1 << 62).best
+    found = api.recommend(replace(imagined, disk=replace(imagined.disk, free_bytes=ANY_DISK)))
+    return recommended(offers[found.ranked[0].id], found.ranked[0]) if found.ranked else None
 
 
 class WhatIfPanel(QFrame):
@@ -79,6 +80,7 @@ class WhatIfPanel(QFrame):
         self.vram = WholeNumber("Memory of the graphics card in gigabytes; 0 for none", VRAM_RANGE, "As it is")
         for field in (self.ram, self.vram):
             field.setSuffix(" GB")
+            field.show_value(None)
             field.chosen.connect(self._later)
         self.cpu = _name("Processor, as it is sold", "e.g. Ryzen 9 7950X")
         self.gpu = _name("Graphics card, as it is sold", "e.g. RTX 4090")

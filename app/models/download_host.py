@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
@@ -13,9 +13,11 @@ from app import tasks
 from app.folders import data_folder
 from app.settings.store import Settings, SettingsStore
 from engine.errors import GreenroomError
-from engine.hub.downloads import DownloadManager, DownloadStatus
 from engine.hub.network import NetworkSettings
-from engine.hub.repository import RemoteModel
+
+if TYPE_CHECKING:
+    from engine.hub.downloads import DownloadManager, DownloadStatus
+    from engine.hub.repository import RemoteModel
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +103,8 @@ class DownloadHost(QObject):
         """On a background thread."""
         if self._manager is None:
             values = self._settings.values
+            # Here, since they take long to import, and the window is to paint before.
+            from engine.hub.downloads import DownloadManager
             from engine.hub.library import models_folder
 
             folder = Path(values.models_folder) if values.models_folder else models_folder()

@@ -41,8 +41,9 @@ class OfferCard(QFrame):
         head.setSpacing(8)
         head.addWidget(name)
         head.addWidget(about)
-        if best:
-            head.addWidget(Chip("Best for this PC"))
+        self._best = Chip("Best for this PC") if best else None
+        if self._best is not None:
+            head.addWidget(self._best)
         head.addStretch(1)
         self.chip = ChipButton()
         self.chip.show_plan(plan)
@@ -89,7 +90,11 @@ class OfferCard(QFrame):
         super().resizeEvent(event)
         roomy = self.width() >= ROOMY
         self._about.setVisible(roomy)
-        self._detail.setText(self._said if roomy else f"{self._about.text()} · {self._said}")
+        said = self._said if roomy else f"{self._about.text()} · {self._said}"
+        if self._best is not None:
+            self._best.setVisible(roomy)
+            said = said if roomy else f"{self._best.text()} · {said}"
+        self._detail.setText(said)
 
     def _open_plan(self) -> None:
         PlanPopover(self.row.name, self.row.plan, None, self).open_below(self.chip)

@@ -11,9 +11,8 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from app import tasks
 from app.hardware.gauge import Measure
-from app.models.survey import find_offers, plan_offer
 from app.settings.store import Settings
-from app.wizard.ranking import Fits, rank
+from app.wizard.ranking import Fits, plan_catalogue
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.progress import Progress
@@ -151,10 +150,3 @@ class Findings(QObject):
 
 def _runs(task: tasks.Task | None) -> bool:
     return task is not None and task.running
-
-
-def plan_catalogue(api: Any, report: HardwareReport, values: Settings) -> Fits:
-    """Takes about half a second on one core."""
-    wishes = {} if values.threads is None else {"threads": values.threads}
-    planned = [plan_offer(api, offer, report, values.context, wishes) for offer in find_offers()]
-    return rank(planned, report.disk.free_bytes)

@@ -18,7 +18,9 @@ from engine.hardware.report import (
     Kernels,
     MemoryReport,
 )
+from engine.hub.catalogue import catalogue
 from engine.placement.plan import LABELS, OffloadPlan, PlanBytes, Prediction, Range
+from engine.placement.recommend import Recommendation, Recommendations, Unsuited
 from engine.progress import Progress, ProgressCallback
 from engine.runtime.events import GenerationEvent, GenerationStats, Message, SamplingParams
 
@@ -179,6 +181,20 @@ class FakeApi:
         if self.speed is not None:
             plan = replace(plan, prediction=replace(plan.prediction, decode_tps=self.speed))
         return plan
+
+    def recommend(self, report: HardwareReport, **wishes: Any) -> Recommendations:
+        ranked, unsuited = [], []
+        for model in catalogue():
+            choice, plan = model.downloads[0], make_plan(self.mode, self.label)
+            nbytes = model.nbytes(choice)
+            if plan.runnable and nbytes <= report.disk.free_bytes:
+                reasons = (f"Good at {model.good_at}.",)
+                ranked.append(
+                    Recommendation(model.id, model.name, choice.repo, choice.label, nbytes, 0.0, plan, reasons)
+                )
+            else:
+                unsuited.append(Unsuited(model.id, model.name, plan.label))
+        return Recommendations(tuple(ranked), tuple(unsuited))
 
     def load(self, checkpoint: FakeCheckpoint, plan: OffloadPlan, progress: ProgressCallback) -> FakeEngine:
         self.loading.set()

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from fakes import FakeApi, make_report
+from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
 from app import tasks
@@ -76,3 +77,32 @@ def test_a_failed_measurement_says_why_and_keeps_the_report(qtbot: QtBot, api: F
     assert "too little is free" in page._trouble.text()
     assert page.measure.isEnabled()
     assert len(page.rows) == 5
+
+
+def test_the_report_is_copied_as_text(qtbot: QtBot, api: FakeApi) -> None:
+    page = HardwarePage(api)
+    qtbot.addWidget(page)
+    assert not page.copy.isEnabled()
+    shown(qtbot, page)
+    page.copy.click()
+    text = QGuiApplication.clipboard().text()
+    assert "[ok] Processor: AMD Ryzen 7 9700X, 8 cores." in text
+    assert page.copy.text() == "Copied"
+
+
+def test_the_set_up_guide_can_be_asked_for(qtbot: QtBot, api: FakeApi) -> None:
+    page = shown(qtbot, HardwarePage(api))
+    with qtbot.waitSignal(page.wizardWanted, timeout=20_000):
+        page.guide.click()
+
+
+def test_rows_stay_when_the_report_changes(qtbot: QtBot, api: FakeApi) -> None:
+    page = shown(qtbot, HardwarePage(api))
+    before = page.rows
+    page.show_report(make_report(gpus=[], memory=MEASURED.memory))
+    assert page.rows[:3] == before[:3]
+    page.show_report(make_report(warnings=["One.", "Two."]))
+    assert titles(page)[-2:] == ["Note", "Note"]
+    page.show_report(make_report())
+    assert len(page.rows) == 5
+    tasks.finish()
