@@ -14,7 +14,7 @@ import pytest
 
 import engine
 from engine.runtime.engine import Engine
-from engine.runtime.events import GenerationEvent, SamplingParams
+from engine.runtime.events import GenerationEvent, Message, SamplingParams
 from engine.runtime.lookup import CallCosts
 
 PROMPT = "Say it twice: the quick brown fox jumps. "
@@ -241,3 +241,18 @@ def test_every_family_answers_the_same(family: str, report: object) -> None:
                 assert answers[0] == answers[1]
                 assert lengths[0] == lengths[1]
             assert 0 < accepted < drafted
+
+
+def test_the_demo_model_answers_the_same(demo_model: Path, report: object) -> None:
+    question = [
+        Message("user", "Repeat this list, with the word 'new' before each: a red bell, a red door, a red bell.")
+    ]
+    with (
+        contextlib.closing(engine.open_checkpoint(demo_model)) as checkpoint,
+        engine.load(checkpoint, engine.plan(checkpoint, report, 512, device="cpu")) as model,
+    ):
+        for params in (greedy(max_tokens=64), SamplingParams(temperature=0.7, seed=1, max_tokens=64)):
+            told = [list(model.generate(question, replace(params, lookup=lookup))) for lookup in (True, False)]
+            drafted, plain = ([(event.text, event.token_ids) for event in events] for events in told)
+            assert drafted == plain
+            assert told[0][-1].stats.accepted_tokens > 0
