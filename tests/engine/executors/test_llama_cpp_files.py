@@ -5,19 +5,16 @@ How they were made: tests/engine/llama_cpp_files.py.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from llama_cpp_files import FOLDER, PROMPT, RECIPES
 from tiny_models import make_plan
 
 from engine.checkpoints import open_checkpoint
 from engine.executors.torch_executor import load
 from engine.models import model_spec
 
-FOLDER = Path(__file__).parents[1] / "llama_cpp"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.gguf"))
-PROMPT = "In the then-other hand, an anther on thin ether: 3.14 日本 🎉!\n  The end"
 
 #: Largest difference allowed, in standard deviations of the logits, with every product in float32 on both sides.
 EXACT = 1e-4
@@ -59,3 +56,9 @@ def test_stored_codes_come_close(name: str) -> None:
 def test_tokens_equal_llama_cpp(name: str) -> None:
     tokenizer = open_checkpoint(FOLDER / f"{name}.gguf").tokenizer()
     assert tokenizer.encode(PROMPT) == np.load(FOLDER / f"{name}.npz")["tokens"].tolist()
+
+
+def test_the_files_stay_small() -> None:
+    sizes = {path.name: path.stat().st_size for path in FOLDER.iterdir()}
+    assert max(sizes.values()) < 300_000
+    assert set(sizes) == {f"{name}.{kind}" for name in RECIPES for kind in ("gguf", "npz")}
