@@ -15,7 +15,7 @@ from app import tasks
 from app.actions import make_actions
 from app.hardware.gauge import Measure, MemoryGauge, measure_memory
 from app.host import DEMO, EngineHost, HostState
-from app.models.download_host import DownloadHost, network_settings
+from app.models.download_host import DownloadHost
 from app.settings.store import SettingsStore
 from app.sidebar import Sidebar
 from app.statusbar import StatusBar
@@ -23,13 +23,12 @@ from app.theme import theme
 from app.topbar import TopBar
 from app.widgets.banner import Action, BannerArea
 from app.widgets.plan_popover import PlanPopover
+from app.wizard.launcher import WizardLauncher
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.resources import asset
 
 if TYPE_CHECKING:
-    from app.models.survey import ModelRow
-    from app.wizard.wizard import SetupWizard
     from engine.hub.downloads import DownloadStatus
 
 log = logging.getLogger(__name__)
@@ -73,12 +72,13 @@ class MainWindow(QMainWindow):
     ) -> None:
         super().__init__()
         self._welcome = welcome
-        self.wizard: SetupWizard | None = None
+        self._first_model_waits = False
         self._measure = measure
         self._gauge = MemoryGauge(host, measure, self)
         self._demo_is_here = demo_is_here
         self._host, self._settings = host, settings
         self._downloads = DownloadHost(settings, self)
+        self.launcher = WizardLauncher(host, settings, self._downloads, measure, demo_is_here, self)
         self._make_chat = make_chat or self._make_real_chat
         self._started = False
         #: 0 for a chat that has no message yet.
@@ -164,6 +164,10 @@ class MainWindow(QMainWindow):
         self._downloads.finished.connect(self._download_finished)
         self._downloads.failed.connect(lambda error: self._show_note(error, []))
         self._gauge.measured.connect(self._memory_measured)
+        self.launcher.demoWanted.connect(self._get_demo)
+        self.launcher.demoWanted.connect(lambda: self.show_page("chat"))
+        self.launcher.downloadBegun.connect(lambda: self.show_page("models"))
+        self.launcher.closed.connect(self._wizard_closed)
         bar.modelChosen.connect(self.load_model)
         bar.loadAnyway.connect(self._load_anyway)
         bar.loadCancelled.connect(host.cancel_load)
@@ -209,51 +213,27 @@ class MainWindow(QMainWindow):
         self._downloads.start()
         if self._settings.problem is not None:
             self._show_settings_problem(self._settings.problem)
-        if self._welcome and self._autoload and not self._settings.values.welcomed:
-            # The first model waits: the memory is measured meanwhile.
-            self.open_wizard().finished.connect(self._begin)
+        if self._welcome and self._autoload and self.launcher.first_start:
+            # The memory is measured meanwhile.
+            self._first_model_waits = True
+            self.open_wizard()
         elif self._autoload:
             self._load_first_model()
 
-    # The wizard
-
     @Slot()
-    def open_wizard(self) -> SetupWizard:
-        from app.wizard.study import Study
-        from app.wizard.wizard import SetupWizard
-
+    def open_wizard(self) -> None:
         if self._host.state.kind != "empty":
             self._gauge.give_way()
-        study = Study(self._host.api, self._settings.values, self._measure, self._demo_is_here)
-        wizard = self.wizard = SetupWizard(study, self)
-        wizard.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        wizard.demoWanted.connect(self._get_demo)
-        wizard.demoWanted.connect(lambda: self.show_page("chat"))
-        wizard.downloadWanted.connect(self._download_offer)
-        wizard.finished.connect(self._wizard_closed)
-        wizard.open()
-        return wizard
-
-    @Slot()
-    def _wizard_closed(self) -> None:
-        report = self.wizard.findings.report if self.wizard is not None else None
-        self.wizard = None
-        self._settings.change(welcomed=True)
-        if report is not None:
-            self._memory_measured(report)
-
-    @Slot()
-    def _begin(self) -> None:
-        if self._autoload and self.isVisible():
-            self._load_first_model()
+        self.launcher.open()
 
     @Slot(object)
-    def _download_offer(self, row: ModelRow) -> None:
-        from app.models.survey import find_remote
-
-        self.show_page("models")
-        settings = network_settings(self._settings.values)
-        tasks.run(find_remote, settings, row.choice, done=self._downloads.add, failed=self._downloads.failed.emit)
+    def _wizard_closed(self, report: HardwareReport | None) -> None:
+        if report is not None:
+            self._memory_measured(report)
+        if self._first_model_waits:
+            self._first_model_waits = False
+            if self._autoload and self.isVisible():
+                self._load_first_model()
 
     def _make_real_chat(self, host: EngineHost, window: QWidget) -> tuple[QWidget, QWidget]:
         from app.chat.page import ChatPage
@@ -518,8 +498,7 @@ class MainWindow(QMainWindow):
     def closeEvent(self, event: QCloseEvent) -> None:
         self._settings.change(window=self.saveGeometry().toBase64().toStdString())
         self.hide()
-        if self.wizard is not None:
-            self.wizard.reject()
+        self.launcher.close()
         self._host.shutdown()
         if self._chat_page is not None:
             self._chat_page.shutdown()

@@ -52,24 +52,24 @@ def open_window(host: EngineHost, api: FakeApi, qtbot: QtBot) -> Open:
 
 def test_a_first_start_opens_it_and_the_demo_waits(open_window: Open, host: EngineHost, private_data: Path) -> None:
     window = open_window(SettingsStore())
-    assert window.wizard is not None
-    assert window.wizard.isVisible()
+    assert window.launcher.wizard is not None
+    assert window.launcher.wizard.isVisible()
     assert host.state.kind == "empty"
 
 
 def test_closing_it_goes_on_as_ever_and_is_remembered(open_window: Open, host: EngineHost, qtbot: QtBot) -> None:
     window = open_window(SettingsStore())
-    window.wizard.reject()
+    window.launcher.wizard.reject()
     qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
     assert host.state.path == DEMO
-    assert window.wizard is None
+    assert window.launcher.wizard is None
     assert SettingsStore().values.welcomed
 
 
 def test_a_second_start_does_not_open_it(open_window: Open, host: EngineHost, qtbot: QtBot) -> None:
     settings = SettingsStore()
     settings.change(welcomed=True)
-    assert open_window(settings).wizard is None
+    assert open_window(settings).launcher.wizard is None
     qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
 
 
@@ -79,24 +79,24 @@ def test_who_used_the_program_before_does_not_see_it(open_window: Open, host: En
     raw = json.loads(path.read_text())
     del raw["welcomed"]
     path.write_text(json.dumps(raw))
-    assert open_window(SettingsStore()).wizard is None
+    assert open_window(SettingsStore()).launcher.wizard is None
     qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
 
 
 def test_a_model_on_the_command_line_opens_no_wizard(open_window: Open, host: EngineHost, qtbot: QtBot) -> None:
     window = open_window(SettingsStore(), model="/models/Qwen3-30B-A3B.gguf")
-    assert window.wizard is None
+    assert window.launcher.wizard is None
     qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
 
 
 def test_without_the_switch_there_is_none(open_window: Open, host: EngineHost, qtbot: QtBot) -> None:
-    assert open_window(SettingsStore(), welcome=False).wizard is None
+    assert open_window(SettingsStore(), welcome=False).launcher.wizard is None
     qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
 
 
 def test_chat_now_loads_the_demo_with_one_click(open_window: Open, host: EngineHost, qtbot: QtBot) -> None:
     window = open_window(SettingsStore())
-    window.wizard.button(QWizard.WizardButton.CustomButton1).click()
+    window.launcher.wizard.button(QWizard.WizardButton.CustomButton1).click()
     qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
     assert host.state.path == DEMO
     assert window.page == "chat"
@@ -110,7 +110,7 @@ def test_a_download_is_asked_of_the_hub_only_when_it_is_wanted(
     monkeypatch.setattr("app.models.survey.find_remote", lambda settings, choice: asked.append(choice.label))
     window = open_window(SettingsStore())
     monkeypatch.setattr(window._downloads, "add", asked.append)
-    wizard = window.wizard
+    wizard = window.launcher.wizard
     qtbot.waitUntil(lambda: wizard.findings.fits is not None, timeout=LONG)
     assert asked == []
     row = wizard.findings.fits.best
@@ -125,7 +125,7 @@ def test_a_download_is_asked_of_the_hub_only_when_it_is_wanted(
 def test_closing_the_window_closes_it_without_a_trace(open_window: Open, host: EngineHost) -> None:
     window = open_window(SettingsStore())
     window.close()
-    assert window.wizard is None
+    assert window.launcher.wizard is None
     assert host.state.kind == "empty"
 
 
@@ -137,8 +137,8 @@ def test_it_opens_again_from_the_page_of_this_pc(open_window: Open, host: Engine
     window.show_page("hardware")
     tasks.finish()
     window._pages["hardware"].guide.click()
-    assert window.wizard is not None
-    window.wizard.reject()
+    assert window.launcher.wizard is not None
+    window.launcher.wizard.reject()
     tasks.finish()
     assert window.page == "hardware"
     assert host.state.kind == "ready"
