@@ -16,7 +16,7 @@ class RoutedExperts(Protocol):
     """Whoever computes the routed experts.
 
     x float32 [T, hidden], ids int32 [T, top_k], weights float32 [T, top_k], out float32 [T, hidden], which the
-    weighted sum in slot order is added to. All contiguous.
+    weighted sum of each token's experts, in the order of their numbers, is added to. All contiguous.
     """
 
     #: True when `submit` returns before the experts are computed, so that the device can go on meanwhile.

@@ -40,15 +40,16 @@ template <bool kFive> static inline void unpack_codes(const uint8_t* loads, __m5
 // A code says how one group of 32 columns becomes eight registers of unsigned bytes for vpdpbusd, and what the sums are
 // multiplied by. groups() of them make a step of step_nbytes(); what they share is its Head. With kParts = 2 both
 // halves of a group have scales, and minima if any, of their own. kTurnBytes: at most what a group takes of a step.
+// kBytes: the group's codes are bytes and nothing else, from codes() on.
 struct NoHead {};
 
 // Most codes leave nothing to a Scaling.
-template <size_t kBytes, size_t kGroups, int kScales = 1> struct Fixed {
-  static constexpr size_t kTurnBytes = kBytes / kGroups;
+template <size_t kStepBytes, size_t kGroups, int kScales = 1> struct Fixed {
+  static constexpr size_t kTurnBytes = kStepBytes / kGroups;
   static constexpr int kParts = kScales;
-  static constexpr bool kHasMin = false;
+  static constexpr bool kHasMin = false, kBytes = false;
 
-  static inline size_t step_nbytes(Scaling) { return kBytes; }
+  static inline size_t step_nbytes(Scaling) { return kStepBytes; }
   static inline size_t groups(Scaling) { return kGroups; }
 };
 
@@ -276,17 +277,22 @@ struct Int6K : Fixed<32 + 8 * (256 + 128 + 32), 8, 2> {
 };
 
 // int8 weights are read with offset 128, because vpdpbusd wants one unsigned side; the sums start at -128 * sum(q).
+static inline __m512i unpack_four_bytes(const uint8_t* loads, int j) {
+  return _mm512_xor_si512(_mm512_loadu_si512(loads + 64 * j), _mm512_set1_epi8(-128));
+}
+
 static inline void unpack_bytes(const uint8_t* loads, __m512i* w) {
-  const __m512i offset = _mm512_set1_epi8(-128);
   GREENROOM_UNROLL
   for (int j = 0; j < 8; ++j)
-    w[j] = _mm512_xor_si512(_mm512_loadu_si512(loads + 64 * j), offset);
+    w[j] = unpack_four_bytes(loads, j);
 }
 
 struct Int8 : Fixed<512 + 32, 1> {
   typedef NoHead Head;
+  static constexpr bool kBytes = true;
 
   static inline Head head(const uint8_t*, Scaling) { return {}; }
+  static inline const uint8_t* codes(const uint8_t* step, size_t) { return step; }
   static inline void unpack(const uint8_t* step, size_t, __m512i* w) { unpack_bytes(step, w); }
   static inline void scales(const Head&, const uint8_t* step, size_t, __m512* scale, __m512*) {
     scale[0] = half_scales(step + 512);
@@ -311,7 +317,7 @@ static inline __m512 typed_scales(ScaleType type, const uint8_t* p) {
 // of it are counted from the middle of the codes, so that little cancels.
 template <bool kNibbles, bool kZero, bool kHalves> struct Block {
   static constexpr int kParts = kHalves ? 2 : 1;
-  static constexpr bool kHasMin = kZero;
+  static constexpr bool kHasMin = kZero, kBytes = !kNibbles;
   static constexpr size_t kCodes = kNibbles ? 256 : 512, kTurnBytes = kCodes + kParts * 16 * (kZero ? 5 : 4);
   struct Head {
     __m512 scale[kParts], min[kParts];
@@ -337,11 +343,12 @@ template <bool kNibbles, bool kZero, bool kHalves> struct Block {
     }
     return head;
   }
+  static inline const uint8_t* codes(const uint8_t* step, size_t group) { return step + kCodes * group; }
   static inline void unpack(const uint8_t* step, size_t group, __m512i* w) {
     if (kNibbles)
-      unpack_nibbles(step + kCodes * group, w);
+      unpack_nibbles(codes(step, group), w);
     else
-      unpack_bytes(step + kCodes * group, w);
+      unpack_bytes(codes(step, group), w);
   }
   static inline void scales(const Head& head, const uint8_t*, size_t, __m512* scale, __m512* min) {
     GREENROOM_UNROLL

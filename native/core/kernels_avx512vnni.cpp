@@ -95,7 +95,7 @@ static inline void multiply(const Panel<Code>* panel, size_t groups, const Share
         sum[t][0] = sum[t][1] = Code::start(a[t] + g, part);
       GREENROOM_UNROLL
       for (int j = 8 / kParts * part; j < 8 / kParts * (part + 1); ++j) {
-        __m512i first = _mm512_load_si512(panel->codes[g][j][0]), second = _mm512_load_si512(panel->codes[g][j][1]);
+        __m512i first = weights(panel, g, j, 0), second = weights(panel, g, j, 1);
         hold(first);
         hold(second);
         GREENROOM_UNROLL
