@@ -34,6 +34,9 @@ def describe(report: HardwareReport) -> Iterator[str]:
         yield f"         reads {', '.join(speeds)}"
     else:
         yield "         speed not measured yet (greenroom probe --calibrate)"
+    if (measured := report.calibration) is not None and measured.kernels:
+        kernels = (f"{name} experts {speed.decode_gbs:.0f} GB/s" for name, speed in measured.kernels.items())
+        yield f"         int4 kernels with {plural(measured.threads, 'thread')}: {', '.join(kernels)}"
     for gpu in report.gpus:
         yield f"GPU      {_card(gpu)}"
     if not report.gpus:

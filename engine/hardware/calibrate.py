@@ -1,4 +1,4 @@
-"""RAM read bandwidth against the number of threads, measured once and remembered for this hardware."""
+"""How fast this machine's memory and our kernels are, measured once and remembered for this hardware."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import os
 import statistics
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import engine
 from engine.errors import GreenroomError
-from engine.hardware.report import HardwareReport
+from engine.hardware.kernel_speed import STEPS, kept_readings, measure_kernels
+from engine.hardware.report import Calibration, HardwareReport, KernelSpeed
 from engine.progress import Progress, ProgressCallback, ignore_progress
 
 logger = logging.getLogger(__name__)
@@ -40,11 +43,12 @@ def thread_counts(report: HardwareReport) -> list[int]:
     return sorted(counts | {usable, max(1, min(usable, report.cpu.performance_cores))})
 
 
-def measure(report: HardwareReport, progress: ProgressCallback = ignore_progress) -> dict[str, float]:
-    """{threads: GB/s}, the median of several reads, thread counts interleaved so that a slow moment hits all alike.
+def measure(report: HardwareReport, progress: ProgressCallback = ignore_progress) -> Calibration:
+    """Bandwidth by thread count, then our kernels and the pool at the usual count.
 
-    Takes about 3 to 5 s, one round at least. Raises GreenroomError without the compiled kernels or with too little free
-    RAM; Cancelled when progress raises it (between reads, so within about a second).
+    Reads are repeated with the thread counts interleaved, so that a slow moment hits all alike. Takes 5 to 10 s. Raises
+    GreenroomError without the compiled kernels or with too little free RAM; Cancelled when progress raises it (between
+    steps, so within about a second).
     """
     try:
         from engine import _native
@@ -63,9 +67,10 @@ def measure(report: HardwareReport, progress: ProgressCallback = ignore_progress
         )
     counts = thread_counts(report)
     speeds: dict[int, list[float]] = {threads: [] for threads in counts}
-    total = ROUNDS * len(counts)
+    reads = ROUNDS * len(counts)
+    total = reads + STEPS
     started = time.monotonic()
-    for step in range(total):
+    for step in range(reads):
         if step >= len(counts) and step % len(counts) == 0 and time.monotonic() - started > BUDGET_SECONDS:
             break
         threads = counts[step % len(counts)]
@@ -75,26 +80,38 @@ def measure(report: HardwareReport, progress: ProgressCallback = ignore_progress
             speeds[threads] += _native.read_bandwidth(pool, nbytes, REPEATS)
         finally:
             pool.close()
-    progress(Progress(total, total, "RAM bandwidth measured"))
-    return {str(threads): round(statistics.median(values) / 1e9, 1) for threads, values in speeds.items()}
+    kept = {str(threads): [speed / 1e9 for speed in kept_readings(found)] for threads, found in speeds.items()}
+    known = Calibration(
+        bandwidth_gbs={threads: round(statistics.median(found), 1) for threads, found in kept.items()},
+        spread_gbs={threads: [round(min(found), 1), round(max(found), 1)] for threads, found in kept.items()},
+    )
+    measured = measure_kernels(report, usual_threads(report), known, progress, reads, total)
+    progress(Progress(total, total, "This PC is measured"))
+    return measured
 
 
-def measure_quickly(report: HardwareReport) -> dict[str, float]:
-    """{threads: GB/s} for the usual number of threads alone, in about half a second; enough for a prediction.
+def usual_threads(report: HardwareReport) -> int:
+    """As many as a plan takes when nobody says otherwise."""
+    cpu = report.cpu
+    return max(1, cpu.performance_cores or min(cpu.physical_cores, cpu.usable_cores))
 
-    The best of a few reads counts: programs running beside can only make one slower. Empty when it cannot be measured.
+
+def measure_quickly(report: HardwareReport) -> Calibration | None:
+    """The bandwidth of the usual number of threads alone, in about half a second; enough for a prediction.
+
+    The best of a few reads counts: programs running beside can only make one slower. None when it cannot be measured.
     """
     try:
         from engine import _native
     except ImportError:
-        return {}
+        return None
     nbytes = min(QUICK_BUFFER_BYTES, report.memory.available_bytes // 4)
     if nbytes < SMALLEST_BUFFER_BYTES:
-        return {}
-    threads = max(1, report.cpu.performance_cores or min(report.cpu.physical_cores, report.cpu.usable_cores))
+        return None
+    threads = usual_threads(report)
     pool = _native.ThreadPool(threads)
     try:
-        return {str(threads): round(max(_native.read_bandwidth(pool, nbytes, QUICK_REPEATS)) / 1e9, 1)}
+        return Calibration({str(threads): round(max(_native.read_bandwidth(pool, nbytes, QUICK_REPEATS)) / 1e9, 1)})
     finally:
         pool.close()
 
@@ -113,25 +130,53 @@ def fingerprint(report: HardwareReport) -> str:
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
-def recall(folder: Path, report: HardwareReport) -> dict[str, float] | None:
+def recall(folder: Path, report: HardwareReport) -> Calibration | None:
     """The remembered measurement of this hardware by this version, or None."""
     try:
         stored = json.loads((folder / FILE_NAME).read_text(encoding="utf-8"))
         if stored["fingerprint"] != fingerprint(report):
             return None
-        bandwidth = {str(int(threads)): float(speed) for threads, speed in stored["bandwidth_gbs"].items()}
+        return _parse(stored["calibration"])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         logger.warning("calibration ignored: %s", error)
         return None
-    sane = all(math.isfinite(speed) and speed > 0 for speed in bandwidth.values())
-    return bandwidth if bandwidth and sane else None
 
 
-def store(folder: Path, report: HardwareReport, bandwidth: dict[str, float]) -> list[str]:
+def _parse(stored: dict[str, Any]) -> Calibration:
+    """Raises ValueError and its like for anything that `store` cannot have written."""
+
+    def speed(value: Any) -> float:
+        if not math.isfinite(number := float(value)) or number <= 0:
+            raise ValueError(f"{number} is no speed")
+        return number
+
+    def spread(value: Any) -> list[float]:
+        low, high = (speed(bound) for bound in value)
+        return [low, high]
+
+    bandwidth = {str(int(threads)): speed(found) for threads, found in stored["bandwidth_gbs"].items()}
+    if not bandwidth:
+        raise ValueError("no bandwidth")
+    kernels = {
+        str(name): KernelSpeed(speed(found["decode_gbs"]), spread(found["spread_gbs"]), speed(found["prefill_gops"]))
+        for name, found in stored["kernels"].items()
+    }
+    region, handover = (stored[name] for name in ("region_us", "handover_us"))
+    return Calibration(
+        bandwidth_gbs=bandwidth,
+        spread_gbs={str(int(threads)): spread(found) for threads, found in stored["spread_gbs"].items()},
+        threads=int(stored["threads"]),
+        kernels=kernels,
+        region_us=None if region is None else speed(region),
+        handover_us=None if handover is None else speed(handover),
+    )
+
+
+def store(folder: Path, report: HardwareReport, calibration: Calibration) -> list[str]:
     """Remember a measurement. A folder that cannot be written costs only a warning, which is returned."""
-    record = {"fingerprint": fingerprint(report), "cpu": report.cpu.name, "bandwidth_gbs": bandwidth}
+    record = {"fingerprint": fingerprint(report), "cpu": report.cpu.name, "calibration": asdict(calibration)}
     text = json.dumps(record, indent=1)
     temporary = None
     try:
@@ -143,5 +188,6 @@ def store(folder: Path, report: HardwareReport, bandwidth: dict[str, float]) -> 
     except OSError as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
-        return [f"The measured bandwidth could not be remembered: {folder} cannot be written ({error.strerror})."]
+        why = f"{folder} cannot be written ({error.strerror})"
+        return [f"What was measured could not be remembered: {why}; give it write permission or free some space."]
     return []

@@ -20,7 +20,16 @@ from engine.hardware.disk import read_disk, read_disks
 from engine.hardware.gpu import read_gpus
 from engine.hardware.memory import read_memory
 from engine.hardware.numa import read_numa
-from engine.hardware.report import CpuReport, DiskReport, GpuReport, HardwareReport, Isa, Kernels, MemoryReport
+from engine.hardware.report import (
+    Calibration,
+    CpuReport,
+    DiskReport,
+    GpuReport,
+    HardwareReport,
+    Isa,
+    Kernels,
+    MemoryReport,
+)
 from engine.hardware.sources import Sources
 from engine.progress import ProgressCallback, ignore_progress
 
@@ -44,7 +53,7 @@ def probe(
     """What this machine is.
 
     timeout:   seconds for the parts that run in child processes; a part that crashes or hangs becomes a warning
-    calibrate: measure RAM bandwidth now (a few seconds, see `engine.hardware.calibrate.measure`) and remember it;
+    calibrate: measure memory and kernels now (up to 10 s, see `engine.hardware.calibrate.measure`) and remember it;
                otherwise a remembered measurement of this hardware is used when there is one
     quick:     where none is remembered, measure for about half a second and remember that
     models_folder: where models will be kept, for the free disk space
@@ -117,13 +126,17 @@ def probe(
         logger.info("probe: %s", warning)
     cache = remembered_in or cache_folder()
     if calibrate:
-        measured = calibration.measure(report, progress)
-        report = replace(report, warnings=report.warnings + calibration.store(cache, report, measured))
-        return replace(report, memory=replace(report.memory, bandwidth_gbs=measured))
-    measured = calibration.recall(cache, report) or {}
-    if quick and not measured and (measured := calibration.measure_quickly(report)):
-        report = replace(report, warnings=report.warnings + calibration.store(cache, report, measured))
-    return replace(report, memory=replace(report.memory, bandwidth_gbs=measured or None))
+        measured: Calibration | None = calibration.measure(report, progress)
+    else:
+        measured = calibration.recall(cache, report)
+    if calibrate or (quick and measured is None):
+        measured = measured or calibration.measure_quickly(report)
+        if measured is not None:
+            report = replace(report, warnings=report.warnings + calibration.store(cache, report, measured))
+    if measured is None:
+        return report
+    memory = replace(report.memory, bandwidth_gbs=measured.bandwidth_gbs)
+    return replace(report, memory=memory, calibration=measured)
 
 
 def _system_name(sources: Sources) -> str:

@@ -109,6 +109,34 @@ class DiskReport:
 
 
 @dataclass(frozen=True)
+class KernelSpeed:
+    """One shape of experts: GB/s of weights at one token with the range seen, 1e9 operations per second of a prompt."""
+
+    decode_gbs: float
+    spread_gbs: list[float]
+    prefill_gops: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was measured here.
+
+    bandwidth_gbs, spread_gbs: {threads: median GB/s} of plain reads, {threads: [least, most]} without outliers
+    threads:     of what follows, 0 = not measured
+    kernels:     {"small", "large": our expert kernels at 2048 x 768 and 7168 x 2048}
+    region_us:   from handing the pool some work that is over at once until it is done
+    handover_us: a cache line from one thread to another
+    """
+
+    bandwidth_gbs: dict[str, float]
+    spread_gbs: dict[str, list[float]] = field(default_factory=dict)
+    threads: int = 0
+    kernels: dict[str, KernelSpeed] = field(default_factory=dict)
+    region_us: float | None = None
+    handover_us: float | None = None
+
+
+@dataclass(frozen=True)
 class HardwareReport:
     cpu: CpuReport
     memory: MemoryReport
@@ -123,6 +151,8 @@ class HardwareReport:
     warnings: list[str]
     #: Every local disk with its free space; `disk` is the one the models lie on.
     disks: list[DiskReport] = field(default_factory=list)
+    #: None until measured; its bandwidth is in `memory` too.
+    calibration: Calibration | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

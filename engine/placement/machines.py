@@ -37,7 +37,8 @@ def ram_bandwidth(report: HardwareReport, threads: int) -> Bandwidth:
     measured = report.memory.bandwidth_gbs
     if measured:
         likely = _interpolate({int(count): speed for count, speed in measured.items()}, threads)
-        return Bandwidth(0.9 * likely, likely, 1.05 * likely, "measured")
+        low, high = _spread(report, threads)
+        return Bandwidth(min(low, 0.9 * likely), likely, max(high, 1.05 * likely), "measured")
     model = find_cpu(report.cpu.name)
     # Nodes are sockets where the number of sockets is not known; one socket may be split into several nodes.
     count = report.cpu.sockets or len(report.numa)
@@ -56,6 +57,15 @@ def ram_bandwidth(report: HardwareReport, threads: int) -> Bandwidth:
     likely = min(model.peak_gbs * SUSTAINED_SHARE * sockets, CORE_GBS * threads)
     # Half of the channels empty is common in servers; laptops and cheap modules run below the platform's rate.
     return Bandwidth(0.5 * likely, likely, 1.2 * likely, f"{model.memory} in {model.channels} channels")
+
+
+def _spread(report: HardwareReport, threads: int) -> tuple[float, float]:
+    """(least, most) GB/s seen with about this many threads; (infinity, 0) where nobody kept them."""
+    found = report.calibration.spread_gbs if report.calibration is not None else {}
+    if not found:
+        return math.inf, 0.0
+    low, high = found[min(found, key=lambda count: abs(int(count) - threads))]
+    return low, high
 
 
 def _interpolate(points: dict[int, float], threads: int) -> float:
@@ -116,7 +126,7 @@ def what_if(
         report = replace(report, memory=memory)
     if ram_bandwidth is not None:
         given = {str(report.cpu.performance_cores or report.cpu.physical_cores): float(ram_bandwidth)}
-        report = replace(report, memory=replace(report.memory, bandwidth_gbs=given))
+        report = replace(report, memory=replace(report.memory, bandwidth_gbs=given), calibration=None)
     if vram is not None or gpu is not None:
         report = _with_gpu(report, vram, gpu)
     return report
@@ -150,6 +160,7 @@ def _with_cpu(report: HardwareReport, name: str, threads: int | None, sockets: i
     )
     # What was measured and read here says nothing about another machine.
     memory = replace(report.memory, bandwidth_gbs=None, kind="", speed_mts=0, channels=0, limit_bytes=None)
+    report = replace(report, calibration=None)
     nodes = [{"node": node, "cpus": [], "total_bytes": memory.total_bytes // sockets} for node in range(sockets)]
     return replace(report, cpu=replaced, memory=memory, numa=nodes)
 

@@ -12,8 +12,9 @@ import recorded_machines as machines
 from engine import _native
 from engine.errors import Cancelled, GreenroomError
 from engine.hardware import calibrate
+from engine.hardware.kernel_speed import SHAPES, TINY, kept_readings, measure_kernels
 from engine.hardware.probe import probe
-from engine.hardware.report import HardwareReport
+from engine.hardware.report import Calibration, HardwareReport, KernelSpeed
 from engine.progress import Progress
 
 
@@ -21,6 +22,10 @@ from engine.progress import Progress
 def report(tmp_path: Path) -> HardwareReport:
     sources = machines.laptop().sources(tmp_path / "root")
     return probe(5, sources=sources, models_folder=tmp_path, remembered_in=tmp_path)
+
+
+WHOLE = Calibration({"1": 10.5}, {"1": [9.0, 11.0]})
+KERNELS = {"small": KernelSpeed(30.0, [28.0, 31.0], 300.0), "large": KernelSpeed(35.0, [20.0, 36.0], 320.0)}
 
 
 class FakePool:
@@ -45,6 +50,10 @@ def fake_kernels(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         calls.append((pool.threads, nbytes))
         return [min(pool.threads, 4) * 10e9] * (repeats - 1) + [1e9]  # one slow moment
 
+    def kernels(report: HardwareReport, threads: int, known: Calibration, *_: object) -> Calibration:
+        return replace(known, threads=threads, kernels=KERNELS, region_us=4.0, handover_us=0.1)
+
+    monkeypatch.setattr(calibrate, "measure_kernels", kernels)
     monkeypatch.setattr(_native, "ThreadPool", FakePool)
     monkeypatch.setattr(_native, "read_bandwidth", read)
     return calls
@@ -57,7 +66,11 @@ def test_thread_counts_include_cores_and_all(report: HardwareReport) -> None:
 def test_the_median_counts(report: HardwareReport, fake_kernels: list[tuple[int, int]]) -> None:
     reports: list[Progress] = []
     measured = calibrate.measure(report, reports.append)
-    assert measured == {"1": 10.0, "2": 20.0, "4": 40.0, "6": 40.0, "8": 40.0, "16": 40.0, "20": 40.0}
+    wide = dict.fromkeys(["4", "6", "8", "16", "20"], 40.0)
+    assert measured.bandwidth_gbs == {"1": 10.0, "2": 20.0, **wide}
+    # The slow moments are no second speed of this machine.
+    assert measured.spread_gbs["8"] == [40.0, 40.0]
+    assert (measured.threads, measured.kernels) == (6, KERNELS)
     assert FakePool.open == 0
     assert reports[-1].done == reports[-1].total
     assert [threads for threads, _ in fake_kernels[:7]] == [1, 2, 4, 6, 8, 16, 20]
@@ -90,15 +103,16 @@ def test_the_budget_ends_it_after_a_whole_round(
     report: HardwareReport, fake_kernels: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calibrate, "BUDGET_SECONDS", -1)
-    assert len(calibrate.measure(report)) == 7
+    assert len(calibrate.measure(report).bandwidth_gbs) == 7
     assert len(fake_kernels) == 7
 
 
 def test_remembered_for_this_hardware_only(report: HardwareReport, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "cache"
     assert calibrate.recall(folder, report) is None
-    assert calibrate.store(folder, report, {"1": 10.5, "8": 61.0}) == []
-    assert calibrate.recall(folder, report) == {"1": 10.5, "8": 61.0}
+    whole = Calibration({"1": 10.5, "8": 61.0}, {"1": [9.0, 11.0], "8": [40.0, 62.0]}, 8, KERNELS, 4.0, None)
+    assert calibrate.store(folder, report, whole) == []
+    assert calibrate.recall(folder, report) == whole
     assert [file.name for file in folder.iterdir()] == [calibrate.FILE_NAME]
     more = replace(report, memory=replace(report.memory, total_bytes=report.memory.total_bytes * 2))
     other = replace(report, cpu=replace(report.cpu, name="another"))
@@ -109,9 +123,13 @@ def test_remembered_for_this_hardware_only(report: HardwareReport, tmp_path: Pat
 def test_another_version_measures_again(
     report: HardwareReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calibrate.store(tmp_path, report, {"1": 10.5})
+    calibrate.store(tmp_path, report, WHOLE)
     monkeypatch.setattr("engine.__version__", "99.0")
     assert calibrate.recall(tmp_path, report) is None
+
+
+def with_part(record: dict, name: str, value: object) -> str:
+    return json.dumps({**record, "calibration": {**record["calibration"], name: value}})
 
 
 @pytest.mark.parametrize(
@@ -119,16 +137,21 @@ def test_another_version_measures_again(
     [
         lambda record: "{",
         lambda record: "[]",
-        lambda record: json.dumps({**record, "bandwidth_gbs": {"1": -3}}),
-        lambda record: json.dumps({**record, "bandwidth_gbs": {"1": float("nan")}}),
-        lambda record: json.dumps({**record, "bandwidth_gbs": {"many": 3}}),
-        lambda record: json.dumps({**record, "bandwidth_gbs": {}}),
-        lambda record: json.dumps({**record, "bandwidth_gbs": [1]}),
-        lambda record: json.dumps({"bandwidth_gbs": {"1": 3}}),
+        lambda record: with_part(record, "bandwidth_gbs", {"1": -3}),
+        lambda record: with_part(record, "bandwidth_gbs", {"1": float("nan")}),
+        lambda record: with_part(record, "bandwidth_gbs", {"many": 3}),
+        lambda record: with_part(record, "bandwidth_gbs", {}),
+        lambda record: with_part(record, "bandwidth_gbs", [1]),
+        lambda record: with_part(record, "spread_gbs", {"1": [1, 2, 3]}),
+        lambda record: with_part(record, "kernels", {"small": 3}),
+        lambda record: with_part(record, "region_us", -1),
+        lambda record: with_part(record, "threads", "many"),
+        lambda record: json.dumps({"calibration": record["calibration"]}),
+        lambda record: json.dumps({"fingerprint": record["fingerprint"], "bandwidth_gbs": {"1": 3}}),
     ],
 )
 def test_a_damaged_file_is_as_good_as_none(change, report: HardwareReport, tmp_path: Path) -> None:
-    calibrate.store(tmp_path, report, {"1": 10.5})
+    calibrate.store(tmp_path, report, WHOLE)
     file = tmp_path / calibrate.FILE_NAME
     file.write_text(change(json.loads(file.read_text())))
     assert calibrate.recall(tmp_path, report) is None
@@ -136,7 +159,7 @@ def test_a_damaged_file_is_as_good_as_none(change, report: HardwareReport, tmp_p
 
 def test_an_unwritable_cache_is_a_warning(report: HardwareReport, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    warnings = calibrate.store(tmp_path / "file" / "cache", report, {"1": 10.5})
+    warnings = calibrate.store(tmp_path / "file" / "cache", report, WHOLE)
     assert len(warnings) == 1
     assert "could not be remembered" in warnings[0]
 
@@ -148,17 +171,19 @@ def test_probe_measures_once_and_remembers(tmp_path: Path, fake_kernels: list[tu
     second = probe(5, sources=sources, models_folder=tmp_path, remembered_in=tmp_path / "cache")
     assert measurements > 0
     assert len(fake_kernels) == measurements
-    assert first.memory.bandwidth_gbs == second.memory.bandwidth_gbs == calibrate.recall(tmp_path / "cache", first)
+    assert first.calibration == second.calibration == calibrate.recall(tmp_path / "cache", first)
+    assert first.calibration is not None
+    assert first.memory.bandwidth_gbs == second.memory.bandwidth_gbs == first.calibration.bandwidth_gbs
 
 
 def test_a_quick_measurement_is_the_best_of_short_reads(
     report: HardwareReport, fake_kernels: list[tuple[int, int]]
 ) -> None:
-    assert calibrate.measure_quickly(report) == {"6": 40.0}
+    assert calibrate.measure_quickly(report) == Calibration({"6": 40.0})
     assert fake_kernels == [(6, 256 << 20)]
     assert FakePool.open == 0
     tiny = replace(report, memory=replace(report.memory, available_bytes=200_000_000))
-    assert calibrate.measure_quickly(tiny) == {}
+    assert calibrate.measure_quickly(tiny) is None
 
 
 def test_a_quick_probe_measures_only_what_is_not_remembered(
@@ -177,10 +202,50 @@ def test_a_quick_probe_measures_only_what_is_not_remembered(
     assert careful != {"6": 40.0}
 
 
+@pytest.mark.parametrize(
+    ("readings", "kept"),
+    [
+        ([40, 41, 39, 40, 1], [40, 41, 39, 40]),
+        # Two of five at half speed: the machine has two speeds.
+        ([40, 41, 39, 20, 21], [40, 41, 39, 20, 21]),
+        ([7], [7]),
+    ],
+)
+def test_outliers_go_and_second_speeds_stay(readings: list[float], kept: list[float]) -> None:
+    assert kept_readings(readings) == kept
+
+
 def test_this_machine_reads_at_a_plausible_rate(report: HardwareReport, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrate, "ROUNDS", 1)
     monkeypatch.setattr(calibrate, "BUFFER_BYTES", 128 << 20)
+    monkeypatch.setattr("engine.hardware.kernel_speed._SECONDS", 0.0)
+    monkeypatch.setattr("engine.hardware.kernel_speed._PROMPT", 8)
+    # Room for a layer of the small experts, none for one of the large ones.
     small = replace(report, cpu=replace(report.cpu, usable_cores=1, performance_cores=1))
-    measured = calibrate.measure(small)
-    assert list(measured) == ["1"]
-    assert 0.5 < measured["1"] < 1000
+    small = replace(small, memory=replace(small.memory, available_bytes=600_000_000))
+    said: list[str] = []
+    measured = calibrate.measure(small, lambda progress: said.append(progress.message))
+    assert list(measured.bandwidth_gbs) == ["1"]
+    assert 0.5 < measured.bandwidth_gbs["1"] < 1000
+    assert list(measured.kernels) == ["small"]
+    speed = measured.kernels["small"]
+    assert 0.01 < speed.spread_gbs[0] <= speed.decode_gbs <= speed.spread_gbs[1] < 10_000
+    assert speed.prefill_gops > 0
+    assert measured.region_us is not None
+    assert measured.region_us > 0
+    assert measured.handover_us is None  # one thread hands nothing over
+    assert said[-1] == "This PC is measured"
+
+
+def test_kernels_can_be_stopped_between_steps(report: HardwareReport) -> None:
+    def stop(progress: Progress) -> None:
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        measure_kernels(report, 1, WHOLE, stop, 0, 3)
+
+
+def test_the_shapes_are_the_two_regimes() -> None:
+    # Eight experts of each are far larger than a cache of one core, and the last layer is nothing.
+    assert [shape.stored_bytes for shape in SHAPES] == [3 * 2048 * 768 * 18 // 32, 3 * 7168 * 2048 * 18 // 32]
+    assert TINY.stored_bytes < 2000

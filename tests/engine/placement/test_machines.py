@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import GreenroomError
-from engine.hardware.report import GpuReport
+from engine.hardware.report import Calibration, GpuReport
 from engine.placement.machines import ram_bandwidth, what_if
 from engine.placement.parts import cpus, find_cpu, find_gpu, gpus
 
@@ -92,6 +92,16 @@ def test_measured_bandwidth_comes_first(machine: MakeReport) -> None:
     assert ram_bandwidth(report, 5).likely == pytest.approx(48.0)
     assert ram_bandwidth(report, 64).likely == 60.0
     assert ram_bandwidth(report, 2).source == "measured"
+
+
+def test_two_speeds_of_one_machine_widen_the_range(machine: MakeReport) -> None:
+    report = machine(bandwidth={"1": 16.0, "8": 60.0})
+    steady = ram_bandwidth(report, 8)
+    flips = replace(report, calibration=Calibration({"8": 60.0}, {"1": [15.0, 16.0], "8": [35.0, 62.0]}))
+    found = ram_bandwidth(flips, 8)
+    assert (found.low, found.likely, found.high) == (35.0, 60.0, 63.0)
+    assert (steady.low, steady.high) == (54.0, 63.0)
+    assert ram_bandwidth(what_if(flips, ram_bandwidth=80.0), 8).low == 72.0
 
 
 def test_the_table_has_a_wider_range_than_a_measurement(machine: MakeReport) -> None:

@@ -1,0 +1,149 @@
+"""How fast our own expert kernels read weights here, and what handing work to the pool costs."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.hardware.report import Calibration, HardwareReport, KernelSpeed
+from engine.progress import Progress, ProgressCallback
+
+if TYPE_CHECKING:
+    from engine import _native
+
+#: Bytes of one block of Q4_0: a 16-bit scale and 32 four-bit codes.
+_BLOCK_VALUES, _BLOCK_BYTES = 32, 18
+_FORMAT = "Q4_0"
+#: A layer must not fit in the caches, and two of them must fit beside a running desktop.
+_LAYER_BYTES = 400_000_000
+#: Calls are timed until this many seconds are over, but at least so many of them.
+_SECONDS, _FEWEST = 0.4, 5
+_PROMPT = 128
+#: A reading below this share of the median is slow; more such than this share of all are no outliers.
+SLOW_SHARE, MOST_OUTLIERS = 0.75, 0.25
+_TOP_K = 8
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Experts of gate and up [intermediate, hidden] and down [hidden, intermediate]."""
+
+    name: str
+    hidden: int
+    intermediate: int
+
+    @property
+    def values(self) -> int:
+        return 3 * self.hidden * self.intermediate
+
+    @property
+    def stored_bytes(self) -> int:
+        return self.values // _BLOCK_VALUES * _BLOCK_BYTES
+
+
+#: The two regimes: many small experts (Qwen3-30B-A3B), few large ones (DeepSeek-V3).
+SHAPES = (Shape("small", 2048, 768), Shape("large", 7168, 2048))
+#: Work that is over at once: what is left is the pool's own time.
+TINY = Shape("tiny", 32, 32)
+STEPS = len(SHAPES) + 1
+
+
+def measure_kernels(
+    report: HardwareReport, threads: int, known: Calibration, progress: ProgressCallback, done: int, total: int
+) -> Calibration:
+    """`known` with the kernels' speeds, the pool's latency and hand-over; without what the RAM is too full for.
+
+    About 1 s a step. progress is called before each of STEPS steps, counted on from `done`, and may raise Cancelled.
+    """
+    from engine import _native
+
+    pool = _native.ThreadPool(threads)
+    kernels: dict[str, KernelSpeed] = {}
+    try:
+        for step, shape in enumerate(SHAPES):
+            progress(Progress(done + step, total, f"Computing {shape.name} experts"))
+            nbytes = min(_LAYER_BYTES, report.memory.available_bytes // 4)
+            if nbytes >= _TOP_K * shape.stored_bytes:
+                kernels[shape.name] = _speed(pool, shape, nbytes // shape.stored_bytes)
+        progress(Progress(done + len(SHAPES), total, "Handing work to the threads"))
+        layer = _layer(pool, TINY, 1)
+        region = min(_timed(pool, layer, TINY, 1, 1, 1))
+        handover = _native.handover_seconds(pool)
+    finally:
+        pool.close()
+    return Calibration(
+        bandwidth_gbs=known.bandwidth_gbs,
+        spread_gbs=known.spread_gbs,
+        threads=threads,
+        kernels=kernels,
+        region_us=round(region * 1e6, 2),
+        handover_us=None if handover is None else round(handover * 1e6, 3),
+    )
+
+
+def kept_readings(readings: list[float]) -> list[float]:
+    """Without the outliers: a few slow readings are a disturbance, many are a second speed that this machine has."""
+    middle = statistics.median(readings)
+    slow = [reading for reading in readings if reading < SLOW_SHARE * middle]
+    if len(slow) > MOST_OUTLIERS * len(readings):
+        return readings
+    return [reading for reading in readings if reading >= SLOW_SHARE * middle]
+
+
+def _speed(pool: _native.ThreadPool, shape: Shape, experts: int) -> KernelSpeed:
+    layer = _layer(pool, shape, experts)
+    seconds = _timed(pool, layer, shape, experts, 1, _TOP_K)
+    speeds = kept_readings([_TOP_K * shape.stored_bytes / spent / 1e9 for spent in seconds])
+    prompt = float(statistics.median(_timed(pool, layer, shape, experts, _PROMPT, _TOP_K)))
+    return KernelSpeed(
+        decode_gbs=round(float(statistics.median(speeds)), 1),
+        spread_gbs=[round(min(speeds), 1), round(max(speeds), 1)],
+        prefill_gops=round(2 * _PROMPT * _TOP_K * shape.values / prompt / 1e9, 1),
+    )
+
+
+def _layer(pool: _native.ThreadPool, shape: Shape, experts: int) -> _native.Experts:
+    from engine import _native
+
+    layer = _native.Experts(experts, shape.hidden, shape.intermediate, _FORMAT, _FORMAT, _FORMAT)
+    random = np.random.default_rng(0)
+    blocks = random.integers(0, 256, (shape.hidden * shape.intermediate // _BLOCK_VALUES, _BLOCK_BYTES), np.uint8)
+    # Weights of a sane size: sums must not overflow, which some CPUs compute more slowly.
+    blocks[:, :2] = np.frombuffer(np.float16(0.01).tobytes(), np.uint8)
+    stored = np.ascontiguousarray(blocks).reshape(-1)
+    for expert in range(experts):
+        for part in ("gate", "up", "down"):
+            layer.load(pool, expert, part, stored)
+    return layer
+
+
+def _timed(
+    pool: _native.ThreadPool, layer: _native.Experts, shape: Shape, experts: int, tokens: int, top_k: int
+) -> list[float]:
+    """Seconds per call; each reads other experts than the one before."""
+    x = np.random.default_rng(1).standard_normal((tokens, shape.hidden), np.float32)
+    y = np.empty_like(x)
+    weights = np.full((tokens, top_k), 1 / top_k, np.float32)
+    seconds: list[float] = []
+    started = time.perf_counter()
+    for ids in _turns(experts, tokens, top_k):
+        before = time.perf_counter()
+        layer.forward(pool, x.ctypes.data, tokens, ids.ctypes.data, weights.ctypes.data, top_k, y.ctypes.data)
+        after = time.perf_counter()
+        seconds.append(after - before)
+        if after - started > _SECONDS and len(seconds) >= _FEWEST:
+            break
+    return seconds
+
+
+def _turns(experts: int, tokens: int, top_k: int) -> Iterator[np.ndarray[tuple[int, ...], np.dtype[np.int32]]]:
+    first = 0
+    while True:
+        ids = (first + np.arange(tokens * top_k)).reshape(tokens, top_k) % experts
+        yield np.ascontiguousarray(ids, np.int32)
+        first += tokens * top_k
