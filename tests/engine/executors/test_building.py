@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 import tiny_families
+import torch
 from tiny_models import Tiny
 
 from engine.checkpoints import open_checkpoint
@@ -69,3 +70,17 @@ def test_multipliers_and_softcap(qwen3: tuple[Path, np.ndarray], run: Run, plan:
     )
     capped = 5.0 * np.tanh(expected / 5.0)
     assert error(run(Tiny(checkpoint, spec, capped), **plan).forward(TOKENS, "all"), capped) < 1e-4
+
+
+@pytest.mark.parametrize(
+    "plan", [{"dense_dtype": "quantised"}, {"device": "sim", "mode": "all_gpu", "dense_dtype": "bfloat16"}]
+)
+def test_routers_compute_in_float32_whatever_the_plan(tmp_path: Path, run: Run, plan: dict[str, Any]) -> None:
+    """A rounded logit may pick another expert."""
+    checkpoint = open_checkpoint(tiny_families.save(tiny_families.build("mixtral"), tmp_path / "mixtral"))
+    spec = model_spec(checkpoint)
+    router = run(Tiny(checkpoint, spec, np.zeros(0)), **plan)._layers[0].ffn.router
+    logits = router.logits if hasattr(router, "logits") else router._logits
+    weight = torch.from_numpy(checkpoint.read_float32(spec.weights["layers.0.moe.router"].name))
+    x = torch.randn((5, spec.hidden), generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(logits(x), x @ weight.T, rtol=1e-5, atol=1e-5)
