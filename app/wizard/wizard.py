@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QPushButton, QWidget, QWizard
+from PySide6.QtWidgets import QWidget, QWizard
 
 from app.models.survey import ModelRow
 from app.theme.theme import restyle
@@ -67,11 +67,6 @@ class SetupWizard(QWizard):
             restyle(found)
         self.button(_DEMO).clicked.connect(self._chat_now)
         self._name_finish()
-
-    def page_button(self, which: QWizard.WizardButton) -> QPushButton:
-        found = self.button(which)
-        assert isinstance(found, QPushButton)
-        return found
 
     @Slot(int)
     def _follow(self, page: int) -> None:
