@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import rms_norm, scaled_dot_product_attention
 
-from engine.executors.kv_cache import TorchKv
 from engine.executors.linear import Linear
-from engine.executors.rope import rotate
 from engine.executors.step import Step
+from engine.executors.torch_states import TorchKv
 from engine.models.spec import AttentionSpec
 from engine.placement.sizes import SINK_SCORES
 
@@ -131,3 +130,10 @@ class TorchAttention:
             y = torch.matmul(shares.to(values.dtype), values[:, None])
             outputs.append(y.permute(2, 0, 1, 3).reshape(-1, heads * head_dim).float())
         return torch.cat(outputs)
+
+
+def rotate(heads: torch.Tensor, turns: torch.Tensor) -> None:
+    """Rotate float32 [T, n, head_dim] in place; the dimensions beyond the rotated ones stay."""
+    dim = 2 * turns.shape[-1]
+    part = heads if dim == heads.shape[-1] else heads[..., :dim]
+    torch.view_as_complex(part.view(*part.shape[:-1], -1, 2)).mul_(turns)

@@ -1,47 +1,38 @@
-"""From a ModelSpec and a plan to loaded blocks: our kernels where they have what a block asks for, torch elsewhere."""
+"""From a ModelSpec and a plan to loaded blocks of our kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from engine import _native
-from engine.errors import GreenroomError
-from engine.executors.attention import TorchAttention
-from engine.executors.devices import KV_DTYPES, DenseDevice
-from engine.executors.kv_cache import ConvState, LayerState, NativeKv, TorchKv
+from engine.executors.kv_cache import LayerState, NativeKv
 from engine.executors.layer import Layer, Mixer
-from engine.executors.linear import Linear, NativeLinear, RowOrder, TorchLinear
+from engine.executors.linear import Linear, NativeLinear, RowOrder
 from engine.executors.loading import Loader
-from engine.executors.mlp import Mlp, NativeMlp, TorchMlp
-from engine.executors.moe import Moe, ParallelMoe, RoutedExperts, Router
-from engine.executors.native_attention import MAX_HEAD_DIM, NativeAttention, attention_kernel
+from engine.executors.mlp import Mlp, NativeMlp
+from engine.executors.moe import ChooseExperts, Moe, ParallelMoe, RoutedExperts
+from engine.executors.native_attention import NativeAttention, attention_kernel
 from engine.executors.native_router import NativeRouter
-from engine.executors.norms import NativeLayerNorm, NativeRmsNorm, Norm, TorchLayerNorm, TorchRmsNorm
+from engine.executors.norms import NativeLayerNorm, NativeRmsNorm, Norm
 from engine.executors.rope import pair_order
-from engine.executors.short_conv import ShortConv
-from engine.models.spec import AttentionSpec, LayerSpec, MlpSpec, MoeSpec, ShortConvSpec
+from engine.models.spec import AttentionSpec, LayerSpec, MlpSpec, MoeSpec
 from engine.placement.plan import OffloadPlan
 
 Floats = npt.NDArray[np.float32]
 
 
 class Builder:
-    """Loads the dense parts: each projection either native, on stored codes, or as a torch tensor.
+    """Loads the dense parts, on stored codes.
 
-    states:    of the layers built so far
-    fallbacks: what torch computes although the plan would have our kernels do it
+    states: of the layers built so far
     """
 
-    def __init__(self, loader: Loader, device: DenseDevice, pool: _native.ThreadPool, plan: OffloadPlan) -> None:
+    def __init__(self, loader: Loader, pool: _native.ThreadPool, plan: OffloadPlan) -> None:
         self.states: list[LayerState] = []
-        self.fallbacks: set[str] = set()
         self._loader = loader
-        self._device = device
         self._pool = pool
         self._plan = plan
         self._isa = plan.isa
@@ -64,80 +55,64 @@ class Builder:
         )
 
     def norm(self, role: str) -> Norm:
-        weight = self._norm_weight(role)
+        weight = self.values(role) + self._offset
         if self._spec.norm != "layer":
             return self._rms_norm(weight)
-        bias = self.vector(f"{role}_bias")
-        if self._device.own_attention:
-            return NativeLayerNorm(self._pool, weight, bias, self._spec.norm_eps)
-        return TorchLayerNorm(weight, bias, self._spec.norm_eps)
+        return self._layer_norm(weight, self.values(f"{role}_bias"))
 
-    def vector(self, role: str) -> torch.Tensor:
-        """A bias or the like: float32 on the device."""
-        return self._to_device(self._loader.float32(role).reshape(-1))
+    def values(self, role: str) -> Floats:
+        """A bias or the like, in one row."""
+        return np.ascontiguousarray(self._loader.float32(role).reshape(-1))
 
     def linear(self, roles: Sequence[str], orders: Sequence[RowOrder] | None = None) -> Linear:
         """The roles' matrices stacked in rows."""
-        if self._device.native:
-            return NativeLinear(self._pool, self._loader, roles, orders, isa=self._isa)
-        return TorchLinear(self._device.device, self._device.dtype, self._loader, roles, orders)
+        return NativeLinear(self._pool, self._loader, roles, orders, isa=self._isa)
+
+    def _rms_norm(self, weight: Floats) -> Norm:
+        return NativeRmsNorm(self._pool, weight, self._spec.norm_eps)
+
+    def _layer_norm(self, weight: Floats, bias: Floats) -> Norm:
+        return NativeLayerNorm(self._pool, weight, bias, self._spec.norm_eps)
 
     def _mixer(self, prefix: str, layer: LayerSpec) -> Mixer:
-        spec = layer.mixer
-        if isinstance(spec, AttentionSpec):
-            return self._attention(f"{prefix}.attention", spec)
-        return self._short_conv(f"{prefix}.conv", spec)
+        if not isinstance(layer.mixer, AttentionSpec):
+            raise ValueError(f"no kernel for {layer.mixer}")
+        return self._attention(f"{prefix}.attention", layer.mixer)
 
-    def _attention(self, prefix: str, spec: AttentionSpec) -> NativeAttention | TorchAttention:
-        loader = self._loader
+    def _attention(self, prefix: str, spec: AttentionSpec) -> Mixer:
         # Where values are the keys' projection, that is loaded twice: once in rope's order, once as it is.
         roles = [f"{prefix}.{part}" for part in (("q", "k", "k") if spec.keys_as_values else ("q", "k", "v"))]
         orders = [pair_order(spec, spec.heads), pair_order(spec, spec.kv_heads), None]
         bias = None
         if spec.qkv_bias:
-            values = [loader.float32(f"{role}_bias").reshape(-1) for role in roles]
+            values = [self.values(f"{role}_bias") for role in roles]
             bias = np.concatenate([_ordered(v, order) for v, order in zip(values, orders, strict=True)])
-        q_norm, k_norm = self._qk_norms(prefix, spec, orders)
-        qkv, o = self.linear(roles, orders), self.linear([f"{prefix}.o"])
-        o_bias = self.vector(f"{prefix}.o_bias") if spec.output_bias else None
-        context = self._plan.context
-        rope = spec.rope and spec.rope.at_context(context)
-        if self._device.own_attention and spec.head_dim <= MAX_HEAD_DIM:
-            sinks = loader.float32(f"{prefix}.sinks").reshape(-1) if spec.sinks else None
-            kernel = attention_kernel(
-                spec, context, self._plan.kv_type, self._spec.norm_eps, self._isa, bias, q_norm, k_norm, sinks
-            )
-            state = NativeKv(spec, context, self._plan.kv_type)
-            self.states.append(state)
-            return NativeAttention(self._pool, kernel, rope, state, spec.heads * spec.head_dim, qkv, o, o_bias)
-        if self._device.own_attention:
-            self.fallbacks.add("attention")
-        if self._plan.kv_type not in KV_DTYPES:
-            raise GreenroomError(
-                f"A KV cache in {self._plan.kv_type} cannot be used with this model here",
-                f"only our own attention reads it, which runs on the CPU with heads of up to {MAX_HEAD_DIM} numbers",
-                "Choose f16.",
-            )
-        torch_state = TorchKv(spec, context, KV_DTYPES[self._plan.kv_type], self._device.device)
-        self.states.append(torch_state)
-        qk_norm = None
-        if q_norm is not None and k_norm is not None:
-            shapes = (spec.heads, spec.head_dim), (spec.kv_heads, spec.head_dim)
-            rows = [
-                np.broadcast_to(v.reshape(-1, spec.head_dim), s) for v, s in zip((q_norm, k_norm), shapes, strict=True)
-            ]
-            qk_norm = self._to_device(np.concatenate(rows))
-        return TorchAttention(
-            replace(spec, rope=rope),
-            self._spec.norm_eps,
-            torch_state,
-            qkv,
-            o,
-            None if bias is None else self._to_device(bias),
-            o_bias,
-            qk_norm,
-            self.vector(f"{prefix}.sinks") if spec.sinks else None,
+        return self._attention_block(
+            spec,
+            self._qk_norms(prefix, spec, orders),
+            self.linear(roles, orders),
+            bias,
+            self.linear([f"{prefix}.o"]),
+            self.values(f"{prefix}.o_bias") if spec.output_bias else None,
+            self.values(f"{prefix}.sinks") if spec.sinks else None,
         )
+
+    def _attention_block(
+        self,
+        spec: AttentionSpec,
+        qk_norms: tuple[Floats | None, Floats | None],
+        qkv: Linear,
+        bias: Floats | None,
+        o: Linear,
+        o_bias: Floats | None,
+        sinks: Floats | None,
+    ) -> Mixer:
+        context, kv_type = self._plan.context, self._plan.kv_type
+        kernel = attention_kernel(spec, context, kv_type, self._spec.norm_eps, self._isa, bias, *qk_norms, sinks)
+        state = NativeKv(spec, context, kv_type)
+        self.states.append(state)
+        rope = spec.rope and spec.rope.at_context(context)
+        return NativeAttention(self._pool, kernel, rope, state, spec.heads * spec.head_dim, qkv, o, o_bias)
 
     def _qk_norms(
         self, prefix: str, spec: AttentionSpec, orders: Sequence[RowOrder]
@@ -155,22 +130,8 @@ class Builder:
         )
         return q, k
 
-    def _short_conv(self, prefix: str, spec: ShortConvSpec) -> ShortConv:
-        state = ConvState(spec, self._plan.context, self._device.device)
-        self.states.append(state)
-        kernel = self._loader.float32(f"{prefix}.kernel").reshape(spec.channels, spec.width)
-        biases = [self.vector(f"{prefix}.{part}_bias") if spec.bias else None for part in ("in", "kernel", "out")]
-        inputs, out = self.linear([f"{prefix}.in"]), self.linear([f"{prefix}.out"])
-        return ShortConv(state, inputs, self._to_device(kernel.T), out, *biases)
-
     def _mlp(self, role: str, spec: MlpSpec) -> Mlp:
-        if self._device.native:
-            return NativeMlp(self._pool, self._loader, role, spec, isa=self._isa)
-        biases = None
-        if spec.bias:
-            gate, up, down = (self.vector(f"{role}.{part}_bias") for part in ("gate", "up", "down"))
-            biases = torch.cat((gate, up)), down
-        return TorchMlp(spec, self.linear([f"{role}.gate", f"{role}.up"]), self.linear([f"{role}.down"]), biases)
+        return NativeMlp(self._pool, self._loader, role, spec, isa=self._isa)
 
     def _ffn(self, i: int, layer: LayerSpec, experts: RoutedExperts) -> Mlp | Moe | ParallelMoe:
         spec, prefix = layer.ffn, f"layers.{i}"
@@ -189,43 +150,40 @@ class Builder:
             self.norm(f"{prefix}.post_norm"),
         )
 
-    def _router(self, prefix: str, spec: MoeSpec) -> Router | NativeRouter:
+    def _router(self, prefix: str, spec: MoeSpec) -> ChooseExperts:
         norm = None
         if spec.router_norm:
-            norm = self._rms_norm(self.vector(f"{prefix}.router_scale") * self._spec.hidden**-0.5)
+            norm = self._rms_norm(self.values(f"{prefix}.router_scale") * np.float32(self._spec.hidden**-0.5))
         roles = [f"{prefix}.router"]
         if spec.shared is not None and spec.shared_gated:
             roles.append(f"{prefix}.shared.router")
-        kind = NativeRouter if self._device.own_attention else Router
-        return kind(
+        return self._router_block(
             spec,
             self._router_logits(roles),
             norm,
-            self.vector(f"{prefix}.router_bias") if spec.router_bias else None,
-            self.vector(f"{prefix}.choice_bias") if spec.choice_bias else None,
-            self.vector(f"{prefix}.expert_scale") if spec.expert_scale else None,
+            self.values(f"{prefix}.router_bias") if spec.router_bias else None,
+            self.values(f"{prefix}.choice_bias") if spec.choice_bias else None,
+            self.values(f"{prefix}.expert_scale") if spec.expert_scale else None,
         )
+
+    def _router_block(
+        self,
+        spec: MoeSpec,
+        logits: Linear,
+        norm: Norm | None,
+        bias: Floats | None,
+        choice_bias: Floats | None,
+        expert_scale: Floats | None,
+    ) -> ChooseExperts:
+        return NativeRouter(spec, logits, norm, bias, choice_bias, expert_scale)
 
     def _router_logits(self, roles: Sequence[str]) -> Linear:
         """In float32 everywhere: it is small, and a rounded logit may pick another expert."""
-        if self._device.native:
-            return NativeLinear(self._pool, self._loader, roles, recode="float32", isa=self._isa)
-        return TorchLinear(self._device.device, torch.float32, self._loader, roles)
-
-    def _rms_norm(self, weight: torch.Tensor) -> Norm:
-        if self._device.own_attention:
-            return NativeRmsNorm(self._pool, weight, self._spec.norm_eps)
-        return TorchRmsNorm(weight, self._spec.norm_eps)
+        return NativeLinear(self._pool, self._loader, roles, recode="float32", isa=self._isa)
 
     @property
     def _offset(self) -> np.float32:
         return np.float32(self._spec.norm_offset)
-
-    def _norm_weight(self, role: str) -> torch.Tensor:
-        return self._to_device(self._loader.float32(role).reshape(-1) + self._offset)
-
-    def _to_device(self, values: Floats) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self._device.device)
 
 
 def _ordered(values: Floats, order: RowOrder) -> Floats:

@@ -9,7 +9,7 @@ import torch
 
 from engine.executors.devices import DenseDevice
 from engine.executors.loading import Loader
-from engine.executors.mlp import activate
+from engine.executors.torch_blocks import activate
 from engine.models.spec import MlpSpec, MoeSpec
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import sys
 from dataclasses import dataclass
 
 import torch
@@ -70,13 +68,9 @@ class DenseDevice:
         return event
 
     def release(self) -> None:
-        """Give freed memory back to the system: allocators keep it for themselves otherwise."""
+        """Give freed memory back to the device: its allocator keeps it for itself otherwise."""
         if self.device.type != "cpu":
             getattr(torch, self.device.type).empty_cache()
-        if sys.platform == "linux":
-            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc; musl has none
-            if trim is not None:
-                trim(0)
 
     def synchronise(self) -> None:
         """Wait for everything queued on the device."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from engine.checkpoints.formats import FORMATS
 from engine.executors.linear import Linear, NativeLinear
@@ -25,10 +24,10 @@ class Embedding:
     def nbytes(self) -> int:
         return self._rows.nbytes
 
-    def __call__(self, token_ids: npt.NDArray[np.int64]) -> torch.Tensor:
-        """[T] -> float32 [T, hidden] on the CPU."""
+    def __call__(self, token_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """[T] -> float32 [T, hidden]."""
         values = self._dequantise(self._rows[token_ids].reshape(-1))
-        return torch.from_numpy(values.reshape(len(token_ids), self._hidden))
+        return values.reshape(len(token_ids), self._hidden)
 
 
 class TiedEmbedding:
@@ -40,9 +39,9 @@ class TiedEmbedding:
     def __init__(self, head: NativeLinear) -> None:
         self._head = head
 
-    def __call__(self, token_ids: npt.NDArray[np.int64]) -> torch.Tensor:
-        """[T] -> float32 [T, hidden] on the CPU."""
-        return torch.from_numpy(self._head.rows_of(token_ids))
+    def __call__(self, token_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """[T] -> float32 [T, hidden]."""
+        return self._head.rows_of(token_ids)
 
 
 def embedding(loader: Loader, head: Linear) -> Embedding | TiedEmbedding:

@@ -7,18 +7,21 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import partial
-
-import torch
+from typing import TYPE_CHECKING
 
 from engine import _native
 from engine.errors import Cancelled
-from engine.executors.devices import DenseDevice
 from engine.executors.loading import REPORT_INTERVAL, Loader, check_ram
 from engine.executors.mlp import kernel_name, native_experts
 from engine.executors.threads import settle
 from engine.hardware.numa import ThreadPlaces, place_threads
 from engine.hardware.sources import Sources
 from engine.models.spec import MoeSpec
+
+if TYPE_CHECKING:
+    import torch
+
+    from engine.executors.devices import DenseDevice
 
 log = logging.getLogger(__name__)
 
@@ -37,13 +40,15 @@ class ExpertStore:
     locked:   every layer is locked in RAM, safe from being paged out
     """
 
-    def __init__(self, pool: _native.ThreadPool, device: DenseDevice, layers: Mapping[int, _native.Experts]) -> None:
-        self.overlaps = device.handoff
+    def __init__(
+        self, pool: _native.ThreadPool, device: DenseDevice | None, layers: Mapping[int, _native.Experts]
+    ) -> None:
+        self.overlaps = device is not None and device.handoff
         self.locked = all(experts.locked for experts in layers.values())
         self._pool = pool
         self._device = device
         self._layers = dict(layers)
-        self._worker = ThreadPoolExecutor(1, "experts") if device.handoff else None
+        self._worker = ThreadPoolExecutor(1, "experts") if self.overlaps else None
         self._running: Future[None] | None = None
         self._buffers: _HostBuffers | None = None
 
@@ -51,14 +56,15 @@ class ExpertStore:
     def load(
         cls,
         pool: _native.ThreadPool,
-        device: DenseDevice,
+        device: DenseDevice | None,
         loader: Loader,
         recode: str | None = None,
         isa: str | None = None,
         besides: int = 0,
         places: ThreadPlaces | None = None,
     ) -> ExpertStore:
-        """besides: bytes of RAM that the rest of the model will take after this. places: None asks this machine.
+        """device: that hidden states come from; None where nothing but our kernels computes.
+        besides: bytes of RAM that the rest of the model will take after this. places: None asks this machine.
 
         Raises GreenroomError when RAM would not hold everything, and whatever the progress callback raises.
         """
@@ -108,12 +114,13 @@ class ExpertStore:
 
     def submit(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> None:
         """Start the same on tensors of the device; one job at a time."""
-        if self._worker is None or self._running is not None:
+        device = self._device
+        if device is None or self._worker is None or self._running is not None:
             raise RuntimeError("submit needs a device with handoff and no other job")
-        buffers = self._host_buffers(x.shape, ids.shape)
+        buffers = self._host_buffers(device, x.shape, ids.shape)
         for host, tensor in ((buffers.x, x), (buffers.ids, ids), (buffers.weights, weights)):
             host[: tensor.shape[0]].copy_(tensor, non_blocking=True)
-        copied = self._device.mark()
+        copied = device.mark()
         tokens = x.shape[0]
 
         def run() -> None:
@@ -169,11 +176,11 @@ class ExpertStore:
             accumulate,
         )
 
-    def _host_buffers(self, x: torch.Size, ids: torch.Size) -> _HostBuffers:
+    def _host_buffers(self, device: DenseDevice, x: torch.Size, ids: torch.Size) -> _HostBuffers:
         old = self._buffers
         if old is None or old.tokens < x[0] or old.ids.shape[1] != ids[1]:
-            self._device.synchronise()
-            self._buffers = _HostBuffers(self._device, x[0], x[1], ids[1])
+            device.synchronise()
+            self._buffers = _HostBuffers(device, x[0], x[1], ids[1])
         assert self._buffers is not None
         return self._buffers
 
@@ -182,6 +189,8 @@ class _HostBuffers:
     """What travels to the experts and back."""
 
     def __init__(self, device: DenseDevice, tokens: int, hidden: int, top_k: int) -> None:
+        import torch
+
         self.tokens = tokens
         self.x = device.host_buffer(tokens, hidden, dtype=torch.float32)
         self.y = device.host_buffer(tokens, hidden, dtype=torch.float32)

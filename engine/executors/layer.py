@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-import torch
+from typing import TYPE_CHECKING, Protocol
 
 from engine.executors.mlp import Mlp
 from engine.executors.moe import Moe, ParallelMoe
 from engine.executors.norms import Norm
-from engine.executors.step import Step
+
+if TYPE_CHECKING:
+    import torch
+
+    from engine.executors.step import Step
 
 
 class Mixer(Protocol):
@@ -58,7 +60,7 @@ class Layer:
         if self.post_norms is None and self.multiplier == 1.0 and not isinstance(self.ffn, ParallelMoe):
             self.ffn.add(normed, x)
             return
-        result = torch.zeros_like(x)
+        result = x.new_zeros(x.shape)
         if isinstance(self.ffn, ParallelMoe):
             self.ffn.add(normed, result, x)
         else:

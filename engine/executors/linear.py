@@ -1,16 +1,18 @@
-"""Linear layers y = x W^T (+ bias): on stored codes in our kernels, or as a float tensor on a torch device."""
+"""Linear layers y = x W^T, on stored codes in our kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from engine import _native
 from engine.executors.loading import Loader
+
+if TYPE_CHECKING:
+    import torch
 
 #: Which stored row becomes which row of the loaded layer; None keeps the order.
 RowOrder = npt.NDArray[np.int64] | None
@@ -68,15 +70,20 @@ class NativeLinear:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         tokens = x.shape[0]
-        y = torch.empty((tokens, self.rows))
+        y = x.new_empty((tokens, self.rows))
         if len(self.parts) == 1:
             self.parts[0].forward(self._pool, x.data_ptr(), tokens, y.data_ptr())
             return y
         # One token's results lie side by side already; several tokens' must be brought together.
-        pieces = list(torch.split(y, self._rows, 1)) if tokens == 1 else [torch.empty((tokens, n)) for n in self._rows]
-        for part, piece in zip(self.parts, pieces, strict=True):
-            part.forward(self._pool, x.data_ptr(), tokens, piece.data_ptr())
-        return y if tokens == 1 else torch.cat(pieces, 1)
+        first = 0
+        for part, rows in zip(self.parts, self._rows, strict=True):
+            piece = y[:, first : first + rows]
+            first += rows
+            room = piece if tokens == 1 else x.new_empty(piece.shape)
+            part.forward(self._pool, x.data_ptr(), tokens, room.data_ptr())
+            if tokens > 1:
+                piece.copy_(room)
+        return y
 
     def _add_part(
         self,
@@ -86,7 +93,7 @@ class NativeLinear:
         recode: str | None,
         isa: str | None,
     ) -> None:
-        rows = [_rows(loader, role) for role in roles]
+        rows = [rows_of_role(loader, role) for role in roles]
         columns = loader.shape(roles[0])[-1]
         try:
             matrix = _native.Matrix(sum(rows), columns, loader.format(roles[0]), recode, isa)
@@ -103,35 +110,6 @@ class NativeLinear:
         self._rows.append(sum(rows))
 
 
-class TorchLinear:
-    """A float matrix [rows, columns] on a torch device; arithmetic in the matrix's dtype."""
-
-    def __init__(
-        self,
-        device: torch.device,
-        dtype: torch.dtype,
-        loader: Loader,
-        roles: Sequence[str],
-        orders: Sequence[RowOrder] | None = None,
-    ) -> None:
-        rows = [_rows(loader, role) for role in roles]
-        columns = loader.shape(roles[0])[-1]
-        self.rows = sum(rows)
-        self._weight = torch.empty((self.rows, columns), dtype=dtype, device=device)
-        first = 0
-        for role, count, order in zip(roles, rows, orders or [None] * len(roles), strict=True):
-            values = loader.float32(role).reshape(count, columns)
-            self._weight[first : first + count].copy_(torch.from_numpy(values if order is None else values[order]))
-            first += count
-
-    @property
-    def nbytes(self) -> int:
-        return self._weight.nbytes
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.linear(x.to(self._weight.dtype), self._weight).float()
-
-
 def _alike(
     loader: Loader, roles: Sequence[str], columns: Sequence[npt.NDArray[np.int32] | None], one: int, other: int
 ) -> bool:
@@ -141,7 +119,7 @@ def _alike(
     return same and loader.format(roles[one]) == loader.format(roles[other])
 
 
-def _rows(loader: Loader, role: str) -> int:
+def rows_of_role(loader: Loader, role: str) -> int:
     """GGUF stores a matrix of one row as a vector."""
     shape = loader.shape(role)
     return shape[0] if len(shape) == 2 else 1

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import torch
-from torch.nn.functional import gelu, silu
+import numpy as np
 
 from engine import _native
-from engine.executors.linear import Linear
 from engine.executors.loading import Loader
 from engine.models.spec import MlpSpec
 
-#: gpt-oss' approximation of gelu: x sigmoid(1.702 x) (Hendrycks and Gimpel 2016).
-OAI_GAIN = 1.702
+if TYPE_CHECKING:
+    import torch
 
 
 class Mlp(Protocol):
@@ -51,8 +49,7 @@ class NativeMlp:
                 loader.pack_expert(role, pool, self.expert, 0, part, bias=spec.bias)
         except ValueError as error:
             raise loader.refuse(parts["gate"], error) from error
-        self._ids = torch.zeros(1, dtype=torch.int32)
-        self._ones = torch.ones(1)
+        self._ids, self._ones = np.zeros(1, np.int32), np.ones(1, np.float32)
 
     @property
     def nbytes(self) -> int:
@@ -64,13 +61,10 @@ class NativeMlp:
 
     def add(self, x: torch.Tensor, out: torch.Tensor, factors: torch.Tensor | None = None) -> None:
         tokens = x.shape[0]
-        if tokens > self._ids.shape[0]:
-            self._ids = torch.zeros(tokens, dtype=torch.int32)
-            self._ones = torch.ones(tokens)
-        weights = self._ones if factors is None else factors
-        self.expert.forward(
-            self._pool, x.data_ptr(), tokens, self._ids.data_ptr(), weights.data_ptr(), 1, out.data_ptr(), True
-        )
+        if tokens > len(self._ids):
+            self._ids, self._ones = np.zeros(tokens, np.int32), np.ones(tokens, np.float32)
+        weights = self._ones.ctypes.data if factors is None else factors.data_ptr()
+        self.expert.forward(self._pool, x.data_ptr(), tokens, self._ids.ctypes.data, weights, 1, out.data_ptr(), True)
 
 
 def native_experts(
@@ -103,50 +97,3 @@ def native_experts(
 def kernel_name(experts: _native.Experts) -> str:
     """ "int4 avx512vnni", or "int4/int8 avx2" when the parts are coded differently."""
     return f"{'/'.join(dict.fromkeys(experts.codes))} {experts.tier}"
-
-
-class TorchMlp:
-    """Two products on a torch device, or in our kernels, and everything between them in torch.
-
-    gate_up: gate above up, [2 intermediate, hidden]
-    biases:  of gate above up [2 intermediate], and of down [hidden], or None
-    """
-
-    def __init__(
-        self, spec: MlpSpec, gate_up: Linear, down: Linear, biases: tuple[torch.Tensor, torch.Tensor] | None = None
-    ) -> None:
-        self._spec = spec
-        self._gate_up, self._down = gate_up, down
-        self._biases = biases
-
-    @property
-    def nbytes(self) -> int:
-        return self._gate_up.nbytes + self._down.nbytes
-
-    def add(self, x: torch.Tensor, out: torch.Tensor, factors: torch.Tensor | None = None) -> None:
-        y = self(x)
-        out += y if factors is None else y.mul_(factors)
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """x float32 [T, hidden] -> float32 [T, hidden]."""
-        gate_up = self._gate_up(x)
-        if self._biases is not None:
-            gate_up += self._biases[0]
-        y = self._down(activate(self._spec, gate_up))
-        if self._biases is not None:
-            y += self._biases[1]
-        return y
-
-
-def activate(spec: MlpSpec, gate_up: torch.Tensor) -> torch.Tensor:
-    """Gate beside up, float32 [.., 2 intermediate], which may be overwritten -> contiguous [.., intermediate]."""
-    gate, up = gate_up.chunk(2, -1)
-    if spec.limit is not None:
-        gate, up = gate.clamp(max=spec.limit), up.clamp(-spec.limit, spec.limit)
-    if spec.activation == "silu":
-        return silu(gate).mul_(up)
-    if spec.activation == "gelu_tanh":
-        return gelu(gate, approximate="tanh").mul_(up)
-    if spec.activation == "oai":
-        return torch.sigmoid(OAI_GAIN * gate).mul_(gate).mul_(up + 1.0)
-    raise ValueError(f"activation {spec.activation}")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from engine import _native
 from engine.executors.kv_cache import NativeKv
 from engine.executors.linear import Linear
-from engine.executors.step import Step
 from engine.models.spec import AttentionSpec, RopeSpec
 
-#: Widest head the kernel takes.
-MAX_HEAD_DIM = 512
+if TYPE_CHECKING:
+    import torch
+
+    from engine.executors.step import Step
 
 Floats = npt.NDArray[np.float32]
 
@@ -37,7 +39,7 @@ class NativeAttention:
         columns: int,
         qkv: Linear,
         o: Linear,
-        o_bias: torch.Tensor | None,
+        o_bias: Floats | None,
     ) -> None:
         self._pool = pool
         self.kernel = kernel
@@ -50,7 +52,7 @@ class NativeAttention:
     def __call__(self, x: torch.Tensor, step: Step) -> torch.Tensor:
         """x float32 [T, hidden] -> float32 [T, hidden]."""
         qkv = self.qkv(x)
-        y = torch.empty((step.tokens, self._columns))
+        y = x.new_empty((step.tokens, self._columns))
         self.state.reserve(step.start, step.start + step.tokens, draft=step.draft)
         self.kernel.forward(
             self._pool,
@@ -58,12 +60,12 @@ class NativeAttention:
             step.tokens,
             0 if self.rope is None else step.turns(self.rope).data_ptr(),
             step.start,
-            self.state.buffer.data_ptr(),
+            self.state.address,
             y.data_ptr(),
         )
         out = self.o(y)
         if self.o_bias is not None:
-            out += self.o_bias
+            out += out.new_tensor(self.o_bias)
         return out
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import torch
+import numpy as np
+import numpy.typing as npt
 
 from engine import _native
 from engine.executors.expert_store import ExpertStore
@@ -23,9 +24,7 @@ from engine.executors.norms import NativeLayerNorm, NativeRmsNorm, Norm
 from engine.executors.rope import Rope
 from engine.models.spec import RopeSpec
 
-
-class _TorchBlockError(Exception):
-    """Some block is torch's."""
+Floats = npt.NDArray[np.float32]
 
 
 class NativeDecoder:
@@ -39,7 +38,7 @@ class NativeDecoder:
         head: Linear,
         ropes: Mapping[RopeSpec, Rope],
     ) -> None:
-        """Raises _TorchBlockError."""
+        """Raises TypeError when some block is torch's."""
         self._pool = pool
         self._vocab = head.rows
         places = {rope: place for place, rope in enumerate(ropes)}
@@ -48,26 +47,16 @@ class NativeDecoder:
         blocks = [self._layer(layer, places) for layer in layers]
         self._decoder = _native.Decoder(tables, blocks, _norm(norm), _linear(head))
 
-    @classmethod
-    def of(
-        cls, pool: _native.ThreadPool, layers: Sequence[Layer], norm: Norm, head: Linear, ropes: Mapping[RopeSpec, Rope]
-    ) -> NativeDecoder | None:
-        """None when some block is torch's."""
-        try:
-            return cls(pool, layers, norm, head, ropes)
-        except _TorchBlockError:
-            return None
-
-    def forward(self, x: torch.Tensor, start: int, *, last_only: bool, draft: bool) -> torch.Tensor:
+    def forward(self, x: Floats, start: int, *, last_only: bool, draft: bool) -> Floats:
         """x float32 [T, hidden], overwritten -> logits float32 [T, vocab], or [1, vocab] of the last token.
 
         Raises _native.Interrupted.
         """
         tokens = x.shape[0]
-        logits = torch.empty((1 if last_only else tokens, self._vocab))
+        logits = np.empty((1 if last_only else tokens, self._vocab), np.float32)
         for state in self._states:
             state.reserve(start, start + tokens, draft=draft)
-        self._decoder.forward(self._pool, x.data_ptr(), tokens, start, last_only, logits.data_ptr())
+        self._decoder.forward(self._pool, x.ctypes.data, tokens, start, last_only, logits.ctypes.data)
         return logits
 
     def _layer(self, layer: Layer, places: Mapping[RopeSpec, int]) -> _native.LayerBlock:
@@ -85,37 +74,42 @@ class NativeDecoder:
 
     def _mixer(self, mixer: Mixer, places: Mapping[RopeSpec, int]) -> _native.AttentionBlock:
         if not isinstance(mixer, NativeAttention):
-            raise _TorchBlockError
+            raise _of_torch(mixer)
         self._states.append(mixer.state)
         rope = None if mixer.rope is None else places[mixer.rope]
-        cache = mixer.state.buffer.data_ptr()
-        return _native.AttentionBlock(_linear(mixer.qkv), mixer.kernel, _linear(mixer.o, mixer.o_bias), rope, cache)
+        return _native.AttentionBlock(
+            _linear(mixer.qkv), mixer.kernel, _linear(mixer.o, mixer.o_bias), rope, mixer.state.address
+        )
+
+
+def _of_torch(block: object) -> TypeError:
+    return TypeError(f"{type(block).__name__} has no kernel")
 
 
 def _norm(norm: Norm) -> _native.NormBlock:
     if isinstance(norm, NativeLayerNorm):
-        return _native.NormBlock(norm.weight.numpy(), norm.bias.numpy(), norm.eps)
+        return _native.NormBlock(norm.weight, norm.bias, norm.eps)
     if isinstance(norm, NativeRmsNorm):
-        return _native.NormBlock(norm.weight.numpy(), None, norm.eps)
-    raise _TorchBlockError
+        return _native.NormBlock(norm.weight, None, norm.eps)
+    raise _of_torch(norm)
 
 
-def _linear(linear: Linear, bias: torch.Tensor | None = None) -> _native.LinearBlock:
+def _linear(linear: Linear, bias: Floats | None = None) -> _native.LinearBlock:
     if not isinstance(linear, NativeLinear):
-        raise _TorchBlockError
-    return _native.LinearBlock(linear.parts, None if bias is None else bias.numpy())
+        raise _of_torch(linear)
+    return _native.LinearBlock(linear.parts, bias)
 
 
 def _mlp(mlp: Mlp) -> _native.MlpBlock:
     if not isinstance(mlp, NativeMlp):
-        raise _TorchBlockError
+        raise _of_torch(mlp)
     return _native.MlpBlock(mlp.expert)
 
 
 def _moe(moe: Moe) -> _native.MoeBlock:
     router, experts = moe.router, moe.experts
     if not isinstance(router, NativeRouter) or not isinstance(experts, ExpertStore) or experts.overlaps:
-        raise _TorchBlockError
+        raise _of_torch(moe)
     return _native.MoeBlock(
         _linear(router.logits),
         router.kernel,

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import torch
+import numpy.typing as npt
 
 from engine import _native
 from engine.executors.linear import Linear
 from engine.executors.norms import Norm
 from engine.models.spec import MoeSpec
 
+if TYPE_CHECKING:
+    import torch
+
+Floats = npt.NDArray[np.float32]
+
 
 class NativeRouter:
-    """On the CPU. Arguments and results as those of `engine.executors.moe.Router`."""
+    """On the CPU. Arguments and results as those of `engine.executors.torch_router.Router`."""
 
     def __init__(
         self,
         spec: MoeSpec,
         logits: Linear,
         norm: Norm | None = None,
-        bias: torch.Tensor | None = None,
-        choice_bias: torch.Tensor | None = None,
-        expert_scale: torch.Tensor | None = None,
+        bias: Floats | None = None,
+        choice_bias: Floats | None = None,
+        expert_scale: Floats | None = None,
     ) -> None:
         self.logits = logits
         self.norm = norm
@@ -38,9 +45,9 @@ class NativeRouter:
             scale=spec.scale,
             jitter=spec.jitter,
             shared_gate=spec.shared_gated,
-            bias=_values(bias),
-            choice_bias=_values(choice_bias),
-            expert_scale=_values(expert_scale),
+            bias=bias,
+            choice_bias=choice_bias,
+            expert_scale=expert_scale,
         )
         self._top_k = spec.top_k
         self._gated = spec.shared_gated
@@ -50,13 +57,9 @@ class NativeRouter:
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         tokens = x.shape[0]
         logits = self.logits(x if self.norm is None else self.norm(residual))
-        ids = torch.empty((tokens, self._top_k), dtype=torch.int32)
-        weights = torch.empty((tokens, self._top_k))
-        factors = torch.empty((tokens, 1)) if self._gated else None
+        ids = x.new_zeros((tokens, self._top_k)).int()
+        weights = x.new_empty((tokens, self._top_k))
+        factors = x.new_empty((tokens, 1)) if self._gated else None
         gates = 0 if factors is None else factors.data_ptr()
         self.kernel.choose(logits.data_ptr(), tokens, ids.data_ptr(), weights.data_ptr(), gates)
         return weights, ids, factors
-
-
-def _values(tensor: torch.Tensor | None) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]] | None:
-    return None if tensor is None else tensor.numpy()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import torch
-from torch.nn.functional import layer_norm, rms_norm
+import numpy as np
+import numpy.typing as npt
 
 from engine import _native
+
+if TYPE_CHECKING:
+    import torch
+
+Floats = npt.NDArray[np.float32]
 
 
 class Norm(Protocol):
@@ -15,60 +20,37 @@ class Norm(Protocol):
         """x float32 [T, hidden] -> the same, contiguous; `added` is added to x itself before."""
 
 
-class TorchRmsNorm:
-    """x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019), on a torch device. weight float32 [hidden]."""
-
-    def __init__(self, weight: torch.Tensor, eps: float) -> None:
-        self._weight = weight
-        self._eps = eps
-
-    def __call__(self, x: torch.Tensor, added: torch.Tensor | None = None) -> torch.Tensor:
-        if added is not None:
-            x += added
-        return rms_norm(x, self._weight.shape, self._weight, self._eps)
-
-
 class NativeRmsNorm:
-    """On the CPU, in our kernel: the same bits for a token whatever tokens are beside it."""
+    """x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019), on the CPU in our kernel: the same bits for a token
+    whatever tokens are beside it. weight float32 [hidden].
+    """
 
-    def __init__(self, pool: _native.ThreadPool, weight: torch.Tensor, eps: float) -> None:
+    def __init__(self, pool: _native.ThreadPool, weight: Floats, eps: float) -> None:
         self._pool = pool
         self.weight = weight
         self.eps = eps
 
     def __call__(self, x: torch.Tensor, added: torch.Tensor | None = None) -> torch.Tensor:
         tokens, hidden = x.shape
-        y = torch.empty_like(x)
+        y = x.new_empty(x.shape)
         more = 0 if added is None else added.data_ptr()
-        _native.rms_norm(self._pool, x.data_ptr(), more, tokens, hidden, self.weight.data_ptr(), self.eps, y.data_ptr())
+        weight = self.weight.ctypes.data
+        _native.rms_norm(self._pool, x.data_ptr(), more, tokens, hidden, weight, self.eps, y.data_ptr())
         return y
 
 
 class NativeLayerNorm:
-    """(x - mean) / sqrt(variance + eps) * weight + bias (Ba et al. 2016), likewise."""
+    """(x - mean) / sqrt(variance + eps) * weight + bias (Ba et al. 2016), likewise. weight, bias float32 [hidden]."""
 
-    def __init__(self, pool: _native.ThreadPool, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> None:
+    def __init__(self, pool: _native.ThreadPool, weight: Floats, bias: Floats, eps: float) -> None:
         self._pool = pool
         self.weight, self.bias = weight, bias
         self.eps = eps
 
     def __call__(self, x: torch.Tensor, added: torch.Tensor | None = None) -> torch.Tensor:
         tokens, hidden = x.shape
-        y = torch.empty_like(x)
+        y = x.new_empty(x.shape)
         more = 0 if added is None else added.data_ptr()
-        weight, bias = self.weight.data_ptr(), self.bias.data_ptr()
+        weight, bias = self.weight.ctypes.data, self.bias.ctypes.data
         _native.layer_norm(self._pool, x.data_ptr(), more, tokens, hidden, weight, bias, self.eps, y.data_ptr())
         return y
-
-
-class TorchLayerNorm:
-    """(x - mean) / sqrt(variance + eps) * weight + bias (Ba et al. 2016). weight, bias float32 [hidden]."""
-
-    def __init__(self, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> None:
-        self._weight, self._bias = weight, bias
-        self._eps = eps
-
-    def __call__(self, x: torch.Tensor, added: torch.Tensor | None = None) -> torch.Tensor:
-        if added is not None:
-            x += added
-        return layer_norm(x, self._weight.shape, self._weight, self._bias, self._eps)

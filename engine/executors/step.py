@@ -29,9 +29,10 @@ class Step:
         self._masks: dict[tuple[int, int | None, int | None, torch.dtype], torch.Tensor | None] = {}
 
     def turns(self, rope: RopeSpec) -> torch.Tensor:
-        """As `Rope.turns` gives them."""
+        """As `Rope.turns` gives them, on the device."""
         if rope not in self._turns:
-            self._turns[rope] = self._ropes[rope].turns(self.start, self.tokens)
+            turns = self._ropes[rope].turns(self.start, self.tokens)
+            self._turns[rope] = torch.from_numpy(turns).to(self._device)
         return self._turns[rope]
 
     def temperature(self, spec: TemperatureSpec) -> torch.Tensor:

@@ -163,7 +163,9 @@ def _gpu_parts(problem: Problem) -> tuple[dict[str, int], dict[str, int], str, s
     layout = dense_layout(problem, dense_dtype)
     vram = sizes.dense_bytes(problem.inventory, layout)
     ram = {"embeddings": vram.pop("embeddings", 0)}
-    ram["buffers"] = sizes.PROGRAM_BYTES + sizes.CUDA_PROGRAM_BYTES + sizes.staging_bytes(problem.inventory, layout)
+    ram["buffers"] = (
+        sizes.TORCH_PROGRAM_BYTES + sizes.CUDA_PROGRAM_BYTES + sizes.staging_bytes(problem.inventory, layout)
+    )
     vram["kv_cache"] = _kv_bytes(problem, kv_type)
     work = sizes.activation_bytes(problem.spec, problem.context, masked=True)
     vram["buffers"] = sizes.CUDA_CONTEXT_BYTES + work
@@ -199,7 +201,9 @@ def _cpu(problem: Problem) -> Candidate:
     ram["kv_cache"] = _kv_bytes(problem, kv_type)
     # Reading is over before the first token is computed, so only the larger of the two is needed at a time.
     work = sizes.activation_bytes(problem.spec, problem.context, masked=False)
-    ram["buffers"] = sizes.PROGRAM_BYTES + max(work, sizes.staging_bytes(problem.inventory, dense))
+    native = sizes.all_native(problem.spec, dense_dtype)
+    program = sizes.PROGRAM_BYTES if native else sizes.TORCH_PROGRAM_BYTES
+    ram["buffers"] = program + max(work, sizes.staging_bytes(problem.inventory, dense))
     return _candidate(problem, "cpu", dense_dtype, kv_type, layout.recode or "stored", ram, {})
 
 

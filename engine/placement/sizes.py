@@ -12,7 +12,7 @@ from engine.checkpoints.checkpoint import Checkpoint
 from engine.checkpoints.formats import FORMATS
 from engine.checkpoints.widened import WIDENED
 from engine.models.roles import counted
-from engine.models.spec import AttentionSpec, MlpSpec, ModelSpec, MoeSpec, TensorRef
+from engine.models.spec import AttentionSpec, Mixer, MlpSpec, ModelSpec, MoeSpec, TensorRef
 from engine.placement.packing import packed_nbytes
 
 GB = 1_000_000_000
@@ -21,8 +21,13 @@ GB = 1_000_000_000
 RECODABLE = frozenset({"F32", "F16", "BF16", *WIDENED})
 DENSE_BYTES = {"float32": 4, "bfloat16": 2}
 
-#: Resident size of the process itself once torch and the tokenizer are in: measured 242 MB (torch 2.13, CPU build).
-PROGRAM_BYTES = 260_000_000
+#: Widest head that our attention kernel takes.
+MAX_HEAD_DIM = 512
+
+#: Resident size of the process itself once the tokenizer is in: measured 72 MB, and 242 MB with torch (2.13, CPU
+#: build).
+PROGRAM_BYTES = 90_000_000
+TORCH_PROGRAM_BYTES = 260_000_000
 #: CUDA context, cuBLAS workspace and loaded kernels of a torch process. An estimate until measured per driver.
 CUDA_CONTEXT_BYTES = 600_000_000
 #: RAM a CUDA build of torch takes on top once its libraries are initialised. An estimate likewise.
@@ -106,6 +111,16 @@ class Inventory:
         if any(shape.format == name and shape.columns % block for shape in changed):
             return None
         return replace(self, roles=roles, experts=experts)
+
+
+def has_kernel(mixer: Mixer) -> bool:
+    """Whether our own code computes it on the CPU."""
+    return isinstance(mixer, AttentionSpec) and mixer.head_dim <= MAX_HEAD_DIM
+
+
+def all_native(spec: ModelSpec, dense_dtype: str) -> bool:
+    """Whether our kernels compute everything on the CPU: torch is not even imported then."""
+    return dense_dtype == "quantised" and all(has_kernel(layer.mixer) for layer in spec.layers)
 
 
 def take_inventory(spec: ModelSpec, checkpoint: Checkpoint) -> Inventory:

@@ -47,8 +47,8 @@ def load(checkpoint: Checkpoint, plan: OffloadPlan, progress: ProgressCallback |
 
     spec = model_spec(checkpoint)
     tokenizer = checkpoint.tokenizer()
-    # torch is imported here, after everything that can be refused without it.
-    from engine.executors.torch_executor import load as load_executor
+    # After everything that can be refused without a library of kernels or torch.
+    from engine.executors import load as load_executor
 
     executor = load_executor(checkpoint, spec, plan, progress or ignore_progress)
     _log.info("loaded %s: %s, %s", checkpoint.path, plan.mode, executor.kernel)

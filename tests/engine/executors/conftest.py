@@ -13,8 +13,10 @@ import torch
 from tiny_models import TOKENS, Tiny, make_plan
 
 from engine.checkpoints import open_checkpoint
-from engine.executors.torch_executor import TorchExecutor, load
+from engine.executors import load
+from engine.executors.torch_executor import TorchExecutor
 from engine.models import model_spec
+from engine.progress import ignore_progress
 
 
 @pytest.fixture(scope="session")
@@ -53,12 +55,18 @@ def _save(model: Any, path: Path, form: str) -> Path:
 
 
 @pytest.fixture
-def run() -> Iterator[Callable[..., TorchExecutor]]:
-    """run(tiny, **plan changes) loads an executor that is closed after the test."""
-    loaded: list[TorchExecutor] = []
+def run() -> Iterator[Callable[..., Any]]:
+    """run(tiny, **plan changes) loads an executor that is closed after the test.
 
-    def start(model: Tiny, **changes: Any) -> TorchExecutor:
-        loaded.append(load(model.checkpoint, model.spec, make_plan(**changes)))
+    by_blocks: calls blocks one by one even where the native executor would take the plan
+    """
+    loaded: list[Any] = []
+
+    def start(model: Tiny, *, by_blocks: bool = False, **changes: Any) -> Any:
+        if by_blocks:
+            loaded.append(TorchExecutor(model.checkpoint, model.spec, make_plan(**changes), ignore_progress))
+        else:
+            loaded.append(load(model.checkpoint, model.spec, make_plan(**changes)))
         return loaded[-1]
 
     yield start

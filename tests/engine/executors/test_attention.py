@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import _native
-from engine.executors.attention import TorchAttention
-from engine.executors.kv_cache import KvCache, NativeKv, TorchKv
+from engine.executors.attention import TorchAttention, rotate
+from engine.executors.kv_cache import KvCache, NativeKv
 from engine.executors.native_attention import NativeAttention, attention_kernel
-from engine.executors.rope import Rope, pair_order, rotate
+from engine.executors.rope import Rope, pair_order
 from engine.executors.step import Step
+from engine.executors.torch_states import TorchKv
 from engine.models import spec as spec_module
 from engine.models.spec import AttentionSpec, LongRope, RopeSpec, TemperatureSpec
 
@@ -79,7 +80,7 @@ class Running:
     """The block without projections: x is q, k, v side by side. In torch, or with a pool in our kernel."""
 
     def __init__(self, spec: AttentionSpec, weights: Weights, pool: _native.ThreadPool | None = None) -> None:
-        self._ropes = {} if spec.rope is None else {spec.rope: Rope(spec.rope, CPU)}
+        self._ropes = {} if spec.rope is None else {spec.rope: Rope(spec.rope)}
         width = (spec.heads + 2 * spec.kv_heads) * spec.head_dim
         out = Same(spec.heads * spec.head_dim)
         self._block: TorchAttention | NativeAttention
@@ -273,7 +274,7 @@ def test_reordered_rows_make_halves_into_pairs(heads: int, half: int, extra: int
     assert order is not None
     assert sorted(order) == list(range(heads * head_dim))
     x = np.random.default_rng(seed).standard_normal((3, heads, head_dim)).astype(np.float32)
-    turns = Rope(rope, CPU).turns(5, 3)
+    turns = torch.from_numpy(Rope(rope).turns(5, 3))
     loaded = torch.from_numpy(np.ascontiguousarray(x.reshape(3, -1)[:, order]).reshape(x.shape))
     rotate(loaded, turns)
     angle = np.angle(turns.numpy())
@@ -290,13 +291,13 @@ def test_rows_stay_where_pairs_are_neighbours_or_nothing_is_turned() -> None:
 
 
 def test_scaled_positions() -> None:
-    plain = Rope(RopeSpec(1e4, 8), CPU).turns(6, 1)
-    torch.testing.assert_close(Rope(RopeSpec(1e4, 8, scale=2.0), CPU).turns(12, 1), plain)
+    plain = Rope(RopeSpec(1e4, 8)).turns(6, 1)
+    np.testing.assert_allclose(Rope(RopeSpec(1e4, 8, scale=2.0)).turns(12, 1), plain)
     factors = (2.0, 2.0, 2.0, 2.0)
-    torch.testing.assert_close(Rope(RopeSpec(1e4, 8, frequency_factors=factors), CPU).turns(12, 1), plain)
-    torch.testing.assert_close(Rope(RopeSpec(1e4, 8, magnitude=1.5), CPU).turns(6, 1), 1.5 * plain)
-    stays = Rope(RopeSpec(1e4, 8, frequency_factors=(1.0, 1.0, 1.0, math.inf)), CPU).turns(6, 1)
-    torch.testing.assert_close(stays[..., :3], plain[..., :3])
+    np.testing.assert_allclose(Rope(RopeSpec(1e4, 8, frequency_factors=factors)).turns(12, 1), plain)
+    np.testing.assert_allclose(Rope(RopeSpec(1e4, 8, magnitude=1.5)).turns(6, 1), 1.5 * plain)
+    stays = Rope(RopeSpec(1e4, 8, frequency_factors=(1.0, 1.0, 1.0, math.inf))).turns(6, 1)
+    np.testing.assert_array_equal(stays[..., :3], plain[..., :3])
     assert stays[0, 0, 3] == 1.0
 
 

@@ -15,10 +15,10 @@ import torch
 from tiny_models import Tiny
 
 from engine.checkpoints import open_checkpoint
-from engine.executors.torch_executor import TorchExecutor
+from engine.executors.loaded_model import LoadedModel
 from engine.models import model_spec
 
-Run = Callable[..., TorchExecutor]
+Run = Callable[..., LoadedModel]
 TOKENS = np.random.default_rng(5).integers(0, tiny_families.VOCAB, 20)
 
 

@@ -22,11 +22,10 @@ from tiny_models import Tiny, make_plan
 from engine import _native
 from engine.checkpoints import open_checkpoint
 from engine.errors import Cancelled, GreenroomError
-from engine.executors import expert_store, loading
+from engine.executors import expert_store, load, loading
 from engine.executors.devices import DenseDevice
 from engine.executors.expert_store import ExpertStore
 from engine.executors.loading import Loader
-from engine.executors.torch_executor import load
 from engine.models import model_spec
 from engine.models.spec import TensorRef
 from engine.progress import Progress, ignore_progress

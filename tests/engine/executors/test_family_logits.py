@@ -13,11 +13,11 @@ import pytest
 from tiny_families import CONFIGS
 from tiny_models import TOKENS, Tiny
 
-from engine.executors.torch_executor import TorchExecutor
+from engine.executors.loaded_model import LoadedModel
 from engine.models.families import FAMILIES
 
 MakeTiny = Callable[[str, str], Tiny]
-Run = Callable[..., TorchExecutor]
+Run = Callable[..., LoadedModel]
 
 #: Largest error allowed in float32, in standard deviations of the logits: about 20 times what rounding gives.
 EXACT = 1e-4
@@ -39,7 +39,7 @@ def typical(got: np.ndarray, expected: np.ndarray) -> float:
     return float(np.median(np.sqrt(((got - expected) ** 2).mean(axis=1))) / expected.std())
 
 
-def stepwise(executor: TorchExecutor, ids: np.ndarray) -> np.ndarray:
+def stepwise(executor: LoadedModel, ids: np.ndarray) -> np.ndarray:
     return np.concatenate([executor.forward(ids[i : i + 1]) for i in range(len(ids))])
 
 

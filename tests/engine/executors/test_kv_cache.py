@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from engine.errors import GreenroomError
 from engine.executors.devices import KV_DTYPES
-from engine.executors.kv_cache import ConvState, KvCache, NativeKv, TorchKv
+from engine.executors.kv_cache import KvCache, NativeKv
 from engine.executors.short_conv import ShortConv
 from engine.executors.step import Step
+from engine.executors.torch_states import ConvState, TorchKv
 from engine.models import spec as spec_module
 from engine.models.spec import AttentionSpec, RopeSpec, ShortConvSpec
 from engine.runtime.engine import PREFILL_CHUNK
@@ -148,7 +149,7 @@ def test_short_convolution_in_any_chunks_and_after_going_back(
 ) -> None:
     interval = 4
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("engine.models.spec", "engine.executors.kv_cache"):
+        for module in ("engine.models.spec", "engine.executors.torch_states"):
             patch.setattr(f"{module}.CHECKPOINT_INTERVAL", interval)
             patch.setattr(f"{module}.DRAFT", 3)
         rng = np.random.default_rng(seed)

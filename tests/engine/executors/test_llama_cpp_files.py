@@ -11,7 +11,7 @@ from llama_cpp_files import FOLDER, PROMPT, RECIPES
 from tiny_models import make_plan
 
 from engine.checkpoints import open_checkpoint
-from engine.executors.torch_executor import load
+from engine.executors import load
 from engine.models import model_spec
 
 NAMES = sorted(path.stem for path in FOLDER.glob("*.gguf"))

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.executors.device_experts import DeviceExperts, ExpertWeights
-from engine.executors.mlp import TorchMlp, activate
-from engine.executors.moe import Moe, Router, route
+from engine.executors.moe import Moe
 from engine.executors.native_router import NativeRouter
-from engine.executors.norms import TorchRmsNorm
+from engine.executors.torch_blocks import TorchMlp, TorchRmsNorm, activate
+from engine.executors.torch_router import Router, route
 from engine.models.spec import MlpSpec, MoeSpec
 
 

@@ -13,10 +13,12 @@ from tiny_models import TOKENS, Tiny
 
 from engine import _native
 from engine.errors import Cancelled
+from engine.executors.loaded_model import LoadedModel
+from engine.executors.native_executor import NativeExecutor
 from engine.executors.torch_executor import TorchExecutor
 
 MakeTiny = Callable[[str, str], Tiny]
-Run = Callable[..., TorchExecutor]
+Run = Callable[..., LoadedModel]
 
 #: Short convolutions are torch's.
 IN_TORCH = {"lfm2_moe"}
@@ -25,7 +27,7 @@ FAMILIES = [name for name in CONFIGS if "-" not in name and name not in IN_TORCH
 CUTS = [19, 20, 21, 22, 30]
 
 
-def outputs(executor: TorchExecutor) -> np.ndarray:
+def outputs(executor: LoadedModel) -> np.ndarray:
     """Of all tokens, in pieces; of the last piece just the end's."""
     executor.truncate(0)
     *pieces, last = np.split(TOKENS[:40], CUTS)
@@ -33,18 +35,19 @@ def outputs(executor: TorchExecutor) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_the_same_bits_as_block_by_block(tiny: MakeTiny, run: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    executor = run(tiny(name, "safetensors"), dense_dtype="quantised", experts="int8", context=64, threads=2)
-    assert executor._decoder is not None
-    at_once = outputs(executor)
-    monkeypatch.setattr(executor, "_decoder", None)
-    np.testing.assert_array_equal(at_once.view(np.uint32), outputs(executor).view(np.uint32))
+def test_the_same_bits_as_block_by_block(tiny: MakeTiny, run: Run, name: str) -> None:
+    plan = {"dense_dtype": "quantised", "experts": "int8", "context": 64, "threads": 2}
+    model = tiny(name, "safetensors")
+    executor, blocks = run(model, **plan), run(model, by_blocks=True, **plan)
+    assert isinstance(executor, NativeExecutor)
+    assert executor.kernel == blocks.kernel
+    np.testing.assert_array_equal(outputs(executor).view(np.uint32), outputs(blocks).view(np.uint32))
 
 
 def test_models_with_blocks_of_torch_run_block_by_block(tiny: MakeTiny, run: Run) -> None:
     model = tiny("lfm2_moe", "safetensors")
-    assert run(model, dense_dtype="quantised", context=64)._decoder is None
-    assert run(tiny("qwen3_moe", "safetensors"), dense_dtype="float32", context=64)._decoder is None
+    assert isinstance(run(model, dense_dtype="quantised", context=64), TorchExecutor)
+    assert isinstance(run(tiny("qwen3_moe", "safetensors"), dense_dtype="float32", context=64), TorchExecutor)
 
 
 @pytest.mark.parametrize("name", ["qwen3_moe", "gpt_oss"])

@@ -17,7 +17,7 @@ from tiny_models import TOKENS, Tiny
 from transformers import AutoModelForCausalLM
 
 from engine.checkpoints import open_checkpoint
-from engine.executors.torch_executor import TorchExecutor
+from engine.executors.loaded_model import LoadedModel
 from engine.models import model_spec
 
 EXACT = 1e-4
@@ -82,16 +82,14 @@ def error(got: np.ndarray, expected: np.ndarray) -> float:
     return float(np.abs(got - expected).max() / expected.std())
 
 
-def test_float32_logits_are_those_of_the_weights(
-    quantised: tuple[str, Tiny], run: Callable[..., TorchExecutor]
-) -> None:
+def test_float32_logits_are_those_of_the_weights(quantised: tuple[str, Tiny], run: Callable[..., LoadedModel]) -> None:
     _, model = quantised
     executor = run(model, device="sim", mode="all_gpu")
     assert error(executor.forward(TOKENS, "all"), model.logits) < EXACT
 
 
 def test_stored_codes_differ_only_by_the_rounding_of_activations(
-    quantised: tuple[str, Tiny], run: Callable[..., TorchExecutor]
+    quantised: tuple[str, Tiny], run: Callable[..., LoadedModel]
 ) -> None:
     _, model = quantised
     exact = run(model)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tiny_models import make_plan
+from tiny_models import Tiny, make_plan
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from engine.checkpoints import open_checkpoint
 from engine.checkpoints.checkpoint import Checkpoint
-from engine.executors.torch_executor import TorchExecutor, load
+from engine.executors import load
+from engine.executors.loaded_model import LoadedModel
 from engine.hub.demo import check_dense, dense_path, fetch_wheel
 from engine.models import model_spec
 from engine.models.spec import ModelSpec
@@ -39,14 +41,14 @@ def spec(checkpoint: Checkpoint) -> ModelSpec:
 
 
 @pytest.fixture(scope="module")
-def exact(checkpoint: Checkpoint, spec: ModelSpec) -> Iterator[TorchExecutor]:
+def exact(checkpoint: Checkpoint, spec: ModelSpec) -> Iterator[LoadedModel]:
     executor = load(checkpoint, spec, make_plan(context=256))
     yield executor
     executor.close()
 
 
 @pytest.fixture(scope="module")
-def quantised(checkpoint: Checkpoint, spec: ModelSpec) -> Iterator[TorchExecutor]:
+def quantised(checkpoint: Checkpoint, spec: ModelSpec) -> Iterator[LoadedModel]:
     executor = load(checkpoint, spec, make_plan(context=256, dense_dtype="quantised"))
     yield executor
     executor.close()
@@ -58,7 +60,7 @@ def prompt(checkpoint: Checkpoint) -> np.ndarray:
     return np.array(checkpoint.tokenizer().encode(text, special=False))
 
 
-def greedy(executor: TorchExecutor, ids: np.ndarray, count: int) -> list[int]:
+def greedy(executor: LoadedModel, ids: np.ndarray, count: int) -> list[int]:
     executor.truncate(0)
     tokens: list[int] = []
     logits = executor.forward(ids)
@@ -118,7 +120,7 @@ def transformers_model(checkpoint: Checkpoint, spec: ModelSpec) -> LlamaForCausa
 
 
 def test_logits_equal_transformers(
-    checkpoint: Checkpoint, spec: ModelSpec, exact: TorchExecutor, quantised: TorchExecutor, prompt: np.ndarray
+    checkpoint: Checkpoint, spec: ModelSpec, exact: LoadedModel, quantised: LoadedModel, prompt: np.ndarray
 ) -> None:
     with torch.no_grad():
         expected = transformers_model(checkpoint, spec)(torch.from_numpy(prompt)[None]).logits[0].numpy()
@@ -130,19 +132,19 @@ def test_logits_equal_transformers(
     assert np.median(errors) < 0.05
 
 
-def test_it_knows_the_capital_of_france(checkpoint: Checkpoint, exact: TorchExecutor, prompt: np.ndarray) -> None:
+def test_it_knows_the_capital_of_france(checkpoint: Checkpoint, exact: LoadedModel, prompt: np.ndarray) -> None:
     tokenizer = checkpoint.tokenizer()
     assert "Paris" in tokenizer.decode(greedy(exact, prompt, 8))
 
 
-def test_stored_codes_know_it_too(checkpoint: Checkpoint, quantised: TorchExecutor) -> None:
+def test_stored_codes_know_it_too(checkpoint: Checkpoint, quantised: LoadedModel) -> None:
     tokenizer = checkpoint.tokenizer()
     ids = np.array(tokenizer.encode("The Eiffel Tower stands in Paris. The capital of France is"))
     assert "Paris" in tokenizer.decode(greedy(quantised, ids, 4))
 
 
 def test_threads_change_nothing(
-    checkpoint: Checkpoint, spec: ModelSpec, quantised: TorchExecutor, prompt: np.ndarray
+    checkpoint: Checkpoint, spec: ModelSpec, quantised: LoadedModel, prompt: np.ndarray
 ) -> None:
     quantised.truncate(0)
     expected = quantised.forward(prompt, "all")
@@ -153,7 +155,7 @@ def test_threads_change_nothing(
     other.close()
 
 
-def test_chunks_change_nothing(quantised: TorchExecutor, prompt: np.ndarray) -> None:
+def test_chunks_change_nothing(quantised: LoadedModel, prompt: np.ndarray) -> None:
     quantised.truncate(0)
     expected = quantised.forward(prompt, "all")
     for cuts in ([1, 9, 10], range(1, len(prompt))):
@@ -162,8 +164,9 @@ def test_chunks_change_nothing(quantised: TorchExecutor, prompt: np.ndarray) -> 
         np.testing.assert_array_equal(np.concatenate(parts), expected)
 
 
-def test_weights_stay_as_small_as_stored(checkpoint: Checkpoint, quantised: TorchExecutor) -> None:
+def test_weights_stay_as_small_as_stored(checkpoint: Checkpoint, spec: ModelSpec, run: Callable[..., Any]) -> None:
     """No blow-up to float: the packed codes, and the embedding once more as output head."""
+    quantised = run(Tiny(checkpoint, spec, np.empty(0)), by_blocks=True, context=256, dense_dtype="quantised")
     linear = sum(layer.mixer.qkv.nbytes + layer.mixer.o.nbytes for layer in quantised._layers)
     mlps = sum(layer.ffn.nbytes for layer in quantised._layers)
     total = linear + mlps + quantised._head.nbytes + quantised._embedding.nbytes

@@ -13,7 +13,8 @@ from tiny_models import Tiny, make_plan
 
 from engine.checkpoints import open_checkpoint
 from engine.errors import Cancelled
-from engine.executors.torch_executor import TorchExecutor, load
+from engine.executors import load
+from engine.executors.loaded_model import LoadedModel
 from engine.models import model_spec
 from engine.models import spec as spec_module
 
@@ -27,9 +28,9 @@ EXACT = 1e-4
 @pytest.fixture(autouse=True)
 def short_memories(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spec_module, "ROLLBACK", ROLLBACK)
-    monkeypatch.setattr("engine.executors.torch_executor.ROLLBACK", ROLLBACK)
+    monkeypatch.setattr("engine.executors.loaded_model.ROLLBACK", ROLLBACK)
     monkeypatch.setattr(spec_module, "CHECKPOINT_INTERVAL", INTERVAL)
-    monkeypatch.setattr("engine.executors.kv_cache.CHECKPOINT_INTERVAL", INTERVAL)
+    monkeypatch.setattr("engine.executors.torch_states.CHECKPOINT_INTERVAL", INTERVAL)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def error(got: np.ndarray, expected: np.ndarray) -> float:
     return float(np.abs(got - expected).max() / expected.std())
 
 
-def in_chunks(executor: TorchExecutor, sizes: list[int]) -> np.ndarray:
+def in_chunks(executor: LoadedModel, sizes: list[int]) -> np.ndarray:
     """Logits of the next tokens of TOKENS, in pieces of these sizes."""
     return np.concatenate([executor.forward(TOKENS[executor.length : executor.length + size], "all") for size in sizes])
 
@@ -110,9 +111,8 @@ def test_an_interrupted_call_leaves_no_trace(
     family: Callable[[str], Tiny], run: Any, monkeypatch: pytest.MonkeyPatch, name: str, plan: dict[str, Any]
 ) -> None:
     model = family(name)
-    executor = run(model, **plan)
     # Native plans are one call, whose interruption test_native_decoder.py tests; here are its blocks.
-    monkeypatch.setattr(executor, "_decoder", None)
+    executor = run(model, by_blocks=True, **plan)
     in_chunks(executor, [16, 16, 8])
     last = executor._layers[-1].ffn
     add = type(last).add

@@ -10,9 +10,8 @@ import pytest
 from tiny_models import TOKENS, Tiny, make_plan
 
 from engine import _native
-from engine.executors import expert_store, threads
+from engine.executors import expert_store, load, threads
 from engine.executors.threads import settle, thread_pool
-from engine.executors.torch_executor import load
 from engine.hardware.numa import ThreadPlaces
 from engine.hardware.sources import Sources
 

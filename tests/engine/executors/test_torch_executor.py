@@ -14,11 +14,12 @@ from tiny_families import VOCAB
 from tiny_models import TOKENS, Tiny, make_plan
 
 from engine.errors import Cancelled, GreenroomError
-from engine.executors.torch_executor import TorchExecutor, load
+from engine.executors import load
+from engine.executors.loaded_model import LoadedModel
 from engine.models.spec import KV_TYPES
 
 MakeTiny = Callable[[str, str], Tiny]
-Run = Callable[..., TorchExecutor]
+Run = Callable[..., LoadedModel]
 
 #: Largest error allowed in float32 mode, in standard deviations of the logits: about 50 times what rounding gives.
 EXACT = 1e-4
@@ -46,7 +47,7 @@ def token_errors(got: np.ndarray, expected: np.ndarray) -> np.ndarray:
     return np.sqrt(((got - expected) ** 2).mean(axis=1)) / expected.std()
 
 
-def stepwise(executor: TorchExecutor, ids: np.ndarray) -> np.ndarray:
+def stepwise(executor: LoadedModel, ids: np.ndarray) -> np.ndarray:
     return np.concatenate([executor.forward(ids[i : i + 1]) for i in range(len(ids))])
 
 
@@ -182,13 +183,12 @@ def test_cancel_leaves_the_sequence_as_it_was(
     tiny: MakeTiny, run: Run, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
     model = tiny("qwen3_moe", "gguf-F32")
-    executor = run(model, **changes)
+    executor = run(model, by_blocks=True, **changes)
     executor.forward(TOKENS[:20])
     expected = executor.forward(TOKENS[20:24])
     executor.truncate(20)
 
     # Cancelled from another thread while the second layer is being computed, block by block.
-    monkeypatch.setattr(executor, "_decoder", None)
     ffn = executor._layers[1].ffn
     add = type(ffn).add
 

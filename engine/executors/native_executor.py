@@ -1,0 +1,65 @@
+"""The executor without torch: a CPU plan whose every block is a kernel of ours, so that a token is one call."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.executors.building import Builder
+from engine.executors.embedding import embedding
+from engine.executors.expert_store import ExpertStore
+from engine.executors.kv_cache import KvCache
+from engine.executors.loaded_model import Floats, LoadedModel
+from engine.executors.loading import Loader
+from engine.executors.mlp import NativeMlp
+from engine.executors.native_decoder import NativeDecoder
+from engine.executors.rope import ropes_of
+from engine.placement.plan import OffloadPlan
+
+
+class NativeExecutor(LoadedModel):
+    """Implements `engine.executors.executor.Executor`, for plans that `engine.placement.sizes.all_native` takes.
+
+    Reproducible: the logits have the same bits for any number of threads, and whether the tokens came in one piece, in
+    chunks or one by one.
+    """
+
+    takes_drafts = True
+    #: Kinds of blocks that torch computes.
+    fallbacks = ()
+
+    def _load(self, loader: Loader, plan: OffloadPlan) -> None:
+        spec = self._spec
+        build = Builder(loader, self._pool, plan)
+        loader.report("Making room for the context", always=True)
+        cached = spec.kv_bytes(plan.context, plan.kv_type)
+        recode = None if plan.experts == "stored" else plan.experts
+        experts = ExpertStore.load(self._pool, None, loader, recode, plan.isa, loader.dense_nbytes(None) + cached)
+        self._experts = experts
+        layers = []
+        for i, layer in enumerate(spec.layers):
+            loader.report(f"Reading attention of layer {i + 1} of {len(spec.layers)}")
+            layers.append(build.layer(i, layer, experts))
+        self._cache = KvCache(plan.context, build.states)
+        loader.report("Reading the output head")
+        norm = build.norm("norm")
+        head = build.linear(["lm_head" if loader.has("lm_head") else "embed"])
+        self._embedding = embedding(loader, head)
+        self._head_bias = build.values("lm_head_bias") if loader.has("lm_head_bias") else None
+        self._decoder = NativeDecoder(self._pool, layers, norm, head, ropes_of(spec, plan.context))
+        name = experts.kernel
+        ffn = layers[0].ffn
+        if not name and isinstance(ffn, NativeMlp):
+            name = ffn.kernel
+        self.kernel = f"{name}, {plan.threads} thread{'s' if plan.threads > 1 else ''}"
+        loader.report("Ready", always=True)
+
+    def _compute(self, token_ids: npt.NDArray[np.int64], *, last_only: bool, draft: bool) -> Floats:
+        x = self._embedded(self._embedding(token_ids))
+        return self._decoder.forward(x, self._cache.length, last_only=last_only, draft=draft)
+
+    def _release(self) -> None:
+        if "_experts" in self.__dict__:
+            self._experts.close()
+        for part in ("_decoder", "_experts", "_embedding"):
+            self.__dict__.pop(part, None)
