@@ -44,7 +44,7 @@ CODES = {form.name: _code(form) for form in FORMATS.values()}
 #: What `recode` turns a matrix into.
 RECODES = {
     "int8": CODES["Q8_0"],
-    "int4": CODES["Q4_0"],
+    "int4": CODES["IQ4_NL"],
     "int4_g128": CODES["I4_G128_F16"],
     "float32": CODES["F32"],
 }

@@ -397,7 +397,7 @@ Packed packed_as(const Format& format, const std::optional<std::string>& recode)
   if (*recode == "float32")
     return {kF32, {}};
   if (*recode == "int4")
-    return code == "int4" ? stored : Packed{kInt4F16, {}};
+    return code == "int4" ? stored : Packed{kInt4Nl, {}};
   if (*recode == "int4_g128")
     return code == "int4" ? stored : Packed{kInt4Block, {128, kScaleF16}};
   if (*recode == "int8")

@@ -14,9 +14,10 @@ struct RecodeKernels {
   // x [32 * groups] -> codes -127 .. 127, x ~ scale * code: round to nearest under the scale that puts the largest
   // magnitude on 127.
   bool (*int8)(const float* x, size_t groups, RoundScale round, uint16_t* scales, int8_t* codes);
-  // x [group * groups] -> codes 0 .. 15, x ~ scale * (code - 8), group 32 or 128: round to nearest under the scale with
-  // the least squared error found. Scales may be negative.
-  bool (*int4)(const float* x, size_t groups, size_t group, RoundScale round, uint16_t* scales, uint8_t* codes);
+  // x [32 * groups] -> codes 0 .. 15, x ~ scale * kNlValues[code]: the nearest under a searched scale.
+  bool (*int4)(const float* x, size_t groups, RoundScale round, uint16_t* scales, uint8_t* codes);
+  // x [128 * groups] -> codes 0 .. 15, x ~ scale * (code - 8), likewise. Searched scales may be negative.
+  bool (*int4_g128)(const float* x, size_t groups, RoundScale round, uint16_t* scales, uint8_t* codes);
 };
 
 extern const RecodeKernels kPortableRecode;

@@ -3,6 +3,6 @@
 
 namespace greenroom {
 
-constinit const RecodeKernels kAvx2Recode = {int8_groups, int4_groups};
+constinit const RecodeKernels kAvx2Recode = {int8_groups, int4_groups, int4_g128_groups};
 
 } // namespace greenroom
