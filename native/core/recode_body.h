@@ -103,7 +103,7 @@ struct Best {
 
 // kNlValues. Between the middles of its neighbours, all of them halves, lies every half-open stretch of 1/2.
 struct Table {
-  int8_t value[512];
+  float value[512];
   uint8_t code[512];
 
   constexpr Table() : value(), code() {
@@ -153,46 +153,47 @@ static inline void search_table(const float* x, float* scale) {
   memcpy(scale, best.scale, sizeof best.scale);
 }
 
-// The best scale for the codes of one group that a scale gives.
-static inline float refined(const float* x, float scale) {
-  const float inverse = inverse_of(scale);
-  int32_t at[32];
-  float q[32], xq[32], qq[32];
+// The best scales for the codes that these scales give. Look-ups and arithmetic take turns over whole blocks: in short
+// turns each would wait for the other's stores.
+static inline void refine_table(const float* x, float* scale) {
+  float inverse[kLanes], xq[kLanes] = {}, qq[kLanes] = {}, q[32 * kLanes];
+  int32_t at[32 * kLanes];
+  for (size_t j = 0; j < kLanes; ++j)
+    inverse[j] = inverse_of(scale[j]);
   for (size_t i = 0; i < 32; ++i)
-    at[i] = place(x[i] * inverse);
-  for (size_t i = 0; i < 32; ++i)
+    for (size_t j = 0; j < kLanes; ++j)
+      at[kLanes * i + j] = place(x[kLanes * i + j] * inverse[j]);
+  for (size_t i = 0; i < 32 * kLanes; ++i)
     q[i] = kTable.value[at[i]];
-  for (size_t i = 0; i < 32; ++i) {
-    xq[i] = x[i] * q[i];
-    qq[i] = q[i] * q[i];
-  }
-  for (size_t width = 16; width > 0; width /= 2)
-    for (size_t i = 0; i < width; ++i) {
-      xq[i] += xq[i + width];
-      qq[i] += qq[i + width];
+  for (size_t i = 0; i < 32; ++i)
+    for (size_t j = 0; j < kLanes; ++j) {
+      xq[j] += x[kLanes * i + j] * q[kLanes * i + j];
+      qq[j] += q[kLanes * i + j] * q[kLanes * i + j];
     }
-  return xq[0] / qq[0]; // no value is 0
+  for (size_t j = 0; j < kLanes; ++j)
+    scale[j] = xq[j] / qq[j]; // no value of the table is 0
 }
 
 static bool int4_groups(const float* x, size_t groups, RoundScale round, uint16_t* scales, uint8_t* codes) {
   if (!finite(x, groups * 32))
     return false;
   float turned[32 * kLanes], scale[kLanes];
-  for (size_t g = 0; g < groups; g += kLanes) {
+  int32_t at[32 * kLanes];
+  uint16_t bits;
+  for (size_t g = 0; g < groups; g += kLanes, x += 32 * kLanes, codes += 32 * kLanes) {
     const size_t left = groups - g < kLanes ? groups - g : kLanes;
-    turn<32>(x + 32 * g, left, turned);
+    turn<32>(x, left, turned);
     search_table(turned, scale);
+    for (size_t j = 0; j < kLanes; ++j)
+      scale[j] = round(scale[j], &bits);
+    refine_table(turned, scale);
     for (size_t j = 0; j < left; ++j) {
-      const float* from = x + 32 * (g + j);
-      uint8_t* to = codes + 32 * (g + j);
-      const float near = round(scale[j], scales + g + j);
-      const float inverse = inverse_of(round(refined(from, near), scales + g + j));
-      int32_t at[32];
+      const float inverse = inverse_of(round(scale[j], scales + g + j));
       for (size_t i = 0; i < 32; ++i)
-        at[i] = place(from[i] * inverse);
-      for (size_t i = 0; i < 32; ++i)
-        to[i] = kTable.code[at[i]];
+        at[32 * j + i] = place(x[32 * j + i] * inverse);
     }
+    for (size_t i = 0; i < 32 * left; ++i)
+      codes[i] = kTable.code[at[i]];
   }
   return true;
 }
