@@ -72,8 +72,9 @@ class Matrix:
         "IQ4_NL", "MXFP4", "NVFP4", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS"), or blocks as
         `engine.checkpoints.blocks` names them: {I4, I8, E4M3}_G{16, 32, 64, 128}_{F16, BF16, F32}, with _Z behind
         integers that have zero points. All are kept in as many bytes as the file takes.
-    recode: None keeps the stored bits; "int8", "int4" (groups of 32), "int4_g128" (of 128; both with searched scales)
-        or "float32" re-codes. Codes of the width asked for are kept as they are.
+    recode: None keeps the stored bits; "int8" (groups of 32), "int4" (groups of 32, IQ4_NL's table), "int4_g128" (of
+        128, codes -8 .. 7; both with searched scales) or "float32" re-codes. Codes of the width asked for are kept as
+        they are.
     Raises ValueError for unknown names and for columns that are no multiple of the format's block, MemoryError.
     """
 

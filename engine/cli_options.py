@@ -45,7 +45,10 @@ def add_wishes(parser: argparse.ArgumentParser) -> None:
         help="numbers of the KV cache; q8 takes half the room of f16, on the CPU only",
     )
     parser.add_argument(
-        "--experts", choices=("stored", "int8", "int4"), default="stored", help="re-code float experts while loading"
+        "--experts",
+        choices=("stored", "int8", "int4", "int4_g128"),
+        default="stored",
+        help="re-code float experts while loading; int4_g128 is smallest and loses most",
     )
     parser.add_argument("--isa", metavar="TIER", help='highest kernel tier to use, e.g. "avx2"')
     parser.add_argument("--max-vram", type=amount, metavar="GB", help="use no more VRAM than this")

@@ -119,7 +119,7 @@ def _weights(problem: Problem, chosen: Candidate) -> list[str]:
     unit = unit_for(chosen.ram_total)
     written = unit.write(rounded_parts(chosen.ram, unit)["experts"])
     stored = sum(shape.stored_bytes * count for _, shapes in inventory.experts for shape, count in shapes.items())
-    if chosen.experts in ("int8", "int4"):
+    if chosen.experts not in ("stored", "float32"):
         formats = ", ".join(sorted(inventory.expert_formats()))
         lines.append(
             f"Experts are re-coded from {formats} to {chosen.experts} while loading ({amount(stored)} become "

@@ -16,7 +16,7 @@ from engine.placement.alternatives import alternatives
 from engine.placement.candidates import Candidate, Problem, choose, dense_layout, expert_layout
 from engine.placement.explain import explanation, label
 from engine.placement.machines import ram_bandwidth
-from engine.placement.packing import code_of
+from engine.placement.packing import RECODES, code_of
 from engine.placement.parts import find_gpu
 from engine.placement.plan import OffloadPlan, PlanBytes, Prediction, Wishes
 from engine.placement.predict import CONVERSATION, Speeds, Work, predict
@@ -29,7 +29,7 @@ CHOICES = {
     "device": ("auto", "cpu", "cuda"),
     "dtype": ("auto", "float32", "bfloat16"),
     "kv_type": ("auto", *KV_TYPES),
-    "experts": ("stored", "int8", "int4"),
+    "experts": ("stored", "int8", "int4", "int4_g128"),
 }
 AMOUNTS = ("threads", "ram_free", "vram_free", "max_vram", "unload_bytes", "leave_ram", "leave_vram")
 #: Instruction sets a plan can be capped at, lowest first.
@@ -257,6 +257,15 @@ def _check_experts(wishes: Wishes, inventory: Inventory, name: str) -> None:
     if not formats & sizes.RECODABLE:
         stored = ", ".join(sorted(formats))
         raise GreenroomError(asked, f"they are quantised already ({stored})", "Leave the experts as stored.")
+    group = RECODES[wishes.experts].group
+    for _, shapes in inventory.experts:
+        for shape in shapes:
+            if shape.rows and shape.columns % group and code_of(shape.format, wishes.experts).group == group:
+                raise GreenroomError(
+                    asked,
+                    f"its groups of {group} weights do not divide rows of {shape.columns}",
+                    "Choose int4." if group > 32 and shape.columns % 32 == 0 else "Leave the experts as stored.",
+                )
 
 
 def _either(choices: tuple[str, ...]) -> str:

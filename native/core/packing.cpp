@@ -382,11 +382,10 @@ public:
       return;
     }
     const bool bytes = layout_.kind == kInt8F16;
-    const bool finite =
-        bytes ? kernels_.int8(row_.data(), layout_.steps, round_scale, scales_.data(),
-                              reinterpret_cast<int8_t*>(codes_.data()))
-              : (layout_.kind == kInt4Nl ? kernels_.int4 : kernels_.int4_g128)(row_.data(), layout_.steps, round_scale,
-                                                                               scales_.data(), codes_.data());
+    const bool finite = bytes ? kernels_.int8(row_.data(), layout_.steps, round_scale, scales_.data(),
+                                              reinterpret_cast<int8_t*>(codes_.data()))
+                              : (layout_.kind == kInt4Nl ? kernels_.int4 : kernels_.int4_g128)(
+                                    row_.data(), layout_.steps, round_scale, scales_.data(), codes_.data());
     if (!finite)
       throw std::invalid_argument("weights that are NaN or infinite cannot be recoded to integers");
     for (size_t s = 0; s < layout_.steps; ++s) {

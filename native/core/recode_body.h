@@ -124,9 +124,9 @@ static inline int32_t place(float v) {
   return static_cast<int32_t>(clamp(v, -127.0f, 127.0f) * 2.0f + 256.0f);
 }
 
-// Scales near the best for each of kLanes groups. Few candidates suffice, because each is followed by the best scale for
-// the codes it gives. Codes come from polynomials through the table's middles (within 0.06 of a code) and values (within
-// 1 of 127), which needs no look-up.
+// Scales near the best for each of kLanes groups. Few candidates suffice, because each is followed by the best scale
+// for the codes it gives. Codes come from polynomials through the table's middles (within 0.06 of a code) and values
+// (within 1 of 127), which needs no look-up.
 static inline void search_table(const float* x, float* scale) {
   // What the extreme is held as: the table reaches further on one side, and is denser at the end of the other.
   constexpr float kCandidates[] = {-127.0f, -114.0f, -102.0f, 112.0f, 97.0f};

@@ -194,11 +194,24 @@ def test_float32_keeps_everything_exact(machine: MakeReport) -> None:
     assert gpu.bytes.vram["experts"] == 4 * weights
 
 
-def test_recoding_is_named_as_a_loss(machine: MakeReport) -> None:
-    made = plan(moe_model("BF16"), machine(ram=64 * GB), experts="int4")
-    assert made.experts == "int4"
-    assert made.bytes.ram["experts"] == 48 * 128 * 3 * 768 * 2048 * 18 // 32
-    assert any("re-coded from BF16 to int4" in line and "loses some accuracy" in line for line in made.explanation)
+@pytest.mark.parametrize(("code", "nbytes", "values"), [("int4", 18, 32), ("int4_g128", 66, 128), ("int8", 34, 32)])
+def test_recoding_is_named_as_a_loss(code: str, nbytes: int, values: int, machine: MakeReport) -> None:
+    made = plan(moe_model("BF16"), machine(ram=128 * GB), experts=code)
+    assert made.experts == code
+    assert made.bytes.ram["experts"] == 48 * 128 * 3 * 768 * 2048 * nbytes // values
+    assert any(f"re-coded from BF16 to {code} " in line and "loses some accuracy" in line for line in made.explanation)
+
+
+@pytest.mark.parametrize(("code", "width", "remedy"), [("int4_g128", 96, "int4"), ("int4", 80, "as stored")])
+def test_rows_that_groups_do_not_divide_are_not_recoded(
+    code: str, width: int, remedy: str, machine: MakeReport
+) -> None:
+    model = moe_model(
+        "BF16", layers=2, hidden=256, intermediate=width, experts=8, top_k=2, heads=2, kv_heads=1, vocab=1000
+    )
+    with pytest.raises(GreenroomError, match=f"do not divide rows of {width}") as caught:
+        plan(model, machine(), experts=code)
+    assert remedy in caught.value.remedy
 
 
 def test_recoding_is_not_done_for_experts_on_the_gpu(machine: MakeReport) -> None:
