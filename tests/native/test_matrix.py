@@ -103,12 +103,12 @@ def test_error_against_exact_activations_is_at_most_half_a_step(pool: _native.Th
 @pytest.mark.parametrize("isa", TIERS)
 def test_bits_depend_on_neither_threads_nor_other_tokens(isa: str, fmt: str) -> None:
     rng = np.random.default_rng(6)
-    raw = stored(rng, 83, 768, fmt)
-    x = rng.standard_normal((75, 768)).astype(np.float32)
+    raw = stored(rng, 83, 1280, fmt)  # 40 groups: blocks of columns of 14, 14 and 12
+    x = rng.standard_normal((75, 1280)).astype(np.float32)
     results = []
     for threads in (1, 2, 3, 4):
         pool = _native.ThreadPool(threads)
-        matrix = packed(pool, raw, 768, fmt, isa)
+        matrix = packed(pool, raw, 1280, fmt, isa)
         results.append(forward(pool, matrix, x, 83))
         # Pieces of 1, 2, ... 11 tokens, then the rest, and one by one: kernels differ by how many come together.
         for cuts in (np.cumsum(range(1, 12)), range(1, 75)):
