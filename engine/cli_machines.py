@@ -146,7 +146,7 @@ def _table(rows: Sequence[Comparison]) -> Iterator[str]:
                 gigabytes(row.vram_bytes) if row.vram_bytes else "-",
                 f"{rate(decode.likely)} ({rate(decode.low)} to {rate(decode.high)})" if runs else "-",
                 rate(prefill.likely) if runs else "-",
-                f"{rate(cost.likely)} ({rate(cost.low)} to {rate(cost.high)})" if cost else "-",
+                f"{cost.likely:.2f} ({cost.low:.2f} to {cost.high:.2f})" if cost else "-",
                 row.label,
             )
         )

@@ -635,7 +635,7 @@ def test_progress_is_drawn_for_a_terminal_only_and_leaves_nothing_behind(
         monkeypatch.setattr(sys, "stderr", stream)
         assert main(answer(tiny_model)) == DONE
     assert "\r" not in file.getvalue()
-    assert "Reading" in screen.getvalue()
+    assert "100%" in screen.getvalue()
     *drawn, last = screen.getvalue().split("\r")
     assert drawn[-1].strip() == ""
     assert "tok/s" in last
