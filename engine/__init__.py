@@ -1,6 +1,6 @@
 """Greenroom's engine: everything that works without a screen.
 
-Importing this package is light: torch is imported by `load`, nothing else by the import itself.
+Importing this package is light: torch is imported by `load`, and only for a plan that needs it.
 """
 
 from __future__ import annotations
