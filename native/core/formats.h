@@ -57,8 +57,8 @@ struct Layout {
   size_t stored_row_nbytes() const { return columns / format->block * format->nbytes; }
 };
 
-// recode: "int8", "int4" (both in groups of 32; int4 takes kNlValues), "int4_g128", "float32" or nothing. Throws std::invalid_argument for a
-// shape that does not fit the format, an unknown name or sizes beyond reason.
+// recode: "int8", "int4" (both in groups of 32; int4 takes kNlValues), "int4_g128", "float32" or nothing. Throws
+// std::invalid_argument for a shape that does not fit the format, an unknown name or sizes beyond reason.
 Layout layout_of(long long rows, long long columns, const std::string& format,
                  const std::optional<std::string>& recode);
 
