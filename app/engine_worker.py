@@ -298,3 +298,14 @@ class EngineWorker:
         except Exception as error:
             reason, failure = "error", as_greenroom_error(error, "The answer broke off")
         self._post(AnswerResult("".join(text), stats, reason, failure))
+        self._learn(stats)
+
+    def _learn(self, stats: GenerationStats) -> None:
+        """The next prediction for this model on this PC knows how fast it was."""
+        loaded = self._loaded
+        if loaded is None or loaded.plan is None or loaded.hardware is None or self._checkpoint is None:
+            return
+        try:
+            self._api.learn(self._checkpoint, loaded.hardware, loaded.plan, stats)
+        except Exception:
+            log.exception("nothing was learnt from the answer")

@@ -161,6 +161,7 @@ class FakeApi:
         self.plans: list[tuple[int | None, dict[str, Any]]] = []
         self.threads: set[str] = set()
         self.names: dict[str, str] = {}
+        self.learnt: list[tuple[FakeCheckpoint, OffloadPlan, GenerationStats]] = []
 
     def probe(self) -> HardwareReport:
         return self.report
@@ -181,6 +182,12 @@ class FakeApi:
         if self.speed is not None:
             plan = replace(plan, prediction=replace(plan.prediction, decode_tps=self.speed))
         return plan
+
+    def learn(
+        self, checkpoint: FakeCheckpoint, report: HardwareReport, plan: OffloadPlan, stats: GenerationStats
+    ) -> bool:
+        self.learnt.append((checkpoint, plan, stats))
+        return True
 
     def recommend(self, report: HardwareReport, **wishes: Any) -> Recommendations:
         ranked, unsuited = [], []

@@ -229,6 +229,17 @@ def test_an_answer_comes_in_deltas_and_ends_with_the_whole(host: EngineHost, qtb
     assert [state.kind for state in seen] == ["generating", "ready"]
 
 
+def test_the_next_prediction_learns_from_an_answer(host: EngineHost, api: FakeApi, qtbot: QtBot, load: Load) -> None:
+    load(host)
+    with qtbot.waitSignal(host.answerFinished, timeout=LONG):
+        ask(host)
+    qtbot.waitUntil(lambda: bool(api.learnt), timeout=LONG)
+    ((checkpoint, plan, stats),) = api.learnt
+    assert checkpoint is api.checkpoints[-1]
+    assert plan == host.state.plan
+    assert stats.completion_tokens == 4
+
+
 def test_text_is_coalesced_to_one_delta_per_interval(host: EngineHost, api: FakeApi, qtbot: QtBot, load: Load) -> None:
     api.words = [f"w{i} " for i in range(5000)]
     load(host)
