@@ -79,7 +79,7 @@ def test_routers_compute_in_float32_whatever_the_plan(tmp_path: Path, run: Run, 
     """A rounded logit may pick another expert."""
     checkpoint = open_checkpoint(tiny_families.save(tiny_families.build("mixtral"), tmp_path / "mixtral"))
     spec = model_spec(checkpoint)
-    router = run(Tiny(checkpoint, spec, np.zeros(0)), **plan)._layers[0].ffn.router
+    router = run(Tiny(checkpoint, spec, np.zeros(0)), by_blocks=True, **plan)._layers[0].ffn.router
     logits = router.logits if hasattr(router, "logits") else router._logits
     weight = torch.from_numpy(checkpoint.read_float32(spec.weights["layers.0.moe.router"].name))
     x = torch.randn((5, spec.hidden), generator=torch.Generator().manual_seed(1))
