@@ -409,7 +409,7 @@ class MainWindow(QMainWindow):
             ("Load it", lambda: self.load_model(str(status.path))),
             ("Show it", lambda: self.show_page("models")),
         ]
-        self.banners.show_error(note, "info", f"download-{status.id}", actions)
+        self.banners.show_error(note, "info", "download-finished", actions)
         if not self.isActiveWindow():
             QApplication.alert(self)
 

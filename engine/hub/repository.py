@@ -171,6 +171,16 @@ class Hub:
         def client() -> httpx2.Client:
             opened = open_client(self.settings)
             opened.follow_redirects = True
+            send = opened.send
+
+            def send_once(*args: Any, **options: Any) -> httpx2.Response:
+                # The library would try a hub that is not there for half a minute before it says so.
+                try:
+                    return send(*args, **options)
+                except httpx2.TransportError as error:
+                    raise network_error(error, self.settings.host) from error
+
+            opened.send = send_once  # type: ignore[method-assign]
             return opened
 
         open_client(self.settings).close()  # refuses here, not in the midst of the library

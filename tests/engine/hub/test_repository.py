@@ -101,6 +101,17 @@ def test_offline_asks_nobody(fake: FakeHub) -> None:
     assert fake.requests == []
 
 
+def test_a_hub_that_is_not_there_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(seconds: float) -> None:
+        raise AssertionError(f"waited {seconds} s")
+
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", never)
+    hub = Hub(NetworkSettings(endpoint="http://127.0.0.1:9"))
+    for ask in (lambda: hub.search("x"), lambda: hub.repository("a/b")):
+        with pytest.raises(GreenroomError, match="cannot be reached"):
+            ask()
+
+
 @pytest.mark.parametrize("field", ["endpoint", "proxy"])
 def test_an_address_that_is_none_is_refused(field: str) -> None:
     with pytest.raises(GreenroomError, match="is no address"):
