@@ -245,7 +245,7 @@ class ModelsPage(QWidget):
         settings = network_settings(self._settings.values)
         if self._searching is not None:
             self._searching.cancel()
-        self._searching = tasks.run(search_hub, settings, text, done=self._show_hits, failed=self._fail)
+        self._searching = tasks.run(search_hub, settings, text, done=self._show_hits, failed=self._complain)
 
     def _show_hits(self, hits: list[ModelRow]) -> None:
         self._hits = hits

@@ -172,6 +172,15 @@ def test_offline_is_said_in_place(page: ModelsPage, settings: SettingsStore, hub
     assert hub.requests == []
 
 
+def test_a_search_that_fails_says_why(page: ModelsPage, settings: SettingsStore, hub: FakeHub, qtbot: QtBot) -> None:
+    settings.change(offline=True)
+    page.search.setText("tiny")
+    with qtbot.waitSignal(page.noteWanted, timeout=LONG) as note:
+        page.search.returnPressed.emit()
+    assert "work offline" in str(note.args[0])
+    assert hub.requests == []
+
+
 def test_enter_searches_the_hub_and_details_list_its_models(page: ModelsPage, hub: FakeHub, until: Until) -> None:
     page.search.setText("tiny")
     assert hub.requests == []
