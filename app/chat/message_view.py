@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from PySide6.QtCore import QEvent, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QEvent, QPoint, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QEnterEvent, QPaintEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
@@ -68,6 +68,8 @@ class QuestionView(QWidget):
     """A question, at the right."""
 
     editWanted = Signal(object)
+    #: StoredMessage, QPoint: what else can be done with it, asked for at that place of the screen
+    menuWanted = Signal(object, QPoint)
     versionWanted = Signal(object, int)
     linkChosen = Signal(str)
 
@@ -81,6 +83,8 @@ class QuestionView(QWidget):
         self._text.move(BUBBLE_PADDING, 8)
         self._edit = _QuietButton("edit", self.tr("Edit message"), self)
         self._edit.clicked.connect(lambda: self.editWanted.emit(self.message))
+        self._more = _QuietButton("dots", self.tr("More for this message"), self)
+        self._more.clicked.connect(lambda: self.menuWanted.emit(self.message, _below(self._more)))
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(4)
@@ -90,6 +94,7 @@ class QuestionView(QWidget):
             self._pager = Pager(message.version, message.versions, self)
             self._pager.stepped.connect(lambda step: self.versionWanted.emit(self.message, step))
             row.addWidget(self._pager)
+        row.addWidget(self._more)
         row.addWidget(self._edit)
         row.addWidget(self._bubble)
         self._width = 0
@@ -107,14 +112,15 @@ class QuestionView(QWidget):
     def set_width(self, width: int) -> None:
         self._width = width
         self.setFixedWidth(width)
-        beside = self._edit.width() + 8 + (self._pager.sizeHint().width() if self._pager is not None else 0)
+        pager = self._pager.sizeHint().width() if self._pager is not None else 0
+        beside = self._edit.width() + self._more.width() + 12 + pager
         limit = min(BUBBLE_WIDTH, width - beside) - 2 * BUBBLE_PADDING
         self._text.set_width(self._text.natural_width(limit))
         self._bubble.setFixedSize(self._text.width() + 2 * BUBBLE_PADDING, self._text.height() + 20)
         self.setFixedHeight(max(self._bubble.height(), self._edit.height()))
         # The lower end of a long question is in sight beside its answer, its middle is not.
         low = self.height() > 2 * self._edit.height()
-        for part in (self._edit, self._pager):
+        for part in (self._edit, self._more, self._pager):
             if part is not None:
                 self.layout().setAlignment(part, Qt.AlignmentFlag.AlignBottom if low else Qt.AlignmentFlag.AlignVCenter)
 
@@ -135,8 +141,9 @@ class QuestionView(QWidget):
         super().leaveEvent(event)
 
     def _show_edit(self, on: bool) -> None:
-        self._edit.shown = on
-        self._edit.update()
+        for part in (self._edit, self._more):
+            part.shown = on
+            part.update()
 
 
 class ThoughtView(QFrame):
@@ -243,6 +250,8 @@ class AnswerView(QWidget):
     """An answer, as wide as the column. While it is written it grows; then its figures and actions appear."""
 
     regenerateWanted = Signal(object)
+    #: StoredMessage, QPoint: what else can be done with it, asked for at that place of the screen
+    menuWanted = Signal(object, QPoint)
     versionWanted = Signal(object, int)
     linkChosen = Signal(str)
     #: int: by how many pixels it has become taller
@@ -408,5 +417,14 @@ class AnswerView(QWidget):
         again.setObjectName("regenerate")
         again.clicked.connect(lambda: self.regenerateWanted.emit(self.message))
         row.addWidget(again)
+        more = link_button("⋯", self.tr("More for this answer"))
+        more.setObjectName("more")
+        more.clicked.connect(lambda: self.menuWanted.emit(self.message, _below(more)))
+        row.addWidget(more)
         self._column.addWidget(self._footer)
         self._footer.show()
+
+
+def _below(widget: QWidget) -> QPoint:
+    """Where a menu of that widget opens, on the screen."""
+    return widget.mapToGlobal(QPoint(0, widget.height() + 2))

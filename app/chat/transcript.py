@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QEvent, QObject, QPoint, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QAbstractButton, QApplication, QFrame, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
@@ -25,6 +25,8 @@ NEAR_END, NEAR_TOP = 32, 400
 #: Messages are built from this many viewport heights away on, and given back beyond that many.
 BUILD_AT, KEEP_TO = 1, 3
 RELEASE_MS = 300
+#: Pixels kept for a message that was never built.
+GUESSED_HEIGHT = 160
 
 
 class Room(QWidget):
@@ -47,6 +49,7 @@ class Transcript(QScrollArea):
 
     editWanted = Signal(object)
     regenerateWanted = Signal(object)
+    menuWanted = Signal(object, QPoint)
     versionWanted = Signal(object, int)
     linkChosen = Signal(str)
 
@@ -131,6 +134,24 @@ class Transcript(QScrollArea):
         if view is not None:
             view.finish(message)
 
+    def go_to(self, message_id: int) -> None:
+        """Bring a message of the path to the upper edge. One that is not there changes nothing."""
+        place = next((n for n, message in enumerate(self._messages) if message.id == message_id), None)
+        if place is None:
+            return
+        self._building = True
+        while self._first > place:
+            # Only what comes into sight is built; what lies between keeps a guessed room until then.
+            self._first -= 1
+            message = self._messages[self._first]
+            self._insert(0, Room(message, QSize(self._width(), GUESSED_HEIGHT), self._content))
+        self._building = False
+        self._following = False
+        self._lay_out()
+        self._settle(max(0, self._views[place - self._first].y() - MARGIN))
+        # What was built above it may be taller than its room was.
+        self._settle(max(0, self._views[place - self._first].y() - MARGIN))
+
     @Slot()
     def go_to_end(self) -> None:
         self._following = True
@@ -163,6 +184,7 @@ class Transcript(QScrollArea):
             view.resized.connect(self._view_resized)
             if stream is not None and stream.text:
                 view.grow(stream.text, stream.thought_s)
+        view.menuWanted.connect(self.menuWanted)
         view.versionWanted.connect(self.versionWanted)
         view.linkChosen.connect(self.linkChosen)
         return view

@@ -477,3 +477,16 @@ def test_tab_scrolls_to_what_it_reaches(page, store):
     edit.setFocus(Qt.FocusReason.TabFocusReason)
     top = edit.mapTo(page.transcript.viewport(), edit.rect().topLeft()).y()
     assert 0 <= top <= page.transcript.viewport().height() - edit.height()
+
+
+def test_a_message_far_above_is_gone_to_without_building_all_between(page, store, qtbot):
+    chat = fill(store, 200)
+    page.open_chat(chat)
+    messages = store.messages(chat)
+    page.transcript.go_to(messages[20].id)
+    top = page.transcript.verticalScrollBar().value()
+    shown_now = [v for v in page.transcript.views if v.y() >= top]
+    assert shown_now[0].message.id == messages[20].id
+    assert len(page.transcript.views) < 100
+    page.transcript.go_to(-1)
+    assert page.transcript.verticalScrollBar().value() == top
