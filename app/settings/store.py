@@ -33,6 +33,7 @@ PROMPT_LIMIT = 20_000
 @dataclass(frozen=True)
 class Settings:
     """theme:   "system" | "light" | "dark"
+    language: "system", or a code of `app.language.languages`
     context: the most tokens of KV cache, None lets the plan choose
     threads: None lets the plan choose
     models_folder: where the user keeps models, None for the program's own folder
@@ -50,6 +51,7 @@ class Settings:
     """
 
     theme: str = "system"
+    language: str = "system"
     context: int | None = None
     threads: int | None = None
     models_folder: str | None = None
@@ -96,6 +98,7 @@ def _checked(raw: Any) -> Settings:
     paths = [p for p in recent if isinstance(p, str) and p] if isinstance(recent, list) else []
     return Settings(
         theme=choice("theme", ("system", "light", "dark")),
+        language=text("language") or defaults.language,
         context=number("context", *CONTEXT_RANGE),
         threads=number("threads", *THREADS_RANGE),
         models_folder=text("models_folder"),

@@ -10,7 +10,7 @@ import pytest
 from fakes import FakeApi
 from pytestqt.qtbot import QtBot
 
-from app import tasks
+from app import language, tasks
 from app.host import EngineHost
 from app.settings.store import SettingsStore
 
@@ -25,6 +25,14 @@ def private_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Settings, chats and models of a test never touch the user's."""
     monkeypatch.setenv("GREENROOM_DATA", str(tmp_path / "data"))
     return tmp_path / "data"
+
+
+@pytest.fixture(autouse=True)
+def english(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever this system speaks."""
+    monkeypatch.setattr(language, "system_language", lambda: language.SOURCE)
+    yield
+    language.set_language(language.SOURCE)
 
 
 @pytest.fixture(autouse=True)
