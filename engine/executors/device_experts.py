@@ -11,6 +11,7 @@ from engine.executors.devices import DenseDevice
 from engine.executors.loading import Loader
 from engine.executors.torch_blocks import activate
 from engine.models.spec import MlpSpec, MoeSpec
+from engine.runtime.status import ExpertUsage
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,10 @@ class DeviceExperts:
 
     def __init__(self, layers: Mapping[int, ExpertWeights], kernel: str) -> None:
         self._layers = dict(layers)
+        self._counts = {
+            layer: torch.zeros(len(weights.down), dtype=torch.int64, device=weights.down.device)
+            for layer, weights in self._layers.items()
+        }
         self.kernel = kernel
 
     @classmethod
@@ -72,9 +77,15 @@ class DeviceExperts:
     def nbytes(self) -> int:
         return sum(weights.gate_up.nbytes + weights.down.nbytes for weights in self._layers.values())
 
+    def usage(self) -> ExpertUsage | None:
+        """Any thread may ask."""
+        return ExpertUsage.of({layer: counts.cpu().numpy() for layer, counts in list(self._counts.items())}, True)
+
     def forward(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, out: torch.Tensor) -> None:
         """out += sum over slots of weight * expert(x). All on the device; shapes as in RoutedExperts."""
         experts = self._layers[layer]
+        chosen = ids.flatten().long()
+        self._counts[layer].index_add_(0, chosen, torch.ones_like(chosen))
         y = experts.one(x, ids) if x.shape[0] == 1 else experts.many(x, ids)
         out += torch.bmm(weights[:, None], y)[:, 0]
 
@@ -89,6 +100,7 @@ class DeviceExperts:
 
     def close(self) -> None:
         self._layers.clear()
+        self._counts.clear()
 
 
 def _load_layer(device: DenseDevice, loader: Loader, layer: int, spec: MoeSpec) -> ExpertWeights:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from engine.runtime.status import EngineStatus, ExpertUsage
 
 
 class Executor(Protocol):
@@ -43,6 +46,12 @@ class Executor(Protocol):
 
     def cancel(self) -> None:
         """Stop a running forward as soon as possible. Any thread may call it."""
+
+    def usage(self) -> ExpertUsage | None:
+        """Which routed experts were called how often; None for a model without. Cheap; any thread may call it."""
+
+    def status(self) -> EngineStatus:
+        """The path actually in use. Cheap; any thread may call it."""
 
     def close(self) -> None:
         """Give all memory back. The object is unusable afterwards."""

@@ -17,6 +17,7 @@ from engine.executors.threads import settle
 from engine.hardware.numa import ThreadPlaces, place_threads
 from engine.hardware.sources import Sources
 from engine.models.spec import MoeSpec
+from engine.runtime.status import ExpertUsage
 
 if TYPE_CHECKING:
     import torch
@@ -104,6 +105,14 @@ class ExpertStore:
         if not self._layers:
             return ""
         return kernel_name(next(iter(self._layers.values())))
+
+    def usage(self) -> ExpertUsage | None:
+        """What the kernels counted; any thread may ask."""
+        # One step of the interpreter: `close` may empty the layers meanwhile.
+        layers = list(self._layers.items())
+        if not hasattr(_native.Experts, "counts"):  # a module built before kernels counted
+            return None
+        return ExpertUsage.of({layer: getattr(experts, "counts") for layer, experts in layers})  # noqa: B009
 
     def forward(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, out: torch.Tensor) -> None:
         """out += sum over slots of weight * expert(x), in the order of the experts' numbers.

@@ -22,6 +22,7 @@ from engine.executors.threads import thread_pool
 from engine.models.spec import ROLLBACK, ModelSpec
 from engine.placement.plan import OffloadPlan
 from engine.progress import ProgressCallback
+from engine.runtime.status import EngineStatus, ExpertUsage
 
 Floats = npt.NDArray[np.float32]
 
@@ -92,6 +93,12 @@ class LoadedModel(ABC):
         self._pool.close()
         self.__dict__.pop("_cache", None)
         trim()
+
+    @abstractmethod
+    def usage(self) -> ExpertUsage | None: ...
+
+    @abstractmethod
+    def status(self) -> EngineStatus: ...
 
     @abstractmethod
     def _load(self, loader: Loader, plan: OffloadPlan) -> None: ...

@@ -15,6 +15,7 @@ from engine.executors.mlp import NativeMlp
 from engine.executors.native_decoder import NativeDecoder
 from engine.executors.rope import ropes_of
 from engine.placement.plan import OffloadPlan
+from engine.runtime.status import EngineStatus, ExpertUsage
 
 
 class NativeExecutor(LoadedModel):
@@ -34,7 +35,8 @@ class NativeExecutor(LoadedModel):
         loader.report("Making room for the context", always=True)
         cached = spec.kv_bytes(plan.context, plan.kv_type)
         recode = None if plan.experts == "stored" else plan.experts
-        experts = ExpertStore.load(self._pool, None, loader, recode, plan.isa, loader.dense_nbytes(None) + cached)
+        besides = loader.dense_nbytes(None) + cached
+        experts = ExpertStore.load(self._pool, None, loader, recode, plan.isa, besides)
         self._experts = experts
         layers = []
         for i, layer in enumerate(spec.layers):
@@ -52,7 +54,17 @@ class NativeExecutor(LoadedModel):
         if not name and isinstance(ffn, NativeMlp):
             name = ffn.kernel
         self.kernel = f"{name}, {plan.threads} thread{'s' if plan.threads > 1 else ''}"
+        self._status = EngineStatus(
+            kernel=self.kernel, locked=experts.nbytes > 0 and experts.locked, ram_bytes=experts.nbytes + besides
+        )
         loader.report("Ready", always=True)
+
+    def usage(self) -> ExpertUsage | None:
+        experts = self.__dict__.get("_experts")
+        return None if experts is None else experts.usage()
+
+    def status(self) -> EngineStatus:
+        return self._status
 
     def _compute(self, token_ids: npt.NDArray[np.int64], *, last_only: bool, draft: bool) -> Floats:
         x = self._embedded(self._embedding(token_ids))

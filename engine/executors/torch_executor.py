@@ -26,6 +26,7 @@ from engine.executors.torch_building import TorchBuilder
 from engine.models.spec import ModelSpec
 from engine.placement.plan import OffloadPlan
 from engine.progress import ProgressCallback
+from engine.runtime.status import EngineStatus, ExpertUsage
 
 
 class TorchExecutor(LoadedModel):
@@ -54,6 +55,13 @@ class TorchExecutor(LoadedModel):
         finally:
             if self._experts is not None:
                 self._experts.drain()
+
+    def usage(self) -> ExpertUsage | None:
+        experts = self.__dict__.get("_experts")
+        return None if experts is None else experts.usage()
+
+    def status(self) -> EngineStatus:
+        return self._status
 
     def truncate(self, length: int) -> int:
         with torch.inference_mode():
@@ -90,6 +98,7 @@ class TorchExecutor(LoadedModel):
         self.fallbacks = tuple(sorted(build.fallbacks))
         self.takes_drafts = self._device.native and not self.fallbacks
         self.kernel = self._kernel(plan)
+        self._status = self._status_of(loader, plan, cached)
         loader.report("Ready", always=True)
 
     def _load_experts(self, loader: Loader, plan: OffloadPlan, cached: int) -> ExpertStore | DeviceExperts:
@@ -119,6 +128,24 @@ class TorchExecutor(LoadedModel):
         if not name:
             return f"{str(self._device.dtype).removeprefix('torch.')} on {self._device.device}, {threads}"
         return f"{name}, {threads}"
+
+    def _status_of(self, loader: Loader, plan: OffloadPlan, cached: int) -> EngineStatus:
+        """cached: bytes of the KV cache."""
+        device, experts = self._device, self._experts
+        apart = device.handoff  # dense weights and KV cache lie in the device's memory
+        held = 0 if experts is None else experts.nbytes
+        dense = loader.dense_nbytes(None if device.native else device.dtype.itemsize) + cached
+        on_device = isinstance(experts, DeviceExperts)
+        return EngineStatus(
+            device=plan.device,
+            kernel=self.kernel,
+            path="all_gpu" if on_device else "hybrid" if apart else "cpu",
+            pinned=device.device.type == "cuda",
+            locked=isinstance(experts, ExpertStore) and held > 0 and experts.locked,
+            ram_bytes=(0 if apart else dense) + (0 if on_device else held),
+            vram_bytes=(dense if apart else 0) + (held if on_device else 0),
+            prefill="device" if on_device else "cpu",
+        )
 
     def _compute(self, token_ids: npt.NDArray[np.int64], *, last_only: bool, draft: bool) -> Floats:
         with torch.inference_mode():

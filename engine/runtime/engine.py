@@ -19,6 +19,7 @@ from engine.runtime.events import GenerationEvent, Message, SamplingParams
 from engine.runtime.lookup import CallCosts, Lookup
 from engine.runtime.sampler import Sampler
 from engine.runtime.stats import StatsMeter
+from engine.runtime.status import EngineStatus, ExpertUsage
 from engine.runtime.stop_strings import StopStrings
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ def load(checkpoint: Checkpoint, plan: OffloadPlan, progress: ProgressCallback |
 class Engine:
     """One model in memory with one sequence in its KV cache; made by `load`, given back by `close`.
 
-    One generation at a time. `cancel` and `close` may be called from any thread, everything else from one thread at
-    a time. The checkpoint stays the caller's: closing the engine does not close it.
+    One generation at a time. `cancel`, `close`, `usage` and `status` may be called from any thread, everything else
+    from one thread at a time. The checkpoint stays the caller's: closing the engine does not close it.
     """
 
     def __init__(
@@ -131,6 +132,21 @@ class Engine:
         executor = self._executor
         if executor is not None and self._stepping.locked():
             executor.cancel()
+
+    def usage(self) -> ExpertUsage | None:
+        """Which routed experts were called how often since loading; None for a model without, or once closed.
+
+        Cheap, from any thread, also while an answer is written.
+        """
+        executor = self._executor
+        return None if executor is None else executor.usage()
+
+    def status(self) -> EngineStatus:
+        """The path really in use, and what of the plan was stepped down. As `usage`, from any thread."""
+        executor = self._executor
+        if executor is None:
+            return EngineStatus(self.plan.device, self._kernel, notes=("The model is no longer loaded.",))
+        return executor.status()
 
     def logits(self, token_ids: Sequence[int]) -> npt.NDArray[np.float32]:
         """float32 [T, vocab]: row t is the prediction after token_ids[: t + 1]. Starts the sequence anew."""

@@ -12,6 +12,7 @@ import pytest
 from engine.errors import Cancelled
 from engine.runtime.engine import Engine
 from engine.runtime.events import Message
+from engine.runtime.status import EngineStatus
 
 END, SPECIAL = 256, 257
 VOCAB = 258
@@ -84,6 +85,12 @@ class ScriptedExecutor:
     def cancel(self) -> None:
         self.cancelled = True
 
+    def usage(self) -> None:
+        return None
+
+    def status(self) -> EngineStatus:
+        return EngineStatus(kernel=self.kernel)
+
     def close(self) -> None:
         self.closed += 1
 
@@ -92,7 +99,7 @@ def scripted_engine(script: Callable[[list[int]], int], context: int = 4096) -> 
     executor = ScriptedExecutor(script, context)
     checkpoint = SimpleNamespace(chat_template=BracketTemplate, path="scripted")
     spec = SimpleNamespace(vocab=VOCAB, context_length=8192)
-    return Engine(checkpoint, spec, SimpleNamespace(), ByteTokenizer(), executor), executor
+    return Engine(checkpoint, spec, SimpleNamespace(device="cpu"), ByteTokenizer(), executor), executor
 
 
 def saying(answer: str, prompt_length: int) -> Callable[[list[int]], int]:

@@ -1,0 +1,45 @@
+"""What a loaded model says of itself: which experts were called, and the path in use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from engine.runtime.status import EngineStatus, ExpertUsage
+
+
+def test_layers_come_in_their_order_and_short_ones_are_filled_up() -> None:
+    usage = ExpertUsage.of({5: np.array([1, 2], np.uint32), 2: np.array([3, 0, 7], np.uint32)})
+    assert usage is not None
+    assert usage.layers == (2, 5)
+    np.testing.assert_array_equal(usage.counts, np.array([[3, 0, 7], [1, 2, 0]], np.uint64))
+    assert usage.counts.dtype == np.uint64
+    assert not usage.in_vram.any()
+    assert usage.in_vram.shape == (2, 3)
+
+
+def test_a_model_without_experts_has_no_usage() -> None:
+    assert ExpertUsage.of({}) is None
+
+
+def test_the_hit_rate_is_unknown_before_any_expert_was_asked_for() -> None:
+    assert EngineStatus().hit_rate is None
+    assert EngineStatus(hits=3, misses=1).hit_rate == 0.75
+
+
+def test_a_status_can_be_written_as_json() -> None:
+    document = json.loads(json.dumps(EngineStatus(notes=("a", "b"), hits=1).to_json()))
+    assert document["notes"] == ["a", "b"]
+    assert document["hit_rate"] == 1.0
+    assert document["path"] == "cpu"
+
+
+def test_a_closed_model_says_so(make_engine: Callable[..., Any]) -> None:
+    engine, _ = make_engine(lambda tokens: 65)
+    assert engine.status().kernel == "scripted"
+    engine.close()
+    assert engine.usage() is None
+    assert engine.status().notes == ("The model is no longer loaded.",)
