@@ -159,6 +159,12 @@ class Experts:
         """What the gate projection's kernel runs on; the others may differ when their codes do."""
 
     @property
+    def counts(self) -> npt.NDArray[np.uint64]:
+        """[experts] how many tokens have gone to each since the layer was made, through `forward` or a
+        `Decoder`. A copy; any thread may ask, also during a call.
+        """
+
+    @property
     def locked(self) -> bool:
         """True when the arena is locked in RAM (mlock)."""
 

@@ -180,6 +180,11 @@ void bind_experts(py::module_& m) {
                                                       code_name(e.layout(Part::down).kind));
                              })
       .def_property_readonly("tier", [](const Experts& e) { return e.kernels(Part::gate).name; })
+      .def_property_readonly("counts",
+                             [](const Experts& e) {
+                               const std::vector<uint64_t> all = e.counts();
+                               return py::array_t<uint64_t>(static_cast<py::ssize_t>(all.size()), all.data());
+                             })
       .def_property_readonly("locked", &Experts::locked)
       .def("lock", &Experts::lock, Unlocked())
       .def(

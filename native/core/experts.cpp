@@ -97,6 +97,7 @@ Experts::Experts(long long experts, long long hidden, long long intermediate, co
   for (Projection* p : {&gate_, &up_, &down_})
     p->factors.assign(static_cast<size_t>(experts), 1.0f);
   experts_ = static_cast<size_t>(experts);
+  counts_ = std::make_unique<std::atomic<uint64_t>[]>(experts_);
   hidden_ = static_cast<size_t>(hidden);
   intermediate_ = static_cast<size_t>(intermediate);
 
@@ -258,6 +259,13 @@ void Experts::dequantise(long long expert, Part part, float* out) const {
   }
 }
 
+std::vector<uint64_t> Experts::counts() const {
+  std::vector<uint64_t> all(experts_);
+  for (size_t e = 0; e < experts_; ++e)
+    all[e] = counts_[e].load(std::memory_order_relaxed);
+  return all;
+}
+
 void Experts::forward(ThreadPool& pool, const RoutedTokens& routed) const {
   ThreadPool::Call call(pool);
   forward(call, routed);
@@ -292,8 +300,10 @@ void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) 
   std::vector<size_t> next_pair(experts_);
   for (size_t e = 0; e < experts_; ++e) {
     next_pair[e] = pairs;
-    if (counts[e])
+    if (counts[e]) {
       pass.active.push_back({e, pairs, counts[e]});
+      counts_[e].fetch_add(counts[e], std::memory_order_relaxed);
+    }
     pairs += counts[e];
   }
   pass.pair_token.resize(pairs);

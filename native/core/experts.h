@@ -1,6 +1,8 @@
 // The routed experts of one MoE layer: down(act(gate x, up x)), weighted and summed in the order of their numbers.
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -73,6 +75,8 @@ public:
   void forward(ThreadPool::Call& call, const RoutedTokens& routed) const;
   // out f32 [rows, columns] of the part.
   void dequantise(long long expert, Part part, float* out) const;
+  // [experts] how many tokens have gone to each since the layer was made. Any thread may ask, also during a call.
+  std::vector<uint64_t> counts() const;
 
 private:
   struct Projection {
@@ -126,6 +130,7 @@ private:
   GateKind activation_;
   float limit_;
   std::mutex columns_mutex_; // experts are loaded by several threads
+  std::unique_ptr<std::atomic<uint64_t>[]> counts_;
   Arena arena_;
 };
 

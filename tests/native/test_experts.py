@@ -468,3 +468,17 @@ def test_impossible_orders_of_columns_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             experts.set_columns(expert, part, columns)
+
+
+@pytest.mark.parametrize("tokens", [1, 40])
+def test_counts_how_many_tokens_went_to_each(pool: _native.ThreadPool, tokens: int) -> None:
+    layer = make(pool, 6, 32, 32, ("F32", "F32", "F32"), None)
+    assert layer.native.counts.tolist() == [0] * 6
+    rng = np.random.default_rng(11)
+    total = np.zeros(6, np.uint64)
+    for _ in range(3):
+        ids, weights = route(rng, tokens, 6, 3)
+        ids[rng.random(ids.shape) < 0.3] = -1  # computed elsewhere
+        layer.forward(pool, np.ones((tokens, 32), np.float32), ids, weights)
+        total += np.bincount(ids[ids >= 0], minlength=6).astype(np.uint64)
+        np.testing.assert_array_equal(layer.native.counts, total)

@@ -44,6 +44,18 @@ def test_the_same_bits_as_block_by_block(tiny: MakeTiny, run: Run, name: str) ->
     np.testing.assert_array_equal(outputs(executor).view(np.uint32), outputs(blocks).view(np.uint32))
 
 
+def test_both_ways_count_the_same_uses_of_experts(tiny: MakeTiny, run: Run) -> None:
+    model = tiny("qwen3_moe", "safetensors")
+    counts = []
+    for by_blocks in (False, True):
+        executor = run(model, by_blocks=by_blocks, dense_dtype="quantised", context=64)
+        outputs(executor)
+        counts.append([executor._experts.experts(layer).counts.tolist() for layer in range(len(model.spec.layers))])
+    assert counts[0] == counts[1]
+    moe = model.spec.layers[0].ffn
+    assert [sum(layer) for layer in counts[0]] == [40 * moe.top_k] * len(counts[0])
+
+
 def test_models_with_blocks_of_torch_run_block_by_block(tiny: MakeTiny, run: Run) -> None:
     model = tiny("lfm2_moe", "safetensors")
     assert isinstance(run(model, dense_dtype="quantised", context=64), TorchExecutor)
