@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from engine.hardware.report import GpuReport, HardwareReport
 from engine.models.spec import ModelSpec
 from engine.placement import sizes
+from engine.placement.buffers import cpu_buffers
 from engine.placement.plan import Wishes
 from engine.placement.sizes import Inventory, Layout
 
@@ -199,11 +200,7 @@ def _cpu(problem: Problem) -> Candidate:
     if problem.spec.is_moe:
         ram = {"experts": sizes.expert_bytes(problem.inventory, layout), **ram}
     ram["kv_cache"] = _kv_bytes(problem, kv_type)
-    # Reading is over before the first token is computed, so only the larger of the two is needed at a time.
-    work = sizes.activation_bytes(problem.spec, problem.context, masked=False)
-    native = sizes.all_native(problem.spec, dense_dtype)
-    program = sizes.PROGRAM_BYTES if native else sizes.TORCH_PROGRAM_BYTES
-    ram["buffers"] = program + max(work, sizes.staging_bytes(problem.inventory, dense))
+    ram["buffers"] = cpu_buffers(problem.spec, problem.inventory, problem.context, dense, layout)
     return _candidate(problem, "cpu", dense_dtype, kv_type, layout.recode or "stored", ram, {})
 
 

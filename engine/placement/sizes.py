@@ -24,9 +24,7 @@ DENSE_BYTES = {"float32": 4, "bfloat16": 2}
 #: Widest head that our attention kernel takes.
 MAX_HEAD_DIM = 512
 
-#: Resident size of the process itself once the tokenizer is in: measured 72 MB, and 242 MB with torch (2.13, CPU
-#: build).
-PROGRAM_BYTES = 90_000_000
+#: Private memory of a process with torch in it, beside a GPU.
 TORCH_PROGRAM_BYTES = 260_000_000
 #: CUDA context, cuBLAS workspace and loaded kernels of a torch process. An estimate until measured per driver.
 CUDA_CONTEXT_BYTES = 600_000_000

@@ -1,0 +1,196 @@
+"""Estimated against measured RAM: what a plan says beside the peak of anonymous memory of a process that carries it out.
+
+    python tests/benchmarks/memory.py [--models FILE_OR_FOLDER ...] [--scratch FOLDER] [--only WORD] [--json OUT]
+
+Without models it writes its own, of 0.5 to 1 GB each, one after the other: families with random weights and the formats
+of `random_moe.py`. Each is loaded in a process of its own that reads a prompt as long as the context and answers. Not a
+measure of time: other programs may run beside. Needs the test extra and Linux.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import random_moe
+
+ROOT = Path(__file__).parents[2]
+CONTEXT = 1536
+#: What a plan may be off by.
+ALLOWED = 0.05
+#: Seconds between two looks at the process: a matrix in staging lives longer.
+INTERVAL = 0.002
+
+CHILD = """
+import json, sys
+import engine
+from engine.runtime.events import SamplingParams
+
+checkpoint = engine.open_checkpoint(sys.argv[1])
+wishes = json.loads(sys.argv[2])
+plan = engine.plan(checkpoint, engine.probe(), int(sys.argv[3]), ram_free=1 << 40, **wishes)
+with engine.load(checkpoint, plan) as loaded:
+    tokens = [7 + i % 200 for i in range(plan.context - 8)]
+    prompt = loaded.tokenizer.decode(tokens)
+    while len(loaded.tokenizer.encode(prompt)) > plan.context - 6:
+        prompt = prompt[:-1]
+    for event in loaded.generate(prompt, SamplingParams(temperature=0.0, max_tokens=4)):
+        pass
+    for block in loaded.iter_logits(tokens[:300]):
+        del block
+print(json.dumps({"bytes": plan.bytes.ram, "total": plan.bytes.ram_total, "experts": plan.experts,
+                  "dense": plan.dense_dtype, "kv": plan.kv_type, "stored": checkpoint.nbytes}))
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """write: makes the model's file or folder in a folder and returns it; wishes: of the plan."""
+
+    name: str
+    write: Callable[[Path], Path]
+    wishes: dict[str, Any] = field(default_factory=dict)
+    context: int = CONTEXT
+
+
+def mixture(form: str, **changes: Any) -> Callable[[Path], Path]:
+    """Qwen3-MoE's shape in one stored format, as GGUF."""
+
+    def write(folder: Path) -> Path:
+        path = folder / "model.gguf"
+        random_moe.write(path, random_moe.Shape(**changes), form)
+        return path
+
+    return write
+
+
+def family(variant: str, **changes: Any) -> Callable[[Path], Path]:
+    """One of the tests' families with larger sizes, as safetensors of bfloat16."""
+
+    def write(folder: Path) -> Path:
+        sys.path.insert(0, str(ROOT / "tests" / "engine"))
+        import tiny_families
+        import torch
+
+        torch.manual_seed(0)
+        model = tiny_families.build(variant, **changes)
+        return tiny_families.save(model.to(torch.bfloat16), folder / variant)
+
+    return write
+
+
+_WIDE: dict[str, Any] = {"hidden_size": 1024, "num_attention_heads": 16, "max_position_embeddings": 4096}
+_MOE = {**_WIDE, "moe_intermediate_size": 512, "intermediate_size": 2048}
+_LOCAL = {**_WIDE, "intermediate_size": 512}
+
+CASES = (
+    Case("Qwen3-MoE, Q4_0", mixture("Q4_0", layers=3)),
+    Case("Qwen3-MoE, Q4_0, head is the embedding", mixture("Q4_0", layers=2, vocab=151936, tied=True)),
+    Case("Qwen3-MoE, Q4_0, cache in q8", mixture("Q4_0", layers=2), {"kv_type": "q8"}, 4096),
+    Case("Qwen3-MoE, Q4_0, cache in f32", mixture("Q4_0", layers=2), {"kv_type": "f32"}, 4096),
+    Case("Qwen3-MoE, Q4_K", mixture("Q4_K", layers=3)),
+    Case("Qwen3-MoE, Q5_K", mixture("Q5_K", layers=2)),
+    Case("Qwen3-MoE, Q6_K", mixture("Q6_K", layers=2)),
+    Case("Qwen3-MoE, IQ4_NL", mixture("IQ4_NL", layers=3)),
+    Case("Qwen3-MoE, Q8_0", mixture("Q8_0", layers=2)),
+    Case("Qwen3-MoE, BF16", mixture("BF16", layers=1)),
+    Case("Qwen3-MoE, BF16, experts to int8", mixture("BF16", layers=2), {"experts": "int8"}),
+    Case("Qwen3-MoE, BF16, experts to int4", mixture("BF16", layers=2), {"experts": "int4"}),
+    Case("Qwen3-MoE, Q4_0, dense part in bfloat16", mixture("Q4_0", layers=2), {"dtype": "bfloat16"}),
+    Case("Qwen3-MoE, Q4_0, exact", mixture("Q4_0", layers=1), {"dtype": "float32"}),
+    Case("gpt-oss", family("gpt_oss", **_LOCAL, head_dim=64, num_local_experts=32, num_hidden_layers=6)),
+    Case("GLM-4 MoE", family("glm4_moe", **_MOE, n_routed_experts=32, num_hidden_layers=7)),
+    Case("MiniMax-M2", family("minimax_m2", **_LOCAL, num_local_experts=32, num_hidden_layers=6)),
+    Case("Mixtral", family("mixtral", **_WIDE, intermediate_size=2048, num_local_experts=8, num_hidden_layers=6)),
+    Case("Llama 4", family("llama4", **_LOCAL, head_dim=64, intermediate_size_mlp=2048, num_local_experts=32,
+                           num_hidden_layers=12)),
+    Case("Gemma 4", family("gemma4", **_MOE, head_dim=64, global_head_dim=128, num_experts=32, sliding_window=128,
+                           num_hidden_layers=5)),
+    Case("LFM2-MoE", family("lfm2_moe", **_MOE, num_experts=32, num_hidden_layers=8, layer_types=None)),
+    Case("Phi-3.5-MoE", family("phimoe", **_LOCAL, num_local_experts=32, num_hidden_layers=6)),
+    Case("Qwen3 (dense)", family("qwen3", **_WIDE, intermediate_size=4096, num_hidden_layers=16)),
+)  # fmt: skip
+
+
+def peak(path: Path, case: Case) -> tuple[int, dict[str, Any]]:
+    """(largest RssAnon in bytes, what the plan said)."""
+    command = [sys.executable, "-c", CHILD, str(path), json.dumps(case.wishes), str(case.context)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    most = 0
+    output: list[str] = []
+    assert process.stdout is not None
+    reader = threading.Thread(target=lambda: output.append(process.stdout.read()))
+    reader.start()
+    while process.poll() is None:
+        most = max(most, _anonymous(process.pid))
+        time.sleep(INTERVAL)
+    reader.join()
+    if process.returncode:
+        raise SystemExit(f"{path}: the process failed")
+    return most, json.loads(output[0])
+
+
+def _anonymous(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon")), 0)
+
+
+def measure(case: Case, path: Path) -> dict[str, Any]:
+    measured, said = peak(path, case)
+    return {"name": case.name, "measured": measured, "estimated": said["total"], **said}
+
+
+def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    if args.models:
+        for path in args.models:
+            yield measure(Case(path.name, lambda _: path), path.absolute())
+        return
+    for case in CASES:
+        if args.only.lower() not in case.name.lower():
+            continue
+        folder = Path(tempfile.mkdtemp(dir=args.scratch))
+        try:
+            yield measure(case, case.write(folder))
+        finally:
+            shutil.rmtree(folder)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", type=Path, nargs="+", default=[])
+    parser.add_argument("--scratch", type=Path)
+    parser.add_argument("--only", default="", metavar="WORD", help="cases whose name has it")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    found = []
+    sys.stdout.write(f"{'':44}{'file':>9}{'estimated':>11}{'measured':>10}{'off':>8}\n")
+    for row in rows(args):
+        found.append(row)
+        off = row["estimated"] / row["measured"] - 1
+        figures = "".join(
+            f"{row[key] / 1e6:>{w}.0f}" for key, w in (("stored", 9), ("estimated", 11), ("measured", 10))
+        )
+        mark = "" if abs(off) <= ALLOWED else "  <- more than 5 %"
+        sys.stdout.write(f"{row['name']:44}{figures}{off:>+8.1%}{mark}\n")
+        sys.stdout.flush()
+    if args.json:
+        args.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    if any(abs(row["estimated"] / row["measured"] - 1) > ALLOWED for row in found):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
