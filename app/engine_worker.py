@@ -9,11 +9,12 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from app.checkpoint_facts import limit_of, suggested_sampling, thinking_choices
 from app.faults import as_greenroom_error
 from app.planning import plan_with
 from app.words import file_name, needed
@@ -22,6 +23,7 @@ from engine.hardware.report import HardwareReport
 from engine.placement.plan import OffloadPlan
 from engine.progress import Progress
 from engine.runtime.events import GenerationStats, Message, SamplingParams
+from engine.runtime.status import EngineStatus, ExpertUsage
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +44,11 @@ class HostState:
     error:    with "failed"
     kernel:   what computes, e.g. "int4 avx512vnni, 8 threads"; from "ready" on
     hardware: the machine that the plan was made for; from "loading" on
+    unloads:  the plan of the model in memory that makes room, and its name, while another is loaded
+    family:   the model's architecture as its file names it, e.g. "qwen3moe"; from "ready" on, as all below
+    thinking: what can be wished about its thinking, least first, as `Engine.encode` takes it; () for no choice
+    suggested: sampling that came with the model's files, by the names of SamplingParams
+    limit:    the most tokens of context the model was made for; 0 where that is not known
     """
 
     kind: str = "empty"
@@ -52,6 +59,11 @@ class HostState:
     error: GreenroomError | None = None
     kernel: str = ""
     hardware: HardwareReport | None = None
+    unloads: tuple[str, OffloadPlan] | None = None
+    family: str = ""
+    thinking: tuple[str, ...] = ()
+    suggested: Mapping[str, float] = field(default_factory=dict)
+    limit: int = 0
 
     @property
     def busy(self) -> bool:
@@ -88,8 +100,12 @@ class LoadRequest:
 
 @dataclass(frozen=True)
 class AnswerRequest:
+    """thinking, begun: as of `Engine.generate`."""
+
     messages: Sequence[Message]
     params: SamplingParams
+    thinking: str | None = None
+    begun: str = ""
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
@@ -107,6 +123,31 @@ class PredictionPosted:
     """The loaded model's state with a new prediction."""
 
     loaded: HostState
+
+
+@dataclass(frozen=True)
+class CountRequest:
+    """How many tokens a prompt takes. key: who asks; a newer request of the same key takes the place of an older."""
+
+    key: str
+    prompt: str | Sequence[Message]
+    thinking: str | None = None
+
+
+@dataclass(frozen=True)
+class TokenCount:
+    """tokens: None when no model is loaded, or its template refuses the conversation."""
+
+    request: CountRequest
+    tokens: int | None
+
+
+@dataclass(frozen=True)
+class ContextPlan:
+    """What the loaded model would take with another context. plan: None when it cannot be had."""
+
+    context: int
+    plan: OffloadPlan | None
 
 
 def _name(path: str, checkpoint: Any) -> str:
@@ -160,6 +201,8 @@ class EngineWorker:
         #: The context and the wishes that the loaded model was planned with.
         self._asked: tuple[int | None, dict[str, Any]] = (None, {})
         self._loaded: HostState | None = None
+        self._counting = threading.Lock()
+        self._counts: dict[str, CountRequest] = {}
         self._thread = threading.Thread(target=self._run, name="greenroom-engine", daemon=True)
         self._thread.start()
 
@@ -174,6 +217,27 @@ class EngineWorker:
 
     def generate(self, request: AnswerRequest) -> None:
         self._jobs.put(lambda: self._generate(request))
+
+    def count(self, request: CountRequest) -> None:
+        """Counts when the engine has time. Only the newest request of a key is answered."""
+        with self._counting:
+            waiting = request.key in self._counts
+            self._counts[request.key] = request
+        if not waiting:
+            self._jobs.put(lambda: self._count(request.key))
+
+    def plan_context(self, context: int) -> None:
+        self._jobs.put(lambda: self._plan_context(context))
+
+    def usage(self) -> ExpertUsage | None:
+        """From any thread, also while an answer is written."""
+        engine = self._engine
+        return None if engine is None else engine.usage()
+
+    def status(self) -> EngineStatus | None:
+        """As `usage`."""
+        engine = self._engine
+        return None if engine is None else engine.status()
 
     def interrupt(self, request: AnswerRequest) -> None:
         """Ends that answer within one token, also in the middle of a long prompt. From any thread."""
@@ -210,6 +274,7 @@ class EngineWorker:
             wishes = dict(request.wishes)
             if self._loaded and self._loaded.plan:
                 wishes["unload_bytes"] = self._loaded.plan.bytes.ram_total
+                state = replace(state, unloads=(self._loaded.model_name, self._loaded.plan))
             asked = (request.context, wishes)
             plan = plan_with(self._api, checkpoint, hardware, *asked)
             state = replace(state, plan=plan, hardware=hardware)
@@ -232,7 +297,16 @@ class EngineWorker:
             failure = as_greenroom_error(error, f"{state.model_name} could not be loaded")
             self._post(StatePosted(request, replace(state, kind="failed", error=failure), self._loaded))
         else:
-            self._loaded = replace(state, kind="ready", kernel=engine.kernel)
+            self._loaded = replace(
+                state,
+                kind="ready",
+                unloads=None,
+                kernel=engine.kernel,
+                family=str(self._checkpoint.architecture),
+                thinking=thinking_choices(self._checkpoint),
+                suggested=suggested_sampling(self._checkpoint),
+                limit=limit_of(self._checkpoint),
+            )
             self._post(StatePosted(request, self._loaded, self._loaded))
         finally:
             if checkpoint is not None:
@@ -268,6 +342,29 @@ class EngineWorker:
         self._loaded = replace(loaded, plan=replace(loaded.plan, prediction=plan.prediction), hardware=hardware)
         self._post(PredictionPosted(self._loaded))
 
+    def _count(self, key: str) -> None:
+        with self._counting:
+            request = self._counts.pop(key)
+        tokens = None
+        if self._engine is not None:
+            try:
+                tokens = self._engine.count_tokens(request.prompt, request.thinking)
+            except GreenroomError as error:
+                log.info("tokens were not counted: %s", error)
+        self._post(TokenCount(request, tokens))
+
+    def _plan_context(self, context: int) -> None:
+        """As `_load` would plan it now."""
+        plan = None
+        loaded = self._loaded
+        if loaded is not None and loaded.plan is not None:
+            wishes = {**self._asked[1], "unload_bytes": loaded.plan.bytes.ram_total}
+            try:
+                plan = plan_with(self._api, self._checkpoint, self._api.probe(), context, wishes)
+            except Exception:
+                log.exception("no plan for a context of %d", context)
+        self._post(ContextPlan(context, plan))
+
     def _unload(self) -> None:
         self._release()
         self._post(StatePosted(None, HostState(), None))
@@ -290,7 +387,14 @@ class EngineWorker:
             if self._engine is None:
                 raise GreenroomError("There is no answer", "no model is loaded", "Load a model first.")
             if not request.cancelled.is_set():
-                for event in self._engine.generate(request.messages, request.params, request.cancelled):
+                events = self._engine.generate(
+                    request.messages,
+                    request.params,
+                    request.cancelled,
+                    thinking=request.thinking,
+                    begun=request.begun,
+                )
+                for event in events:
                     stats = event.stats
                     text.append(event.text)
                     self._buffer.add(event.text, stats)

@@ -19,16 +19,20 @@ from app.engine_worker import (
     AnswerDelta,
     AnswerRequest,
     AnswerResult,
+    ContextPlan,
+    CountRequest,
     EngineWorker,
     HostState,
     LoadRequest,
     PredictionPosted,
     StatePosted,
+    TokenCount,
 )
 from app.words import file_name
 from engine.runtime.events import GenerationStats, Message, SamplingParams
+from engine.runtime.status import EngineStatus, ExpertUsage
 
-__all__ = ["DEMO", "AnswerDelta", "AnswerResult", "EngineHost", "HostState"]
+__all__ = ["DEMO", "AnswerDelta", "AnswerResult", "ContextPlan", "EngineHost", "HostState", "TokenCount"]
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +52,10 @@ class EngineHost(QObject):
     answerEvent = Signal(object)
     #: AnswerResult, once for every `generate`
     answerFinished = Signal(object)
+    #: TokenCount, for the newest `count` of its key
+    tokensCounted = Signal(object)
+    #: ContextPlan, once for every `plan_context`
+    contextPlanned = Signal(object)
     _posted = Signal(object)
 
     def __init__(
@@ -118,11 +126,38 @@ class EngineHost(QObject):
         if not self._closed:
             self._worker.predict(bandwidth_gbs)
 
-    def generate(self, messages: list[Message], params: SamplingParams) -> None:
-        """Starts an answer. Without a ready model it ends at once with an error; never while another is written."""
+    def usage(self) -> ExpertUsage | None:
+        """Which experts were called how often; None without a model that has some. Cheap, from any thread."""
+        return self._worker.usage()
+
+    def status(self) -> EngineStatus | None:
+        """The path really in use; None without a model. Cheap, from any thread."""
+        return self._worker.status()
+
+    def count(self, key: str, prompt: str | list[Message], thinking: str | None = None) -> None:
+        """Counts the tokens of a prompt when the engine has time: `tokensCounted` follows.
+
+        key: who asks; a newer request of the same key takes the place of one that waits
+        """
+        if not self._closed:
+            self._worker.count(CountRequest(key, prompt if isinstance(prompt, str) else tuple(prompt), thinking))
+
+    def plan_context(self, context: int) -> None:
+        """Works out what the loaded model would take with another context: `contextPlanned` follows."""
+        if not self._closed:
+            self._worker.plan_context(context)
+
+    def generate(
+        self, messages: list[Message], params: SamplingParams, thinking: str | None = None, begun: str = ""
+    ) -> None:
+        """Starts an answer. Without a ready model it ends at once with an error; never while another is written.
+
+        thinking: as of `Engine.encode`, one of `HostState.thinking`; None as the model was made to
+        begun:    what the answer begins with; only what follows it is delivered
+        """
         if self._answer is not None:
             raise RuntimeError("an answer is being written already")
-        self._answer = AnswerRequest(tuple(messages), params)
+        self._answer = AnswerRequest(tuple(messages), params, thinking, begun)
         if self._state.kind == "ready":
             self._set(replace(self._state, kind="generating"))
         self._timer.start()
@@ -166,6 +201,10 @@ class EngineHost(QObject):
             if not news.state.busy:
                 self._load = None
             self._set(news.state)
+        elif isinstance(news, TokenCount):
+            self.tokensCounted.emit(news)
+        elif isinstance(news, ContextPlan):
+            self.contextPlanned.emit(news)
         elif isinstance(news, PredictionPosted):
             self._loaded = news.loaded
             if self._state.kind in ("ready", "generating"):

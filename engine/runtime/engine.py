@@ -106,6 +106,7 @@ class Engine:
         params: SamplingParams | None = None,
         cancel: threading.Event | None = None,
         thinking: str | None = None,
+        begun: str = "",
     ) -> Iterator[GenerationEvent]:
         """Answer a prompt, one event per prompt chunk (empty text) and per token; the last one has a stop_reason.
 
@@ -113,7 +114,7 @@ class Engine:
                 it is not computed again.
         cancel: set it to end the answer (stop_reason "cancelled") before the next token or prompt chunk;
                 `Engine.cancel` also breaks off the chunk being computed.
-        thinking: as of `encode`
+        thinking, begun: as of `encode`; the events have only what follows `begun`
 
         The end-of-text token is not part of the answer. Raises GreenroomError for a prompt longer than the context,
         a setting out of range, or when another generation is running.
@@ -122,7 +123,10 @@ class Engine:
             raise _busy()
         try:
             self._stop = False
-            yield from self._answer(prompt, thinking, params or SamplingParams(), cancel or threading.Event())
+            meter = StatsMeter()
+            ids = self.encode(prompt, thinking, begun)
+            fresh = not isinstance(prompt, str) and not begun
+            yield from self._answer(ids, fresh, params or SamplingParams(), cancel or threading.Event(), meter)
         finally:
             self._generating.release()
 
@@ -173,17 +177,18 @@ class Engine:
         self._check_idle()
         self._rewind(0)
 
-    def encode(self, prompt: str | Sequence[Message], thinking: str | None = None) -> list[int]:
+    def encode(self, prompt: str | Sequence[Message], thinking: str | None = None, begun: str = "") -> list[int]:
         """The token ids `generate` would use for this prompt.
 
         thinking: whether or how much the model thinks before it answers messages: "on", "off" or one of its template's
                   levels (see `ChatTemplate.thinking`); None as it was made to. Raises GreenroomError for another.
+        begun:    what the answer begins with, to be continued from there
         """
         if isinstance(prompt, str):
-            return self.tokenizer.encode(prompt)
+            return self.tokenizer.encode(prompt + begun)
         template = self.checkpoint.chat_template()
         text = template.render(prompt, **(template.thinking_variables(thinking) if thinking else {}))
-        return self.tokenizer.encode(text, special=False)
+        return self.tokenizer.encode(text + begun, special=False)
 
     def count_tokens(self, prompt: str | Sequence[Message], thinking: str | None = None) -> int:
         """How much of the context this prompt takes."""
@@ -203,20 +208,15 @@ class Engine:
                 executor.close()
 
     def _answer(
-        self,
-        prompt: str | Sequence[Message],
-        thinking: str | None,
-        params: SamplingParams,
-        cancel: threading.Event,
+        self, ids: list[int], fresh: bool, params: SamplingParams, cancel: threading.Event, meter: StatsMeter
     ) -> Iterator[GenerationEvent]:
-        meter = StatsMeter()
-        ids = self.encode(prompt, thinking)
+        """fresh: an answer begins here, so that a space before its first word says nothing."""
         self._check_length(ids)
         sampler = Sampler(params, self.spec.vocab, ids)
         # At least the last token is computed: its logits are needed.
         reused = self._rewind(min(_common_prefix(self._cached, ids), len(ids) - 1))
         meter.prefill_starts(len(ids), reused)
-        text = _Text(self.tokenizer, params.stop, strip_leading_space=not isinstance(prompt, str))
+        text = _Text(self.tokenizer, params.stop, strip_leading_space=fresh)
         try:
             for start in range(reused, len(ids), PREFILL_CHUNK):
                 self._raise_if_stopped(cancel)

@@ -8,6 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
+from engine.checkpoints.chat_template import ChatTemplate
 from engine.errors import GreenroomError
 from engine.hardware.report import (
     CpuReport,
@@ -23,6 +26,7 @@ from engine.placement.plan import LABELS, OffloadPlan, PlanBytes, Prediction, Ra
 from engine.placement.recommend import Recommendation, Recommendations, Unsuited
 from engine.progress import Progress, ProgressCallback
 from engine.runtime.events import GenerationEvent, GenerationStats, Message, SamplingParams
+from engine.runtime.status import EngineStatus, ExpertUsage
 
 #: Longest a fake waits for its test, in seconds.
 PATIENCE = 20.0
@@ -86,12 +90,20 @@ class FakeCheckpoint:
     architecture = "qwen3moe"
     nbytes = 18_600_000_000
     tensors: ClassVar[dict[str, object]] = {}
-    config: ClassVar[dict[str, object]] = {"general.organization": "Qwen", "general.license": "apache-2.0"}
+    config: ClassVar[dict[str, object]] = {
+        "general.organization": "Qwen",
+        "general.license": "apache-2.0",
+        "general.sampling.top_k": 20,
+    }
+    template = "{{ messages[0].content }}{% if enable_thinking is false %}<think></think>{% endif %}"
 
     def __init__(self, path: str | Path, name: str | None = None) -> None:
         self.path = Path(path)
         self.name = name or self.path.stem
         self.closed = False
+
+    def chat_template(self) -> ChatTemplate:
+        return ChatTemplate(self.template)
 
     def close(self) -> None:
         self.closed = True
@@ -107,11 +119,33 @@ class FakeEngine:
         self.closed = False
         self.steps = 0
         self.asked: list[tuple[list[Message], SamplingParams]] = []
+        #: (thinking, begun) of every `generate`
+        self.wished: list[tuple[str | None, str]] = []
+        self.counted: list[str | Sequence[Message]] = []
+
+    def usage(self) -> ExpertUsage | None:
+        return ExpertUsage.of({0: np.array([self.steps, 0], np.uint32)})
+
+    def status(self) -> EngineStatus:
+        return EngineStatus(kernel=self.kernel, path="hybrid")
+
+    def count_tokens(self, prompt: str | Sequence[Message], thinking: str | None = None) -> int:
+        self.counted.append(prompt)
+        texts = [prompt] if isinstance(prompt, str) else [message.content for message in prompt]
+        if any("refused" in text for text in texts):
+            raise GreenroomError("The model's chat template cannot write this conversation", "it refuses", "Change it.")
+        return sum(len(text.split()) for text in texts)
 
     def generate(
-        self, messages: Sequence[Message], params: SamplingParams, cancel: threading.Event
+        self,
+        messages: Sequence[Message],
+        params: SamplingParams,
+        cancel: threading.Event,
+        thinking: str | None = None,
+        begun: str = "",
     ) -> Iterator[GenerationEvent]:
         self.asked.append((list(messages), params))
+        self.wished.append((thinking, begun))
         for number, word in enumerate(self.words, 1):
             if self.gate is not None:
                 while not cancel.is_set() and not self.gate.acquire(timeout=0.01):

@@ -11,7 +11,7 @@ import pytest
 from fakes import FakeApi
 from pytestqt.qtbot import QtBot
 
-from app.host import ANSWER_INTERVAL_MS, DEMO, AnswerDelta, AnswerResult, EngineHost, HostState
+from app.host import ANSWER_INTERVAL_MS, DEMO, AnswerDelta, AnswerResult, EngineHost, HostState, TokenCount
 from engine.errors import Cancelled, GreenroomError
 from engine.progress import Progress
 from engine.runtime.events import Message, SamplingParams
@@ -367,3 +367,74 @@ def test_hosts_come_and_go_without_leftovers(make_host: Callable[..., EngineHost
         assert host.shutdown()
         gc.collect()
     assert all(engine.closed for engine in api.engines)
+
+
+def test_a_ready_model_says_how_it_wants_to_be_talked_to(host: EngineHost, load: Load) -> None:
+    load(host)
+    state = host.state
+    assert (state.family, state.thinking, state.suggested, state.limit) == (
+        "qwen3moe",
+        ("off", "on"),
+        {"top_k": 20},
+        32768,
+    )
+
+
+def test_what_makes_room_is_named_while_another_model_is_loaded(
+    host: EngineHost, api: FakeApi, load: Load, qtbot: QtBot
+) -> None:
+    load(host)
+    seen = states_of(host)
+    load(host, "/models/other.gguf")
+    named = {state.unloads[0] for state in seen if state.unloads}
+    assert named == {"Qwen3-30B-A3B"}
+    assert host.state.unloads is None
+
+
+def test_wishes_reach_the_engine(host: EngineHost, api: FakeApi, load: Load, qtbot: QtBot) -> None:
+    load(host)
+    with qtbot.waitSignal(host.answerFinished, timeout=LONG):
+        host.generate(QUESTION, SamplingParams(), thinking="off", begun="It is")
+    assert api.engines[-1].wished == [("off", "It is")]
+
+
+def test_usage_and_status_are_the_loaded_engines(host: EngineHost, api: FakeApi, load: Load, qtbot: QtBot) -> None:
+    assert host.usage() is None
+    assert host.status() is None
+    load(host)
+    with qtbot.waitSignal(host.answerFinished, timeout=LONG):
+        ask(host)
+    assert host.usage().counts.tolist() == [[4, 0]]
+    assert host.status().path == "hybrid"
+
+
+def test_only_the_newest_of_the_counts_that_wait_is_made(
+    host: EngineHost, api: FakeApi, load: Load, qtbot: QtBot
+) -> None:
+    api.gate = threading.Semaphore(0)
+    load(host)
+    counts: list[TokenCount] = []
+    host.tokensCounted.connect(counts.append)
+    ask(host)
+    for text in ("one", "one two", "one two three"):
+        host.count("draft", text)
+    host.count("file", [Message("user", "four words of file")])
+    host.count("other", "refused")
+    api.gate.release(9)
+    qtbot.waitUntil(lambda: len(counts) == 3, timeout=LONG)
+    assert [(c.request.key, c.tokens) for c in counts] == [("draft", 3), ("file", 4), ("other", None)]
+    assert api.engines[-1].counted[0] == "one two three"
+
+
+def test_another_context_is_planned_without_the_model_that_makes_room(
+    host: EngineHost, api: FakeApi, load: Load, qtbot: QtBot
+) -> None:
+    load(host, threads=3)
+    with qtbot.waitSignal(host.contextPlanned, timeout=LONG) as planned:
+        host.plan_context(16384)
+    assert planned.args[0].plan.context == 16384
+    assert api.plans[-1] == (16384, {"threads": 3, "unload_bytes": 17_500_000_000})
+    host.unload()
+    with qtbot.waitSignal(host.contextPlanned, timeout=LONG) as planned:
+        host.plan_context(16384)
+    assert planned.args[0].plan is None

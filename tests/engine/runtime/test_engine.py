@@ -175,6 +175,15 @@ def test_a_wish_about_thinking_reaches_the_template(make_engine: Callable) -> No
     assert not list(engine.generate(messages, GREEDY))[-1].text
 
 
+def test_an_answer_that_was_begun_is_continued(make_engine: Callable) -> None:
+    follows = {ord("P"): ord("a"), ord("a"): ord("r")}
+    engine, executor = make_engine(lambda tokens: follows.get(tokens[-1], 256))
+    messages = [Message("user", "Hi")]
+    assert text(engine.generate(messages, GREEDY, begun="It is P")) == "ar"
+    assert bytes(executor.tokens).startswith(b"<user>Hi</user><assistant>It is P")
+    assert engine.encode(messages, begun="It") == list(b"<user>Hi</user><assistant>It")
+
+
 def test_cancel_event_ends_the_answer_before_the_next_token(say: Callable) -> None:
     engine, executor = say("abcdef", "?")
     cancel = threading.Event()
