@@ -71,7 +71,7 @@ class DeviceExperts:
         for i, layer in enumerate(loader.spec.layers):
             if isinstance(layer.ffn, MoeSpec):
                 layers[i] = _load_layer(device, loader, i, layer.ffn)
-        return cls(layers, f"{str(device.dtype).removeprefix('torch.')} on {device.device}")
+        return cls(layers, f"{str(device.dtype).removeprefix('torch.')} on {device.device.name}")
 
     @property
     def nbytes(self) -> int:
@@ -104,14 +104,14 @@ class DeviceExperts:
 
 
 def _load_layer(device: DenseDevice, loader: Loader, layer: int, spec: MoeSpec) -> ExpertWeights:
-    hidden, inner = loader.spec.hidden, spec.intermediate
-    gate_up = torch.empty((spec.experts, 2 * inner, hidden), dtype=device.dtype, device=device.device)
-    down = torch.empty((spec.experts, hidden, inner), dtype=device.dtype, device=device.device)
+    on, hidden, inner = device.device, loader.spec.hidden, spec.intermediate
+    gate_up = on.empty(spec.experts, 2 * inner, hidden, dtype=device.dtype)
+    down = on.empty(spec.experts, hidden, inner, dtype=device.dtype)
     biases = None
     if spec.bias:
         biases = (
-            torch.empty((spec.experts, 2 * inner), device=device.device),
-            torch.empty((spec.experts, hidden), device=device.device),
+            on.empty(spec.experts, 2 * inner),
+            on.empty(spec.experts, hidden),
         )
     for e in range(spec.experts):
         loader.report(f"Reading experts of layer {layer + 1} of {len(loader.spec.layers)}")

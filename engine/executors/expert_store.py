@@ -22,7 +22,7 @@ from engine.runtime.status import ExpertUsage
 if TYPE_CHECKING:
     import torch
 
-    from engine.executors.devices import DenseDevice
+    from engine.executors.devices import Device
 
 log = logging.getLogger(__name__)
 
@@ -41,10 +41,8 @@ class ExpertStore:
     locked:   every layer is locked in RAM, safe from being paged out
     """
 
-    def __init__(
-        self, pool: _native.ThreadPool, device: DenseDevice | None, layers: Mapping[int, _native.Experts]
-    ) -> None:
-        self.overlaps = device is not None and device.handoff
+    def __init__(self, pool: _native.ThreadPool, device: Device | None, layers: Mapping[int, _native.Experts]) -> None:
+        self.overlaps = device is not None and device.accelerator
         self.locked = all(experts.locked for experts in layers.values())
         self._pool = pool
         self._device = device
@@ -57,7 +55,7 @@ class ExpertStore:
     def load(
         cls,
         pool: _native.ThreadPool,
-        device: DenseDevice | None,
+        device: Device | None,
         loader: Loader,
         recode: str | None = None,
         isa: str | None = None,
@@ -110,9 +108,7 @@ class ExpertStore:
         """What the kernels counted; any thread may ask."""
         # One step of the interpreter: `close` may empty the layers meanwhile.
         layers = list(self._layers.items())
-        if not hasattr(_native.Experts, "counts"):  # a module built before kernels counted
-            return None
-        return ExpertUsage.of({layer: getattr(experts, "counts") for layer, experts in layers})  # noqa: B009
+        return ExpertUsage.of({layer: experts.counts for layer, experts in layers})
 
     def forward(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, out: torch.Tensor) -> None:
         """out += sum over slots of weight * expert(x), in the order of the experts' numbers.
@@ -128,13 +124,12 @@ class ExpertStore:
             raise RuntimeError("submit needs a device with handoff and no other job")
         buffers = self._host_buffers(device, x.shape, ids.shape)
         for host, tensor in ((buffers.x, x), (buffers.ids, ids), (buffers.weights, weights)):
-            host[: tensor.shape[0]].copy_(tensor, non_blocking=True)
+            device.download(tensor, host[: tensor.shape[0]])
         copied = device.mark()
         tokens = x.shape[0]
 
         def run() -> None:
-            if copied is not None:
-                copied.synchronize()
+            copied.synchronize()
             self._compute(
                 layer, buffers.x[:tokens], buffers.ids[:tokens], buffers.weights[:tokens], buffers.y, accumulate=False
             )
@@ -144,11 +139,11 @@ class ExpertStore:
     def wait(self, out: torch.Tensor) -> None:
         """Add the submitted job's result to out, float32 [T, hidden] on the device. Raises what the job raised."""
         running, self._running = self._running, None
-        if running is None or self._buffers is None:
+        if running is None or self._buffers is None or self._device is None:
             raise RuntimeError("wait without submit")
         running.result()
         # The next job writes y only after its own inputs have been copied, which the device queues behind this.
-        out += self._buffers.y[: out.shape[0]].to(out.device, non_blocking=True)
+        out += self._device.upload(self._buffers.y[: out.shape[0]])
 
     def drain(self) -> None:
         """Wait for a job whose result nobody wants any more."""
@@ -185,7 +180,7 @@ class ExpertStore:
             accumulate,
         )
 
-    def _host_buffers(self, device: DenseDevice, x: torch.Size, ids: torch.Size) -> _HostBuffers:
+    def _host_buffers(self, device: Device, x: torch.Size, ids: torch.Size) -> _HostBuffers:
         old = self._buffers
         if old is None or old.tokens < x[0] or old.ids.shape[1] != ids[1]:
             device.synchronise()
@@ -197,7 +192,7 @@ class ExpertStore:
 class _HostBuffers:
     """What travels to the experts and back."""
 
-    def __init__(self, device: DenseDevice, tokens: int, hidden: int, top_k: int) -> None:
+    def __init__(self, device: Device, tokens: int, hidden: int, top_k: int) -> None:
         import torch
 
         self.tokens = tokens

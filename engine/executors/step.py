@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
+from engine.executors.devices import Device
 from engine.executors.rope import Rope
 from engine.models.spec import AttentionSpec, RopeSpec, TemperatureSpec
 
@@ -18,7 +19,7 @@ class Step:
     """
 
     def __init__(
-        self, start: int, tokens: int, ropes: Mapping[RopeSpec, Rope], device: torch.device, *, draft: bool = False
+        self, start: int, tokens: int, ropes: Mapping[RopeSpec, Rope], device: Device, *, draft: bool = False
     ) -> None:
         self.start = start
         self.tokens = tokens
@@ -32,14 +33,14 @@ class Step:
         """As `Rope.turns` gives them, on the device."""
         if rope not in self._turns:
             turns = self._ropes[rope].turns(self.start, self.tokens)
-            self._turns[rope] = torch.from_numpy(turns).to(self._device)
+            self._turns[rope] = self._device.upload(torch.from_numpy(turns))
         return self._turns[rope]
 
     def temperature(self, spec: TemperatureSpec) -> torch.Tensor:
         """float32 [T, 1, 1]: what each position's queries are multiplied by."""
         positions = np.arange(self.start, self.start + self.tokens)
         factors = 1.0 + spec.strength * np.log1p((positions + 1) // spec.interval)
-        return torch.from_numpy(factors.astype(np.float32)[:, None, None]).to(self._device)
+        return self._device.upload(torch.from_numpy(factors.astype(np.float32)[:, None, None]))
 
     def mask(self, spec: AttentionSpec, first: int, dtype: torch.dtype) -> torch.Tensor | None:
         """[T, n], added to the scores over keys at positions first .. start + T - 1: 0 where visible, else -inf.
@@ -59,12 +60,12 @@ class Step:
             seen_by_last = (end - 1) % chunk + 1
         if end - first <= seen_by_last and (self.tokens == 1 or first == self.start):
             return None
-        queries = torch.arange(self.start, end, device=self._device)[:, None]
-        keys = torch.arange(first, end, device=self._device)
+        queries = torch.arange(self.start, end, device=self._device.torch_device)[:, None]
+        keys = torch.arange(first, end, device=self._device.torch_device)
         visible = keys <= queries
         if window is not None:
             visible &= keys > queries - window
         if chunk is not None:
             visible &= keys >= queries // chunk * chunk
-        mask = torch.zeros((self.tokens, end - first), dtype=dtype, device=self._device)
+        mask = torch.zeros((self.tokens, end - first), dtype=dtype, device=self._device.torch_device)
         return mask.masked_fill_(~visible, float("-inf"))

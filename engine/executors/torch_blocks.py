@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch.nn.functional import gelu, layer_norm, rms_norm, silu
 
+from engine.executors.devices import Device
 from engine.executors.linear import Linear, RowOrder, rows_of_role
 from engine.executors.loading import Loader
 from engine.models.spec import MlpSpec
@@ -20,7 +21,7 @@ class TorchLinear:
 
     def __init__(
         self,
-        device: torch.device,
+        device: Device,
         dtype: torch.dtype,
         loader: Loader,
         roles: Sequence[str],
@@ -29,7 +30,7 @@ class TorchLinear:
         rows = [rows_of_role(loader, role) for role in roles]
         columns = loader.shape(roles[0])[-1]
         self.rows = sum(rows)
-        self._weight = torch.empty((self.rows, columns), dtype=dtype, device=device)
+        self._weight = device.empty(self.rows, columns, dtype=dtype)
         first = 0
         for role, count, order in zip(roles, rows, orders or [None] * len(roles), strict=True):
             values = loader.float32(role).reshape(count, columns)

@@ -142,7 +142,7 @@ class TorchBuilder(Builder):
         return TorchLinear(self._device.device, torch.float32, self._loader, roles)
 
     def _on_device(self, values: Floats) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self._device.device)
+        return self._device.device.upload(torch.from_numpy(np.ascontiguousarray(values)))
 
     def _if_any(self, values: Floats | None) -> torch.Tensor | None:
         return None if values is None else self._on_device(values)

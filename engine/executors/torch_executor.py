@@ -64,7 +64,7 @@ class TorchExecutor(LoadedModel):
         return self._status
 
     def truncate(self, length: int) -> int:
-        with torch.inference_mode():
+        with torch.inference_mode(), self._device.device.working():
             return super().truncate(length)
 
     @contextmanager
@@ -76,7 +76,7 @@ class TorchExecutor(LoadedModel):
                 raise MemoryError(str(error)) from error
 
     def _load(self, loader: Loader, plan: OffloadPlan) -> None:
-        with torch.inference_mode():
+        with torch.inference_mode(), self._device.device.working():
             self._load_blocks(loader, plan)
 
     def _load_blocks(self, loader: Loader, plan: OffloadPlan) -> None:
@@ -109,10 +109,10 @@ class TorchExecutor(LoadedModel):
         if plan.dense_dtype == "float32":
             recode = "float32"
         besides = 0
-        if self._device.device.type == "cpu":
+        if not self._device.device.accelerator:
             width = None if self._device.native else self._device.dtype.itemsize
             besides = loader.dense_nbytes(width) + cached
-        return ExpertStore.load(self._pool, self._device, loader, recode, plan.isa, besides)
+        return ExpertStore.load(self._pool, self._device.device, loader, recode, plan.isa, besides)
 
     def _kernel(self, plan: OffloadPlan) -> str:
         """What computes most of the weights, for the status bar."""
@@ -126,13 +126,13 @@ class TorchExecutor(LoadedModel):
         if not name and isinstance(ffn, NativeMlp):
             name = ffn.kernel
         if not name:
-            return f"{str(self._device.dtype).removeprefix('torch.')} on {self._device.device}, {threads}"
+            return f"{str(self._device.dtype).removeprefix('torch.')} on {self._device.device.name}, {threads}"
         return f"{name}, {threads}"
 
     def _status_of(self, loader: Loader, plan: OffloadPlan, cached: int) -> EngineStatus:
         """cached: bytes of the KV cache."""
         device, experts = self._device, self._experts
-        apart = device.handoff  # dense weights and KV cache lie in the device's memory
+        apart = device.device.accelerator  # dense weights and KV cache lie in the device's memory
         held = 0 if experts is None else experts.nbytes
         dense = loader.dense_nbytes(None if device.native else device.dtype.itemsize) + cached
         on_device = isinstance(experts, DeviceExperts)
@@ -140,7 +140,7 @@ class TorchExecutor(LoadedModel):
             device=plan.device,
             kernel=self.kernel,
             path="all_gpu" if on_device else "hybrid" if apart else "cpu",
-            pinned=device.device.type == "cuda",
+            pinned=apart and device.device.pinned,
             locked=isinstance(experts, ExpertStore) and held > 0 and experts.locked,
             ram_bytes=(0 if apart else dense) + (0 if on_device else held),
             vram_bytes=(dense if apart else 0) + (held if on_device else 0),
@@ -148,14 +148,15 @@ class TorchExecutor(LoadedModel):
         )
 
     def _compute(self, token_ids: npt.NDArray[np.int64], *, last_only: bool, draft: bool) -> Floats:
-        with torch.inference_mode():
-            x = torch.from_numpy(self._embedded(self._embedding(token_ids))).to(self._device.device)
-            step = Step(self._cache.length, x.shape[0], self._ropes, self._device.device, draft=draft)
+        device = self._device.device
+        with torch.inference_mode(), device.working():
+            x = device.upload(torch.from_numpy(self._embedded(self._embedding(token_ids))))
+            step = Step(self._cache.length, x.shape[0], self._ropes, device, draft=draft)
             for layer in self._layers:
                 if self._cancelled.is_set():
                     raise Cancelled
                 layer(x, step)
-            logits: Floats = self._head(self._norm(x[-1:] if last_only else x)).cpu().numpy()
+            logits: Floats = device.download(self._head(self._norm(x[-1:] if last_only else x))).numpy()
             return logits
 
     def _release(self) -> None:
@@ -163,4 +164,5 @@ class TorchExecutor(LoadedModel):
             self._experts.close()
         for part in ("_layers", "_experts", "_embedding", "_head", "_norm", "_cache"):
             self.__dict__.pop(part, None)
-        self._device.release()
+        self._device.device.release()
+        self._device.device.close()

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
+from engine.executors.devices import Device
 from engine.executors.kv_cache import Kv, no_room
 from engine.models.spec import CHECKPOINT_INTERVAL, DRAFT, AttentionSpec, ShortConvSpec
 
@@ -14,13 +15,13 @@ from engine.models.spec import CHECKPOINT_INTERVAL, DRAFT, AttentionSpec, ShortC
 class TorchKv(Kv[torch.Tensor]):
     """On a torch device, [2 * kv_heads, kept, head_dim], keys before values. Position p lies in row p modulo `kept`."""
 
-    def __init__(self, spec: AttentionSpec, context: int, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, spec: AttentionSpec, context: int, dtype: torch.dtype, device: Device) -> None:
         #: What attention computes in: on the CPU the cache is widened, because that costs less than half-precision
         #: attention there.
-        self.arithmetic = torch.float32 if device.type == "cpu" else dtype
+        self.arithmetic = dtype if device.accelerator else torch.float32
         with _enough_memory(context):
             shape = (2 * spec.kv_heads, spec.kept(context), spec.head_dim)
-            buffer = torch.empty(shape, dtype=dtype, device=device)
+            buffer = device.empty(*shape, dtype=dtype)
             super().__init__(spec, context, buffer, torch.empty_like)
 
     def append(self, start: int, keys_values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -58,12 +59,12 @@ class ConvState:
     position can be gone back to, and those of a last call of at most DRAFT tokens.
     """
 
-    def __init__(self, spec: ShortConvSpec, context: int, device: torch.device) -> None:
+    def __init__(self, spec: ShortConvSpec, context: int, device: Device) -> None:
         past = spec.width - 1
         with _enough_memory(context):
-            self._saved = torch.zeros((1 + context // CHECKPOINT_INTERVAL, past, spec.channels), device=device)
+            self._saved = device.empty(1 + context // CHECKPOINT_INTERVAL, past, spec.channels).zero_()
             #: The last inputs, width - 1 of them and those of the last call if it was short.
-            self._recent = torch.zeros((past, spec.channels), device=device)
+            self._recent = device.empty(past, spec.channels).zero_()
         self._next = self._recent
         self._past = past
         self._length = 0

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from engine import _native
 from engine.executors.attention import TorchAttention, rotate
+from engine.executors.devices import HostDevice
 from engine.executors.kv_cache import KvCache, NativeKv
 from engine.executors.native_attention import NativeAttention, attention_kernel
 from engine.executors.rope import Rope, pair_order
@@ -22,7 +23,7 @@ from engine.executors.torch_states import TorchKv
 from engine.models import spec as spec_module
 from engine.models.spec import AttentionSpec, LongRope, RopeSpec, TemperatureSpec
 
-CPU = torch.device("cpu")
+CPU = HostDevice()
 EPS = 1e-3
 CONTEXT = 48
 #: Few enough that buffers with a reach wrap around within a test.

@@ -23,15 +23,14 @@ from engine import _native
 from engine.checkpoints import open_checkpoint
 from engine.errors import Cancelled, GreenroomError
 from engine.executors import expert_store, load, loading
-from engine.executors.devices import DenseDevice
+from engine.executors.devices import HostDevice, open_device
 from engine.executors.expert_store import ExpertStore
 from engine.executors.loading import Loader
 from engine.models import model_spec
 from engine.models.spec import TensorRef
 from engine.progress import Progress, ignore_progress
 
-CPU = DenseDevice(torch.device("cpu"), torch.float32, native=True, handoff=False)
-SIM = DenseDevice(torch.device("cpu"), torch.float32, native=False, handoff=True)
+CPU = HostDevice()
 
 MakeTiny = Callable[[str, str], Tiny]
 
@@ -77,34 +76,40 @@ def test_every_expert_arrives_in_its_place(tiny: MakeTiny, pool: _native.ThreadP
 def test_submit_and_wait_give_what_forward_gives(tiny: MakeTiny, pool: _native.ThreadPool) -> None:
     model = tiny("qwen3_moe", "gguf-Q8_0")
     loader = Loader(model.checkpoint, model.spec, ignore_progress)
-    direct, handed = ExpertStore.load(pool, CPU, loader), ExpertStore.load(pool, SIM, loader)
+    sim = open_device("sim")
+    direct, handed = ExpertStore.load(pool, CPU, loader), ExpertStore.load(pool, sim, loader)
     generator = torch.Generator().manual_seed(0)
     for tokens in (1, 7, 3):
         x = torch.randn(tokens, 64, generator=generator)
         ids = torch.randint(0, 8, (tokens, 2), generator=generator, dtype=torch.int32)
         weights = torch.rand(tokens, 2, generator=generator)
-        expected, got = torch.ones(tokens, 64), torch.ones(tokens, 64)
+        expected = torch.ones(tokens, 64)
         direct.forward(1, x, ids, weights, expected)
-        handed.submit(1, x, ids, weights)
-        handed.wait(got)
-        torch.testing.assert_close(got, expected)
+        with sim.working():
+            there = [sim.upload(part) for part in (x, ids, weights)]
+            got = torch.ones(tokens, 64)
+            handed.submit(1, *there)
+            handed.wait(got)
+            result = sim.download(got)
+        torch.testing.assert_close(result, expected)
     # One job at a time, and only where there is an accelerator to overlap with.
-    handed.submit(1, x, ids, weights)
+    handed.submit(1, *there)
     with pytest.raises(RuntimeError):
-        handed.submit(1, x, ids, weights)
+        handed.submit(1, *there)
     handed.drain()
     with pytest.raises(RuntimeError):
         handed.wait(got)
     with pytest.raises(RuntimeError):
         direct.submit(1, x, ids, weights)
     # An error in the worker reaches whoever waits.
-    handed.submit(1, x, ids + 8, weights)
+    handed.submit(1, there[0], sim.upload(ids + 8), there[2])
     with pytest.raises(ValueError, match="expert"):
         handed.wait(got)
     names = {thread.name for thread in threading.enumerate()}
     assert any(name.startswith("experts") for name in names)
     handed.close()
-    assert not any(thread.name.startswith("experts") for thread in threading.enumerate())
+    sim.close()
+    assert not any(thread.name.startswith(("experts", "sim")) for thread in threading.enumerate())
 
 
 def test_progress_tells_layer_speed_and_time_left(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +167,7 @@ def test_cancelling_a_load_gives_the_memory_back(
     assert alive_at_cancel >= layer
     gc.collect()
     assert not [thing for thing in made if thing() is not None]
-    assert not any(thread.name.startswith(("reader", "experts")) for thread in threading.enumerate())
+    assert not any(thread.name.startswith(("reader", "experts", "sim")) for thread in threading.enumerate())
 
 
 def test_load_close_load_gives_all_memory_back(large: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import GreenroomError
-from engine.executors.devices import KV_DTYPES
+from engine.executors.devices import KV_DTYPES, HostDevice
 from engine.executors.kv_cache import KvCache, NativeKv
 from engine.executors.short_conv import ShortConv
 from engine.executors.step import Step
@@ -18,7 +18,7 @@ from engine.models import spec as spec_module
 from engine.models.spec import AttentionSpec, RopeSpec, ShortConvSpec
 from engine.runtime.engine import PREFILL_CHUNK
 
-CPU = torch.device("cpu")
+CPU = HostDevice()
 FULL = AttentionSpec(4, 2, 8, RopeSpec(1e4, 8))
 WINDOWED = AttentionSpec(4, 2, 8, RopeSpec(1e4, 8), window=3)
 CONV = ShortConvSpec(channels=5, width=3)

@@ -10,6 +10,7 @@ import torch
 from engine import _native
 from engine.checkpoints import open_checkpoint
 from engine.errors import GreenroomError
+from engine.executors.devices import HostDevice
 from engine.executors.embedding import Embedding
 from engine.executors.linear import Linear, NativeLinear
 from engine.executors.loading import Loader
@@ -68,7 +69,7 @@ def test_stacked_rows(loader: Loader, pool: _native.ThreadPool, roles: list[str]
     if native:
         layer = NativeLinear(pool, loader, roles, orders, recode="float32")
     else:
-        layer = TorchLinear(torch.device("cpu"), torch.float32, loader, roles, orders)
+        layer = TorchLinear(HostDevice(), torch.float32, loader, roles, orders)
     matrices = [loader.float32(role).reshape(-1, 64) for role in roles]
     stacked = np.concatenate([m if o is None else m[o] for m, o in zip(matrices, orders, strict=True)])
     x = np.random.default_rng(1).standard_normal((tokens, 64)).astype(np.float32)
@@ -96,7 +97,7 @@ def test_mlps_agree(loader: Loader, pool: _native.ThreadPool, tokens: int, gated
     factors = rng.random((tokens, 1)).astype(np.float32)
     inner = x @ gate.T
     expected = 1.0 + (inner / (1 + np.exp(-inner)) * (x @ up.T)) @ down.T * (factors if gated else 1.0)
-    device = torch.device("cpu")
+    device = HostDevice()
     both = TorchLinear(device, torch.float32, loader, ["gate", "up"])
     for mlp in (
         NativeMlp(pool, loader, "mlp", MlpSpec(32), recode="float32"),

@@ -1,0 +1,77 @@
+"""A made-up accelerator: what its name says of it, and how it looks in a report.
+
+It lets every plan for a GPU be seen and tested on a PC without one. The CPU does its work, so it is not fast.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+from engine.errors import GreenroomError
+from engine.hardware.report import GpuReport
+
+NAME = "Simulated accelerator"
+#: What can be made to fail: page-locking of host memory.
+FAULTS = ("pin",)
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Settings, as in "sim:vram=4e9,copy=12e9,latency=20e-6,fail=pin".
+
+    vram:    bytes of its memory; what does not fit raises torch's out-of-memory error
+    copy:    bytes per second between RAM and its memory
+    latency: seconds before a copy starts, half as long or half as long again by chance
+    fail:    one of FAULTS, or ""
+    error_after: operations after which the device breaks down; 0 for never
+    seed:    of that chance
+    """
+
+    vram: int = 4_000_000_000
+    copy: float = 12e9
+    latency: float = 20e-6
+    fail: str = ""
+    error_after: int = 0
+    seed: int = 0
+
+    def gpu(self) -> GpuReport:
+        return GpuReport(NAME, "simulated", self.vram, self.vram, integrated=False, drives_display=False)
+
+
+def is_simulated(device: str) -> bool:
+    return device.partition(":")[0] == "sim"
+
+
+def simulated(device: str) -> Simulated:
+    """What "sim" or "sim:name=value,..." says. Raises GreenroomError for anything else."""
+    kinds = {field.name: field.type for field in fields(Simulated)}
+    kind, _, text = device.partition(":")
+    if kind != "sim":
+        raise _refuse(device, "it does not begin with sim")
+    values: dict[str, int | float | str] = {}
+    for setting in filter(None, text.split(",")):
+        name, _, value = setting.partition("=")
+        if name not in kinds:
+            raise _refuse(device, f'it has no setting "{name}"')
+        if kinds[name] == "str":
+            if value not in FAULTS:
+                raise _refuse(device, f'"{value}" is nothing that can fail')
+            values[name] = value
+            continue
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not 0 <= number < 1e18 or (name in ("vram", "copy") and number < 1):
+            raise _refuse(device, f"{setting} is no amount")
+        values[name] = round(number) if kinds[name] == "int" else number
+    return Simulated(**values)  # type: ignore[arg-type]
+
+
+def _refuse(device: str, why: str) -> GreenroomError:
+    return GreenroomError(
+        f'The simulated device "{device}" cannot be used',
+        why,
+        f'Write it like "sim:vram=4e9,copy=12e9,latency=20e-6,fail={FAULTS[0]}".',
+    )
