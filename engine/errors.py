@@ -15,10 +15,16 @@ class GreenroomError(Exception):
     """
 
     def __init__(self, what: str, why: str, remedy: str) -> None:
-        self.what = what.strip().rstrip(".")
-        self.why = why.strip().rstrip(".")
-        self.remedy = remedy.strip()
+        self.what = _without(".", what)
+        self.why = _without(".", why)
+        self.remedy = _without("", remedy)
         super().__init__(f"{self.what}: {self.why}. {self.remedy}")
+
+
+def _without(end: str, text: str) -> str:
+    """Without white space around it and that end; the object itself if there is none: it may know its translation."""
+    trimmed = text.strip().rstrip(end) if end else text.strip()
+    return text if trimmed == text else trimmed
 
 
 class Cancelled(Exception):
