@@ -1,56 +1,137 @@
-"""Every command of the window, once: menus, shortcuts and the list in the settings are made from this."""
+"""Every command of the window, once: menus, shortcuts, the palette and the list in the settings are made from this."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QAction, QKeySequence
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QMenu, QWidget
+
+from app.language import mark, tr
 
 
 @dataclass(frozen=True)
 class ActionSpec:
-    """key: the name handlers are given under; shortcut: in Qt's portable form ("Ctrl+N", Ctrl is Command on a Mac)."""
+    """key: the name handlers are given under; text: in English, see `app.language`
+    shortcut: in Qt's portable form ("Ctrl+N", Ctrl is Command on a Mac)
+    menu: which of MENUS it stands in, "" for none
+    checkable: is on or off
+    """
 
     key: str
     text: str
-    shortcut: str
+    shortcut: str = ""
     icon: str = ""
+    menu: str = ""
+    checkable: bool = False
 
+
+MENUS = (mark("File"), mark("Chat"), mark("View"), mark("Go"))
 
 ACTIONS = (
-    ActionSpec("new_chat", "New chat", "Ctrl+N", "plus"),
-    ActionSpec("open_file", "Open a model file…", "Ctrl+O", "file"),
-    ActionSpec("open_folder", "Open a model folder…", "Ctrl+Shift+O", "folder"),
-    ActionSpec("search", "Search chats", "Ctrl+F", "search"),
-    ActionSpec("show_chat", "Chat", "Ctrl+1", "chat"),
-    ActionSpec("show_models", "Models", "Ctrl+2", "models"),
-    ActionSpec("show_hardware", "This PC", "Ctrl+3", "chip"),
-    ActionSpec("show_settings", "Settings", "Ctrl+,", "settings"),
-    ActionSpec("toggle_theme", "Light or dark", "Ctrl+Shift+L"),
-    ActionSpec("stop", "Stop the answer, or the loading", "Esc", "stop"),
-    ActionSpec("quit", "Quit", "Ctrl+Q"),
+    ActionSpec("new_chat", mark("New chat"), "Ctrl+N", "plus", "File"),
+    ActionSpec("open_file", mark("Open a model file…"), "Ctrl+O", "file", "File"),
+    ActionSpec("open_folder", mark("Open a model folder…"), "Ctrl+Shift+O", "folder", "File"),
+    ActionSpec("eject", mark("Eject the model"), "", "", "File"),
+    ActionSpec("quit", mark("Quit"), "Ctrl+Q", "", "File"),
+    ActionSpec("search", mark("Search chats"), "Ctrl+F", "search", "Chat"),
+    ActionSpec("stop", mark("Stop the answer, or the loading"), "Esc", "stop", "Chat"),
+    ActionSpec("focus_message", mark("Write a message"), "Ctrl+L", "edit", "Chat"),
+    ActionSpec("palette", mark("Find a command, chat, model or setting…"), "Ctrl+K", "search", "View"),
+    ActionSpec("stage", mark("Stage"), "Ctrl+Shift+E", "stage", "View", checkable=True),
+    ActionSpec("zoom_in", mark("Larger text"), "Ctrl++", "", "View"),
+    ActionSpec("zoom_out", mark("Smaller text"), "Ctrl+-", "", "View"),
+    ActionSpec("zoom_reset", mark("Usual text size"), "Ctrl+0", "", "View"),
+    ActionSpec("toggle_theme", mark("Light or dark"), "Ctrl+Shift+L", "", "View"),
+    ActionSpec("show_chat", mark("Chat"), "Ctrl+1", "chat", "Go"),
+    ActionSpec("show_models", mark("Models"), "Ctrl+2", "models", "Go"),
+    ActionSpec("show_hardware", mark("This PC"), "Ctrl+3", "chip", "Go"),
+    ActionSpec("show_settings", mark("Settings"), "Ctrl+,", "settings", "Go"),
+    ActionSpec("wizard", mark("Set up this PC again…"), "", "", "Go"),
 )
+SPECS = {spec.key: spec for spec in ACTIONS}
+#: Further keys for an action that has its usual one: what people press without Shift.
+ALSO = {"zoom_in": ("Ctrl+=",)}
 
 
-def make_actions(window: QWidget, handlers: Mapping[str, Callable[[], object]]) -> dict[str, QAction]:
-    """One QAction for each spec, with its shortcut live in `window`. Every spec needs a handler."""
-    made = {}
+class Actions(QObject):
+    """One QAction for each spec, live in `window`; a mapping by key."""
+
+    #: Shortcuts or texts are others now.
+    changed = Signal()
+
+    def __init__(self, window: QWidget, handlers: Mapping[str, Callable[[], object]]) -> None:
+        """Every spec needs a handler."""
+        super().__init__(window)
+        self._made = {}
+        self._chosen: dict[str, str] = {}
+        for spec in ACTIONS:
+            action = QAction(window)
+            action.setCheckable(spec.checkable)
+            action.triggered.connect(_without_checked(handlers[spec.key]))
+            window.addAction(action)
+            self._made[spec.key] = action
+        self.set_shortcuts({})
+        self.retranslate()
+
+    def __getitem__(self, key: str) -> QAction:
+        return self._made[key]
+
+    def __iter__(self):
+        return iter(self._made)
+
+    def values(self) -> list[QAction]:
+        return list(self._made.values())
+
+    def retranslate(self) -> None:
+        for key, action in self._made.items():
+            action.setText(tr(SPECS[key].text))
+        self.changed.emit()
+
+    def set_shortcuts(self, chosen: Mapping[str, str]) -> None:
+        """chosen: instead of an action's own, by its key; "" for none."""
+        self._chosen = dict(chosen)
+        for key, action in self._made.items():
+            keys = self.shortcut(key)
+            also = ALSO.get(key, ()) if key not in chosen else ()
+            action.setShortcuts([QKeySequence(text) for text in (keys, *also) if text])
+        self.changed.emit()
+
+    def shortcut(self, key: str) -> str:
+        """In Qt's portable form."""
+        return self._chosen.get(key, SPECS[key].shortcut)
+
+    def shortcut_text(self, key: str) -> str:
+        """As this system writes it, e.g. "Ctrl+N"; "" for none."""
+        return QKeySequence(self.shortcut(key)).toString(QKeySequence.SequenceFormat.NativeText)
+
+    def tip(self, key: str, text: str = "") -> str:
+        """A tool tip: the action's text (or another) with its shortcut."""
+        said, keys = text or self._made[key].text().rstrip("…"), self.shortcut_text(key)
+        return f"{said} ({keys})" if keys else said
+
+    def menu(self, name: str, parent: QWidget) -> QMenu:
+        """One of MENUS."""
+        menu = QMenu(tr(name), parent)
+        for spec in ACTIONS:
+            if spec.menu == name:
+                menu.addAction(self._made[spec.key])
+        return menu
+
+
+def conflict(chosen: Mapping[str, str], key: str, shortcut: str) -> ActionSpec | None:
+    """The other action that has this shortcut, None when it is free or empty."""
+    wanted = QKeySequence(shortcut).toString()
+    if not wanted:
+        return None
     for spec in ACTIONS:
-        action = QAction(spec.text, window)
-        action.setShortcut(QKeySequence(spec.shortcut))
-        action.triggered.connect(_without_checked(handlers[spec.key]))
-        window.addAction(action)
-        made[spec.key] = action
-    return made
+        taken = (chosen.get(spec.key, spec.shortcut), *(ALSO.get(spec.key, ()) if spec.key not in chosen else ()))
+        if spec.key != key and wanted in {QKeySequence(text).toString() for text in taken}:
+            return spec
+    return None
 
 
 def _without_checked(handler: Callable[[], object]) -> Callable[[bool], None]:
     return lambda checked=False: handler() and None
-
-
-def shortcut_text(key: str) -> str:
-    """The shortcut as this system writes it, e.g. "Ctrl+N"."""
-    spec = next(s for s in ACTIONS if s.key == key)
-    return QKeySequence(spec.shortcut).toString(QKeySequence.SequenceFormat.NativeText)

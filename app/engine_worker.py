@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.checkpoint_facts import limit_of, suggested_sampling, thinking_choices
 from app.faults import as_greenroom_error
@@ -23,7 +23,9 @@ from engine.hardware.report import HardwareReport
 from engine.placement.plan import OffloadPlan
 from engine.progress import Progress
 from engine.runtime.events import GenerationStats, Message, SamplingParams
-from engine.runtime.status import EngineStatus, ExpertUsage
+
+if TYPE_CHECKING:
+    from engine.runtime.status import EngineStatus, ExpertUsage
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QCoreApplication, QObject, Qt, QTimer, Signal, Slot
 
@@ -30,7 +30,9 @@ from app.engine_worker import (
 )
 from app.words import file_name
 from engine.runtime.events import GenerationStats, Message, SamplingParams
-from engine.runtime.status import EngineStatus, ExpertUsage
+
+if TYPE_CHECKING:
+    from engine.runtime.status import EngineStatus, ExpertUsage
 
 __all__ = ["DEMO", "AnswerDelta", "AnswerResult", "ContextPlan", "EngineHost", "HostState", "TokenCount"]
 

@@ -5,10 +5,12 @@ In a narrow window it folds to a rail of icons, and unfolds for as long as a cha
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtCore import QPoint, Qt, Signal, Slot
+from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLineEdit, QMenu, QVBoxLayout, QWidget
 
-from app.actions import shortcut_text
+from app.actions import MENUS, Actions
+from app.language import mark, tr
+from app.theme import theme
 from app.widgets.buttons import button
 from app.widgets.labels import label
 from app.widgets.logo import Logo
@@ -16,7 +18,11 @@ from app.widgets.logo import Logo
 WIDTH, RAIL_WIDTH = 248, 64
 
 #: (page key, text, icon)
-NAVIGATION = (("models", "Models", "models"), ("hardware", "This PC", "chip"), ("settings", "Settings", "settings"))
+NAVIGATION = (
+    ("models", mark("Models"), "models"),
+    ("hardware", mark("This PC"), "chip"),
+    ("settings", mark("Settings"), "settings"),
+)
 
 
 class Sidebar(QWidget):
@@ -25,40 +31,42 @@ class Sidebar(QWidget):
     #: A page key of NAVIGATION.
     pageChosen = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._actions = actions
         self._narrow = self._unfolded = False
         self.setProperty("surface", "side")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
 
-        brand = QHBoxLayout()
-        brand.setContentsMargins(8, 4, 8, 10)
-        brand.setSpacing(10)
+        self.menu_button = button("", icon="dots", kind="ghost", role="muted", name=tr("Menu"), tip=tr("All commands"))
+        self.menu_button.clicked.connect(self._open_menu)
+        self._brand = QHBoxLayout()
+        self._brand.setContentsMargins(8, 4, 0, 10)
+        self._brand.setSpacing(10)
         self._name = label("Greenroom", "heading")
-        brand.addWidget(Logo())
-        brand.addWidget(self._name)
-        brand.addStretch(1)
+        self._brand.addWidget(Logo())
+        self._brand.addWidget(self._name)
+        self._brand.addStretch(1)
+        self._brand.addWidget(self.menu_button)
 
-        self.new_chat = button("New chat", icon="plus", tip=f"New chat ({shortcut_text('new_chat')})")
+        self.new_chat = button(tr("New chat"), icon="plus")
         self.new_chat.clicked.connect(self.newChat)
 
-        self.chats_button = button(
-            "", icon="search", kind="nav", role="muted", name="Chats", tip=f"Chats ({shortcut_text('search')})"
-        )
+        self.chats_button = button("", icon="search", kind="nav", role="muted", name=tr("Chats"))
         self.chats_button.clicked.connect(self.focus_search)
 
         self.search = QLineEdit()
-        self.search.setPlaceholderText("Search chats")
+        self.search.setPlaceholderText(tr("Search chats"))
         self.search.setClearButtonEnabled(False)
-        self.search.setAccessibleName("Search chats")
+        self.search.setAccessibleName(tr("Search chats"))
         self.search.textChanged.connect(self.searched)
-        self._hint = label(shortcut_text("search").replace("+", " "), "small", parent=self.search)
+        self._hint = label("", "small", parent=self.search)
         hint_row = QHBoxLayout(self.search)
         hint_row.setContentsMargins(0, 0, 10, 0)
         hint_row.addStretch(1)
         hint_row.addWidget(self._hint)
         self._hint.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self.search.textChanged.connect(lambda text: self._hint.setVisible(not text))
+        self.search.textChanged.connect(self._show_hint)
 
         self._middle = QWidget()
         self._chats = QVBoxLayout(self._middle)
@@ -67,7 +75,7 @@ class Sidebar(QWidget):
         box = QVBoxLayout(self)
         box.setContentsMargins(12, 16, 12, 12)
         box.setSpacing(4)
-        box.addLayout(brand)
+        box.addLayout(self._brand)
         box.addWidget(self.new_chat)
         box.addSpacing(8)
         box.addWidget(self.search)
@@ -78,18 +86,25 @@ class Sidebar(QWidget):
         self._group = QButtonGroup(self)
         self._nav = {}
         for key, text, icon in NAVIGATION:
-            entry = button(text, icon=icon, kind="nav", role="muted")
+            entry = button(tr(text), icon=icon, kind="nav", role="muted")
             entry.setCheckable(True)
-            entry.setToolTip(f"{text} ({shortcut_text(f'show_{key}')})")
             entry.clicked.connect(lambda checked=False, key=key: self._choose_page(key))
             self._group.addButton(entry)
             self._nav[key] = entry
             box.addWidget(entry)
+        actions.changed.connect(self._show_shortcuts)
+        theme().changed.connect(self._fold)
+        self._show_shortcuts()
         self._fold()
 
     @property
     def folded(self) -> bool:
         return self._narrow and not self._unfolded
+
+    @property
+    def full_width(self) -> int:
+        """What it takes of the window's width when it is not folded."""
+        return theme().px(WIDTH)
 
     def set_narrow(self, narrow: bool) -> None:
         """Whether the window has too little room for the whole column."""
@@ -104,16 +119,42 @@ class Sidebar(QWidget):
             self._unfolded = False
             self._fold()
 
+    @Slot()
     def _fold(self) -> None:
         folded = self.folded
-        self.setFixedWidth(RAIL_WIDTH if folded else WIDTH)
-        for part in (self._name, self.search, self._middle):
+        self.setFixedWidth(theme().px(RAIL_WIDTH) if folded else self.full_width)
+        for part in (self._name, self.search, self._middle, self.menu_button):
             part.setVisible(not folded)
         self.chats_button.setVisible(folded)
         self.layout().setStretch(self.layout().count() - 1 - len(NAVIGATION), 1 if folded else 0)
         for key, text, _ in NAVIGATION:
-            self._nav[key].setText("" if folded else text)
-        self.new_chat.setText("" if folded else "New chat")
+            self._nav[key].setText("" if folded else tr(text))
+        self.new_chat.setText("" if folded else tr("New chat"))
+
+    @Slot()
+    def _show_shortcuts(self) -> None:
+        self.new_chat.setToolTip(self._actions.tip("new_chat"))
+        self.chats_button.setToolTip(self._actions.tip("search", tr("Chats")))
+        self._hint.setText(self._actions.shortcut_text("search").replace("+", " "))
+        for key, text, _ in NAVIGATION:
+            self._nav[key].setToolTip(self._actions.tip(f"show_{key}", tr(text)))
+
+    @Slot(str)
+    def _show_hint(self, text: str) -> None:
+        self._hint.setVisible(not text)
+
+    @Slot()
+    def _open_menu(self) -> None:
+        menu = self.build_menu()
+        menu.aboutToHide.connect(menu.deleteLater)
+        menu.popup(self.menu_button.mapToGlobal(QPoint(0, self.menu_button.height() + 2)))
+
+    def build_menu(self) -> QMenu:
+        """Every command, by subject."""
+        menu = QMenu(self)
+        for name in MENUS:
+            menu.addMenu(self._actions.menu(name, menu))
+        return menu
 
     def _choose_page(self, key: str) -> None:
         self.fold()

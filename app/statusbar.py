@@ -8,7 +8,7 @@ from collections import deque
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from app.host import AnswerDelta, AnswerResult, HostState
+from app.host import AnswerDelta, AnswerResult, EngineHost, HostState
 from app.widgets.labels import ElideLabel, label
 from app.widgets.sparkline import Sparkline
 from app.words import gigabytes, needed, rate
@@ -51,7 +51,7 @@ class Figure(QWidget):
 
 
 class StatusBar(QWidget):
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, host: EngineHost | None = None, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setFixedHeight(HEIGHT)
         self.setProperty("surface", "statusbar")

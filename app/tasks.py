@@ -75,7 +75,7 @@ class Task(QObject):
 
     @Slot(object)
     def _deliver_progress(self, progress: Progress) -> None:
-        if self.running and self._progress and _alive(self._progress):
+        if self.running and self._progress and alive(self._progress):
             self._progress(progress)
 
     @Slot(object, object)
@@ -88,15 +88,16 @@ class Task(QObject):
         if not wanted:
             return
         if error is None:
-            if self._done and _alive(self._done):
+            if self._done and alive(self._done):
                 self._done(result)
-        elif self._failed and _alive(self._failed):
+        elif self._failed and alive(self._failed):
             self._failed(error)
         elif self._failed is None:
             log.error("nobody handled: %s", error)
 
 
-def _alive(handler: Callable[..., object]) -> bool:
+def alive(handler: Callable[..., object]) -> bool:
+    """False for a method of a QObject that Qt has deleted."""
     while isinstance(handler, partial):
         handler = handler.func
     owner = getattr(handler, "__self__", None)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QAction, QResizeEvent
+from PySide6.QtCore import QSize, Qt, Signal, Slot
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QProgressBar, QPushButton, QWidget
 
+from app.actions import Actions
 from app.host import DEMO, AnswerResult, HostState
+from app.language import tr
 from app.settings.store import SettingsStore
 from app.theme import theme
 from app.theme.icons import make_pixmap
@@ -47,8 +48,8 @@ class ModelButton(QPushButton):
         self.set_model("")
 
     def set_model(self, name: str) -> None:
-        self._name.setText(name or "Choose a model")
-        self.setAccessibleName(f"Model: {name}. Choose another" if name else "Choose a model")
+        self._name.setText(name or tr("Choose a model"))
+        self.setAccessibleName(tr("Model: {name}. Choose another", name=name) if name else tr("Choose a model"))
         self.updateGeometry()
 
     @property
@@ -56,13 +57,15 @@ class ModelButton(QPushButton):
         return self._name.text()
 
     def sizeHint(self) -> QSize:
-        return QSize(self.layout().sizeHint().width() + 2, 32)
+        return QSize(self.layout().sizeHint().width() + 2, theme().px(32))
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(self.layout().minimumSize().width() + 2, 32)
+        return QSize(self.layout().minimumSize().width() + 2, theme().px(32))
 
     def _draw_arrow(self) -> None:
-        self._arrow.setPixmap(make_pixmap("chevron-down", theme().tokens.muted, 12, self.devicePixelRatioF()))
+        self._arrow.setPixmap(
+            make_pixmap("chevron-down", theme().tokens.muted, theme().px(12), self.devicePixelRatioF())
+        )
 
 
 class TopBar(QWidget):
@@ -75,7 +78,7 @@ class TopBar(QWidget):
     ejected = Signal()
     modelsWanted = Signal()
 
-    def __init__(self, settings: SettingsStore, actions: Mapping[str, QAction], parent: QWidget | None = None) -> None:
+    def __init__(self, settings: SettingsStore, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._settings, self._actions = settings, actions
         self._state = HostState()
@@ -91,25 +94,42 @@ class TopBar(QWidget):
         self.speed = label("", "small")
         self.message = ElideLabel("", "small")
         self.message.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        self.cancel = button("Cancel", kind="link", tip="Stop loading (Esc)")
+        self.cancel = button(tr("Cancel"), kind="link", tip=actions.tip("stop", tr("Stop loading")))
         self.cancel.clicked.connect(self.loadCancelled)
 
         row = QHBoxLayout(self)
-        row.setContentsMargins(16, 0, 24, 1)
+        row.setContentsMargins(16, 0, 12, 1)
         row.setSpacing(10)
         row.addWidget(self.model, 0)
         row.addWidget(self.chip, 0)
         row.addWidget(self.message, 1)
         row.addWidget(self.cancel, 0)
         row.addWidget(self.speed, 0)
+        self.stage = button("", icon="stage", kind="ghost", role="muted", name=tr("Stage"))
+        self.stage.setCheckable(True)
+        self.stage.clicked.connect(actions["stage"].trigger)
+        row.addWidget(self.stage, 0)
+        actions["stage"].toggled.connect(self.stage.setChecked)
+        actions.changed.connect(self._show_shortcuts)
+        self._show_shortcuts()
 
         # Over the lower edge, so that nothing moves when it comes and goes.
         self.progress = QProgressBar(self)
         self.progress.setTextVisible(False)
         self.progress.setProperty("thin", True)
-        self.progress.setAccessibleName("Loading the model")
-        self.setFixedHeight(HEIGHT)
+        self.progress.setAccessibleName(tr("Loading the model"))
+        theme().changed.connect(self._fit_height)
+        self._fit_height()
         self.show_state(self._state)
+
+    @Slot()
+    def _fit_height(self) -> None:
+        self.setFixedHeight(theme().px(HEIGHT))
+
+    @Slot()
+    def _show_shortcuts(self) -> None:
+        self.stage.setChecked(self._actions["stage"].isChecked())
+        self.stage.setToolTip(self._actions.tip("stage", tr("Show where the experts are at work")))
 
     def show_result(self, result: AnswerResult) -> None:
         """Remembers how fast the model was, to show it beside what was predicted."""
@@ -126,7 +146,7 @@ class TopBar(QWidget):
         self.speed.setVisible(state.plan is not None and not state.busy)
         if state.plan is not None:
             self.chip.show_plan(state.plan)
-            self.chip.setToolTip("Show the sum behind this")
+            self.chip.setToolTip(tr("Show the sum behind this"))
         self.cancel.setVisible(state.busy)
         self.progress.setVisible(state.busy)
         self.message.setText(state.progress.message if state.busy and state.progress else "")
@@ -140,10 +160,10 @@ class TopBar(QWidget):
     def _show_speed(self) -> None:
         if self._state.plan is not None:
             speed = self._state.plan.prediction.decode_tps
-            self.speed.setText(f"{about(speed)} tok/s predicted")
-            tip = f"Predicted: {about(speed)} tok/s, from {rate_range(speed)}."
+            self.speed.setText(tr("{speed} tok/s predicted", speed=about(speed)))
+            tip = tr("Predicted: {speed} tok/s, from {range}.", speed=about(speed), range=rate_range(speed))
             if self._measured > 0:
-                tip += f" The last answer: {rate(self._measured)} tok/s."
+                tip += " " + tr("The last answer: {speed} tok/s.", speed=rate(self._measured))
             self.speed.setToolTip(tip)
         self._share_room()
 
@@ -151,7 +171,7 @@ class TopBar(QWidget):
         """The model's name gets what the others leave."""
         margins, gap = self.layout().contentsMargins(), self.layout().spacing()
         room = self.width() - margins.left() - margins.right() - gap
-        others = [part for part in (self.chip, self.cancel, self.speed) if not part.isHidden()]
+        others = [part for part in (self.chip, self.cancel, self.speed, self.stage) if not part.isHidden()]
         room -= sum(part.sizeHint().width() + gap for part in others)
         room -= min(MESSAGE_ROOM, self.message.sizeHint().width())
         self.model.setMaximumWidth(max(NARROWEST_MODEL, room))
@@ -171,7 +191,7 @@ class TopBar(QWidget):
         menu = QMenu(self)
         menu.setToolTipsVisible(True)
         current = self._state.path
-        self._add_model(menu, "Demo model (small, for trying things out)", DEMO, current)
+        self._add_model(menu, tr("Demo model (small, for trying things out)"), DEMO, current)
         recent = self._settings.values.recent
         if recent:
             menu.addSeparator()
@@ -182,10 +202,10 @@ class TopBar(QWidget):
         menu.addSeparator()
         menu.addAction(self._actions["open_file"])
         menu.addAction(self._actions["open_folder"])
-        menu.addAction("All models on this PC").triggered.connect(lambda: self.modelsWanted.emit())
+        menu.addAction(tr("All models on this PC")).triggered.connect(lambda: self.modelsWanted.emit())
         if self._state.kind in ("ready", "generating"):
             menu.addSeparator()
-            menu.addAction("Eject (free its memory)").triggered.connect(lambda: self.ejected.emit())
+            menu.addAction(tr("Eject (free its memory)")).triggered.connect(lambda: self.ejected.emit())
         return menu
 
     def _add_model(self, menu: QMenu, text: str, path: str, current: str | None) -> None:

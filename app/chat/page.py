@@ -96,11 +96,15 @@ class ChatPage(QWidget):
         store: ChatStore,
         settings: Callable[[], Settings] = Settings,
         parent: QWidget | None = None,
+        controller: ChatController | None = None,
     ) -> None:
-        """settings: the user's settings as they are when it is called."""
+        """settings: the user's settings as they are when it is called.
+
+        controller: one that outlives this page, so that an answer goes on while the page is made anew
+        """
         super().__init__(parent)
         self._host, self._store = host, store
-        self._controller = ChatController(host, store, settings, self)
+        self._controller = controller or ChatController(host, store, settings, self)
         self._chat: int | None = None
         self._edited: StoredMessage | None = None
         self._title = ""

@@ -261,7 +261,7 @@ class ChatList(QWidget):
         self._undo_time.timeout.connect(self._undo_bar.hide)
         self._midnight = QTimer(self, singleShot=True)
         self._midnight.timeout.connect(self.refresh)
-        store.subscribe(lambda chat: self._refresh_soon.start())
+        store.subscribe(self._chat_changed)
         theme().changed.connect(self.view.viewport().update)
         self.refresh()
 
@@ -273,6 +273,9 @@ class ChatList(QWidget):
     @property
     def undo_shown(self) -> bool:
         return not self._undo_bar.isHidden()
+
+    def _chat_changed(self, chat_id: int) -> None:
+        self._refresh_soon.start()
 
     @Slot(str)
     def filter(self, text: str) -> None:

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from app.tasks import alive
 from engine.errors import GreenroomError
 from engine.runtime.events import GenerationStats
 
@@ -164,6 +165,7 @@ class ChatStore:
         return self._closed
 
     def subscribe(self, listener: Callable[[int], None]) -> None:
+        """A method of a widget is called for as long as the widget lives."""
         self._listeners.append(listener)
 
     # Chats
@@ -323,6 +325,7 @@ class ChatStore:
         self._db.execute(sql, values)
 
     def _tell(self, chat_id: int) -> None:
+        self._listeners = [listener for listener in self._listeners if alive(listener)]
         for listener in self._listeners:
             listener(chat_id)
 

@@ -168,8 +168,7 @@ class DetailsDialog(QDialog):
         self.accept()
 
     def _wishes(self) -> dict[str, Any]:
-        threads = self._settings.values.threads
-        return {} if threads is None else {"threads": threads}
+        return self._settings.values.wishes
 
     def _add(self, choice: ChoiceRow) -> None:
         choice.setProperty("first", "true" if not self._choices.count() else "false")

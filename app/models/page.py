@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QAction, QActionGroup, QShowEvent
@@ -19,7 +20,7 @@ from app.models.download_host import DownloadHost, network_settings
 from app.models.row import RowWidget, row_height
 from app.models.shelf import Filter, Heading, ShelfItem, downloads_of, shelf
 from app.models.survey import Found, ModelRow, find_models, plan_choice, plan_model, plan_offer, search_hub
-from app.settings.store import SettingsStore
+from app.settings.store import PLANNING, SettingsStore
 from app.widgets.buttons import button
 from app.widgets.labels import label
 from app.widgets.page import MARGIN, MAX_WIDTH, PageHead
@@ -191,9 +192,8 @@ class ModelsPage(QWidget):
                     )
                 )
 
-    def _wishes(self) -> dict[str, int]:
-        threads, loaded = self._settings.values.threads, self._host.loaded
-        wishes = {} if threads is None else {"threads": threads}
+    def _wishes(self) -> dict[str, Any]:
+        wishes, loaded = self._settings.values.wishes, self._host.loaded
         if loaded is not None and loaded.plan is not None:
             wishes["unload_bytes"] = loaded.plan.bytes.ram_total
         return wishes
@@ -400,7 +400,7 @@ class ModelsPage(QWidget):
 
     @Slot(object)
     def _settings_changed(self, names: set[str]) -> None:
-        if self.isVisible() and names & {"models_folder", "context", "threads"}:
+        if self.isVisible() and names & {"models_folder", *PLANNING}:
             self.refresh()
 
 

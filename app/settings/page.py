@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 
 import engine
 from app import tasks
-from app.actions import ACTIONS, shortcut_text
+from app.actions import ACTIONS
 from app.settings.fields import CONTROL_WIDTH, Combo, Fraction, LongText, WholeNumber
 from app.settings.network import network_rows
 from app.settings.store import PENALTY_RANGE, TEMPERATURE_RANGE, THREADS_RANGE, TOP_P_RANGE, SettingsStore
@@ -236,7 +236,7 @@ def _heading(text: str) -> QLabel:
 
 
 def _keys(key: str) -> QLabel:
-    made = label(shortcut_text(key), "mono")
+    made = label(key, "mono")
     made.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
     return made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,12 @@ ANSWER_RANGE = (16, 1_048_576)
 DOWNLOADS_RANGE = (1, 8)
 #: Megabytes per second.
 RATE_RANGE = (1, 10_000)
+#: Gigabytes kept back for other programs.
+RESERVE_RANGE = (0.0, 512.0)
+ZOOM_RANGE = (0.75, 2.0)
+KV_TYPES = ("auto", "f32", "bf16", "f16", "q8")
+#: Settings that every plan depends on.
+PLANNING = frozenset({"context", "threads", "kv_type", "keep_gpu", "leave_ram", "leave_vram", "max_vram", "exact"})
 #: Characters of a system prompt.
 PROMPT_LIMIT = 20_000
 
@@ -34,8 +41,18 @@ PROMPT_LIMIT = 20_000
 class Settings:
     """theme:   "system" | "light" | "dark"
     language: "system", or a code of `app.language.languages`
+    enter:   what Enter does while a message is written: "send", or "newline" (then Ctrl+Enter sends)
+    zoom:    size of all text and of what belongs to it, 1.0 is the usual one
+    density: "comfortable" | "compact"
+    reduced_motion: nothing moves that need not
+    stage:   the stage is open beside the chat
+    shortcuts: what the user chose instead of an action's own shortcut, by the action's key, in Qt's portable form; ""
+        for none
     context: the most tokens of KV cache, None lets the plan choose
     threads: None lets the plan choose
+    kv_type, keep_gpu: as in `engine.placement.plan.Wishes`
+    leave_ram, leave_vram, max_vram: gigabytes, as in Wishes; None lets the plan choose
+    exact:   float32 everywhere, for comparing with other programs
     models_folder: where the user keeps models, None for the program's own folder
     start:   what to load at start: "last" (the model used last, else the demo), "demo" or "nothing"
     last_model: the model loaded last: a path or "demo"
@@ -52,8 +69,20 @@ class Settings:
 
     theme: str = "system"
     language: str = "system"
+    enter: str = "send"
+    zoom: float = 1.0
+    density: str = "comfortable"
+    reduced_motion: bool = False
+    stage: bool = False
+    shortcuts: Mapping[str, str] = field(default_factory=dict)
     context: int | None = None
     threads: int | None = None
+    kv_type: str = "auto"
+    keep_gpu: bool = False
+    leave_ram: float | None = None
+    leave_vram: float | None = None
+    max_vram: float | None = None
+    exact: bool = False
     models_folder: str | None = None
     start: str = "last"
     last_model: str | None = None
@@ -71,6 +100,20 @@ class Settings:
     downloads_at_once: int = 2
     download_rate: int | None = None
     welcomed: bool = False
+
+    @property
+    def wishes(self) -> dict[str, Any]:
+        """What the user asks of every plan: fields of `engine.placement.plan.Wishes`, without those left open."""
+        chosen: dict[str, Any] = {
+            "threads": self.threads,
+            "kv_type": None if self.kv_type == "auto" else self.kv_type,
+            "keep_gpu": self.keep_gpu or None,
+            "dtype": "float32" if self.exact else None,
+        }
+        for name in ("leave_ram", "leave_vram", "max_vram"):
+            size = getattr(self, name)
+            chosen[name] = None if size is None else round(size * 1e9)
+        return {name: value for name, value in chosen.items() if value is not None}
 
 
 def _checked(raw: Any) -> Settings:
@@ -94,13 +137,27 @@ def _checked(raw: Any) -> Settings:
         value = raw.get(key)
         return value if isinstance(value, str) and value else None
 
+    keys = raw.get("shortcuts")
+    shortcuts = {k: v for k, v in keys.items() if isinstance(v, str)} if isinstance(keys, dict) else {}
     recent = raw.get("recent")
     paths = [p for p in recent if isinstance(p, str) and p] if isinstance(recent, list) else []
     return Settings(
         theme=choice("theme", ("system", "light", "dark")),
         language=text("language") or defaults.language,
+        enter=choice("enter", ("send", "newline")),
+        zoom=fraction("zoom", *ZOOM_RANGE) or defaults.zoom,
+        density=choice("density", ("comfortable", "compact")),
+        reduced_motion=raw.get("reduced_motion") is True,
+        stage=raw.get("stage") is True,
+        shortcuts=shortcuts,
         context=number("context", *CONTEXT_RANGE),
         threads=number("threads", *THREADS_RANGE),
+        kv_type=choice("kv_type", KV_TYPES),
+        keep_gpu=raw.get("keep_gpu") is True,
+        leave_ram=fraction("leave_ram", *RESERVE_RANGE),
+        leave_vram=fraction("leave_vram", *RESERVE_RANGE),
+        max_vram=fraction("max_vram", *RESERVE_RANGE),
+        exact=raw.get("exact") is True,
         models_folder=text("models_folder"),
         start=choice("start", ("last", "demo", "nothing")),
         last_model=text("last_model"),
@@ -150,6 +207,11 @@ class SettingsStore(QObject):
         self._values = updated
         self._write()
         self.changed.emit(different)
+
+    def reset(self, names: Iterable[str]) -> None:
+        """These fields as they are in a new installation."""
+        defaults = Settings()
+        self.change(**{name: getattr(defaults, name) for name in names})
 
     def remember_model(self, path: str) -> None:
         """After a model was loaded: it is the last one, and the first of the recent ones unless it is the demo."""

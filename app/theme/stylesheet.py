@@ -11,6 +11,7 @@ Widgets say what they are through dynamic properties, never how they look:
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from string import Template
 
@@ -158,19 +159,44 @@ QToolButton:checked { background: $hover; border-color: $line; }
 """)
 
 
-def build_stylesheet(tokens: Tokens, body_px: int, mono_family: str, icons: dict[str, str]) -> str:
+#: Lengths in the sheet from this on grow with the text; below it they are hairlines and focus rings.
+_FIRST_GROWING = 3
+_LENGTH = re.compile(r"(?<![\w#.-])(\d+)px")
+#: Of the rules that decide how tall a row of controls is, how they read in the compact density.
+_COMPACT = (("padding: 7px", "padding: 4px"), ("padding: 6px", "padding: 3px"), ("padding: 8px", "padding: 5px"))
+
+
+def build_stylesheet(
+    tokens: Tokens,
+    body_px: int,
+    mono_family: str,
+    icons: dict[str, str],
+    zoom: float = 1.0,
+    compact: bool = False,
+) -> str:
     """The whole sheet.
 
-    body_px: body text in logical pixels
+    body_px: body text in logical pixels, before the zoom
     icons:   file paths for `icon_up`, `icon_down`, `icon_check`
+    zoom:    factor on text and on the room around it
+    compact: less room above and below the text of controls
     """
-    values: dict[str, object] = dict(asdict(tokens))
-    values.update(
-        px_title=body_px + 6,
-        px_heading=body_px + 1,
-        px_small=body_px - 2,
-        px_tiny=body_px - 3,
-        mono=mono_family,
+    sheet = _SHEET.safe_substitute(
+        px_title=body_px + 6, px_heading=body_px + 1, px_small=body_px - 2, px_tiny=body_px - 3
     )
-    values.update(icons)
-    return _SHEET.substitute(values)
+    if compact:
+        for usual, tight in _COMPACT:
+            sheet = sheet.replace(usual, tight)
+    return Template(scaled(sheet, zoom)).substitute(asdict(tokens) | {"mono": mono_family} | icons)
+
+
+def scaled(sheet: str, zoom: float) -> str:
+    """A style sheet with its lengths in pixels times `zoom`, hairlines left as they are."""
+    if zoom == 1.0:
+        return sheet
+
+    def grown(match: re.Match[str]) -> str:
+        pixels = int(match[1])
+        return f"{round(pixels * zoom) if pixels >= _FIRST_GROWING else pixels}px"
+
+    return _LENGTH.sub(grown, sheet)

@@ -16,6 +16,7 @@ from app.theme.tokens import DARK, LIGHT, Tokens
 MODES = ("system", "light", "dark")
 #: Body text in logical pixels; a larger system font wins.
 BODY_PX = 14
+DENSITIES = ("comfortable", "compact")
 
 
 class Theme(QObject):
@@ -29,9 +30,9 @@ class Theme(QObject):
     def __init__(self, app: QApplication) -> None:
         super().__init__(app)
         self._app = app
-        self._mode = "system"
+        self._mode, self._zoom, self._density, self._reduced_motion = "system", 1.0, "comfortable", False
         self._tokens = LIGHT
-        self._applied = False
+        self._applied: tuple[object, ...] = ()
         self._sheet_icons = QTemporaryDir()
         app.setStyle("Fusion")
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._follow_system)
@@ -48,12 +49,35 @@ class Theme(QObject):
     def mode(self) -> str:
         return self._mode
 
+    @property
+    def zoom(self) -> float:
+        return self._zoom
+
+    @property
+    def compact(self) -> bool:
+        return self._density == "compact"
+
+    @property
+    def reduced_motion(self) -> bool:
+        """Nothing fades, slides or blinks that need not."""
+        return self._reduced_motion
+
     def set_mode(self, mode: str) -> None:
         """One of MODES. Takes effect at once in every window."""
+        self.set_look(mode, self._zoom, self._density, self._reduced_motion)
+
+    def set_look(self, mode: str, zoom: float, density: str, reduced_motion: bool) -> None:
+        """mode: one of MODES; zoom: 1.0 is the usual size of text; density: one of DENSITIES. Takes effect at once."""
         if mode not in MODES:
             raise ValueError(f"theme mode {mode!r}")
-        self._mode = mode
+        if density not in DENSITIES:
+            raise ValueError(f"density {density!r}")
+        self._mode, self._zoom, self._density, self._reduced_motion = mode, zoom, density, reduced_motion
         self._apply(self._wanted())
+
+    def px(self, pixels: float) -> int:
+        """A length that belongs to text, at the zoom that was chosen."""
+        return round(pixels * self._zoom)
 
     def colour(self, name: str) -> QColor:
         """A token as a QColor."""
@@ -71,9 +95,9 @@ class Theme(QObject):
         _BoundIcon(self, button, name, role)
 
     def mono(self, pixels: int = BODY_PX - 2) -> QFont:
-        """The system's fixed-width font at that size."""
+        """The system's fixed-width font at that size, zoomed."""
         font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
-        font.setPixelSize(pixels)
+        font.setPixelSize(self.px(pixels))
         return font
 
     def _wanted(self) -> Tokens:
@@ -88,16 +112,18 @@ class Theme(QObject):
             self._apply(self._wanted())
 
     def _apply(self, tokens: Tokens) -> None:
-        if self._applied and tokens is self._tokens:
+        wanted = (tokens.name, self._zoom, self._density, self._reduced_motion)
+        if wanted == self._applied:
             return
-        self._tokens = tokens
-        self._applied = True
+        self._tokens, self._applied = tokens, wanted
         font = QFontDatabase.systemFont(QFontDatabase.SystemFont.GeneralFont)
-        font.setPixelSize(max(BODY_PX, font.pixelSize()))
+        body = max(BODY_PX, font.pixelSize())
+        font.setPixelSize(self.px(body))
         self._app.setFont(font)
         self._app.setPalette(build_palette(tokens))
         mono = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont).family()
-        self._app.setStyleSheet(build_stylesheet(tokens, font.pixelSize(), mono, self._write_sheet_icons(tokens)))
+        icons = self._write_sheet_icons(tokens)
+        self._app.setStyleSheet(build_stylesheet(tokens, body, mono, icons, self._zoom, self.compact))
         self.changed.emit()
 
     def _write_sheet_icons(self, tokens: Tokens) -> dict[str, str]:

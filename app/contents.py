@@ -1,0 +1,138 @@
+"""Everything inside the window: sidebar, bars, the pages and the stage. Made anew when the language changes.
+
+It knows no state of its own: what is shown comes from the host, the settings and the store of chats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+
+from app.actions import Actions
+from app.host import EngineHost
+from app.language import tr
+from app.settings.store import SettingsStore
+from app.sidebar import Sidebar
+from app.statusbar import StatusBar
+from app.topbar import TopBar
+from app.widgets.banner import BannerArea
+
+#: A window with less room for its page folds the sidebar.
+NARROW = 612
+
+#: Makes a page by its key: models | hardware | settings.
+PageMaker = Callable[[str], QWidget]
+
+
+class Contents(QWidget):
+    #: The key of the page that is shown now: chat | models | hardware | settings
+    pageShown = Signal(str)
+
+    def __init__(
+        self, host: EngineHost, settings: SettingsStore, actions: Actions, banners: BannerArea, make_page: PageMaker
+    ) -> None:
+        """banners: what is still to be read; it is taken over."""
+        super().__init__()
+        self._host, self._make_page = host, make_page
+        self._chat: QWidget | None = None
+        self._stage: QWidget | None = None
+        self.setProperty("surface", "page")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.sidebar = Sidebar(actions)
+        self.topbar = TopBar(settings, actions)
+        self.banners = banners
+        self.stack = QStackedWidget()
+        self.stack.setAccessibleName(tr("Page"))
+        # Holds the focus after a page was opened, so that Tab goes to the page's first control. Neither Tab nor a click
+        # gives it the focus: it shows none, and a click beside a message must not end the writing of the next.
+        self.stack.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.statusbar = StatusBar(host)
+        # Stands for the chat until there is one.
+        self.pages: dict[str, QWidget] = {"chat": QWidget()}
+        self.stack.addWidget(self.pages["chat"])
+
+        right = QVBoxLayout()
+        right.setContentsMargins(0, 0, 0, 0)
+        right.setSpacing(0)
+        right.addWidget(self.topbar)
+        right.addWidget(self.banners)
+        right.addWidget(self.stack, 1)
+        self._upper = QHBoxLayout()
+        self._upper.setContentsMargins(0, 0, 0, 0)
+        self._upper.setSpacing(0)
+        self._upper.addWidget(self.sidebar)
+        self._upper.addLayout(right, 1)
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addLayout(self._upper, 1)
+        box.addWidget(self.statusbar)
+        host.answerEvent.connect(self.statusbar.show_delta)
+        host.answerFinished.connect(self.statusbar.show_result)
+        host.answerFinished.connect(self.topbar.show_result)
+
+    def set_chat(self, page: QWidget, chats: QWidget) -> None:
+        """The chat page and the list of chats, once they are there."""
+        blank = self.pages["chat"]
+        was_current = self.stack.currentWidget() is blank
+        self.stack.insertWidget(0, page)
+        self.pages["chat"] = self._chat = page
+        self.stack.removeWidget(blank)
+        blank.deleteLater()
+        if was_current:
+            self.show_page("chat")
+        self.sidebar.set_chat_list(chats)
+
+    @property
+    def page(self) -> str:
+        """The key of the page that is shown."""
+        current = self.stack.currentWidget()
+        return next(key for key, page in self.pages.items() if page is current)
+
+    def show_page(self, key: str) -> None:
+        """Pages are made when they are first shown."""
+        page = self.pages.get(key)
+        if page is None:
+            page = self.pages[key] = self._make_page(key)
+            self.stack.addWidget(page)
+        self.stack.setCurrentWidget(page)
+        self.topbar.setVisible(key == "chat")
+        self.sidebar.mark(key)
+        self._place_stage()
+        self.pageShown.emit(key)
+        target = self._chat if key == "chat" and self._chat is not None else self.stack
+        target.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def show_stage(self, on: bool) -> None:
+        """The stage beside the chat; it is made when it is first wanted."""
+        if on and self._stage is None:
+            from app.stage.panel import StagePanel
+
+            self._stage = StagePanel(self._host)
+            self._upper.addWidget(self._stage)
+        elif not on and self._stage is not None:
+            self._upper.removeWidget(self._stage)
+            self._stage.hide()
+            self._stage.deleteLater()
+            self._stage = None
+        self._place_stage()
+
+    @property
+    def stage(self) -> QWidget | None:
+        return self._stage
+
+    def _place_stage(self) -> None:
+        if self._stage is not None:
+            self._stage.setVisible(self.page == "chat")
+        self._share_room()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._share_room()
+
+    def _share_room(self) -> None:
+        beside = self._stage.width() if self._stage is not None and self.page == "chat" else 0
+        self.sidebar.set_narrow(self.width() - beside - self.sidebar.full_width < NARROW)
