@@ -1,4 +1,4 @@
-"""Where chats are kept: one SQLite file. Only this module knows SQL.
+"""Where chats are kept: one SQLite file.
 
 Messages form a tree: a regenerated answer or an edited question is a sibling of the old one, so nothing is overwritten.
 A chat shows one path through its tree, from the root to `leaf_id`.
@@ -8,90 +8,29 @@ Calls take far less than 10 ms on everyday histories, so the UI thread makes the
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 import sqlite3
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
-from app.tasks import alive
+from app.chat.database import Database, saves
+from app.chat.portable import PortableChat, PortableMessage
+from app.chat.records import Attachment, ChatInfo, Draft, Hit, StoredMessage
+from app.chat.search import excerpt, like
 from engine.errors import GreenroomError
 from engine.runtime.events import GenerationStats
+
+__all__ = ["ChatInfo", "ChatStore", "StoredMessage", "title_of"]
 
 log = logging.getLogger(__name__)
 
 TITLE_LENGTH = 60
-
-#: Step n brings a file from version n to n + 1. Steps are never changed once released, only added.
-MIGRATIONS = (
-    """
-    CREATE TABLE chats (
-        id INTEGER PRIMARY KEY AUTOINCREMENT,
-        title TEXT NOT NULL,
-        created REAL NOT NULL,
-        updated REAL NOT NULL,
-        deleted REAL,
-        leaf_id INTEGER
-    );
-    CREATE TABLE messages (
-        id INTEGER PRIMARY KEY AUTOINCREMENT,
-        chat_id INTEGER NOT NULL REFERENCES chats(id) ON DELETE CASCADE,
-        parent_id INTEGER REFERENCES messages(id) ON DELETE CASCADE,
-        role TEXT NOT NULL,
-        text TEXT NOT NULL,
-        created REAL NOT NULL,
-        model TEXT NOT NULL,
-        thought_s REAL,
-        stats TEXT,
-        stop_reason TEXT,
-        error TEXT,
-        indexed INTEGER NOT NULL DEFAULT 0
-    );
-    CREATE INDEX messages_tree ON messages(chat_id, parent_id);
-    CREATE INDEX messages_parent ON messages(parent_id);
-    CREATE INDEX messages_unindexed ON messages(id) WHERE indexed = 0;
-    """,
-)
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-@dataclass(frozen=True)
-class ChatInfo:
-    """One line of the chat list. Times are seconds since the epoch."""
-
-    id: int
-    title: str
-    created: float
-    updated: float
-
-
-@dataclass(frozen=True)
-class StoredMessage:
-    """One message of the visible path.
-
-    stop_reason: a key of STOP_REASONS; None for a question, an answer being written, and one cut off by a crash.
-    version, versions: its 1-based place among the siblings that could stand here, and their number.
-    thought_s: seconds spent in the thinking section, None while unknown.
-    """
-
-    id: int
-    chat_id: int
-    parent_id: int | None
-    role: str
-    text: str
-    model: str
-    thought_s: float | None
-    stats: GenerationStats | None
-    stop_reason: str | None
-    error: GreenroomError | None
-    version: int
-    versions: int
+FOLDER_LENGTH = 60
+#: stop_reason of an answer that a crash cut off, once the user has been told.
+CLOSED = "closed"
 
 
 def title_of(text: str) -> str:
@@ -107,50 +46,11 @@ def title_of(text: str) -> str:
     return (head.rsplit(" ", 1)[0] if " " in head[TITLE_LENGTH // 2 :] else head).rstrip(" ,.;:") + "…"
 
 
-def _saves(method: Callable[Concatenate[ChatStore, P], R]) -> Callable[Concatenate[ChatStore, P], R]:
-    """Run a method as one transaction; when the file can no longer be written, move to memory and run it again."""
-
-    @functools.wraps(method)
-    def run(self: ChatStore, *args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            with self._db:
-                return method(self, *args, **kwargs)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-                raise GreenroomError(
-                    "The chat could not be saved", "another program is using the chat file", "Try again."
-                ) from error
-            self._continue_in_memory(error)
-            with self._db:
-                return method(self, *args, **kwargs)
-
-    return run
-
-
-class ChatStore:
-    """The chats in the file `path`. Never fails to open: what went wrong is in `problem`, and memory stands in.
-
-    Use it from one thread. Listeners are called with the id of the chat whose line in the list changed.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = Path(path)
-        #: Why chats are kept in memory only; None when all is well.
-        self.problem: GreenroomError | None = None
-        self._listeners: list[Callable[[int], None]] = []
-        self._closed = False
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = self._prepare(sqlite3.connect(self.path, timeout=1.0))
-        except GreenroomError as error:
-            self.problem = error
-            self._db = self._prepare(sqlite3.connect(":memory:"))
-        except (OSError, sqlite3.Error) as error:
-            self.problem = self._explain(error)
-            self._db = self._prepare(self._readable_copy())
+class ChatStore(Database):
+    """The chats. Use it from one thread."""
 
     def close(self) -> None:
-        """Drop deleted chats for good and close the file. The store is unusable afterwards; closing again is fine."""
+        """Drop what was deleted for good and close the file. Unusable afterwards; closing again is fine."""
         if self._closed:
             return
         self._closed = True
@@ -160,14 +60,6 @@ class ChatStore:
             log.warning("Deleted chats stay until the next start", exc_info=True)
         self._db.close()
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
-    def subscribe(self, listener: Callable[[int], None]) -> None:
-        """A method of a widget is called for as long as the widget lives."""
-        self._listeners.append(listener)
-
     # Chats
 
     def chats(self, query: str = "") -> list[ChatInfo]:
@@ -175,19 +67,35 @@ class ChatStore:
         where, values = "deleted IS NULL", []
         for word in query.split():
             condition, found = self._occurs(word)
-            where += f" AND (title LIKE ? ESCAPE '\\' OR {condition})"
-            values += [_like(word), found]
+            where += f" AND (title LIKE ? ESCAPE '\\' OR id IN (SELECT chat_id FROM messages WHERE {condition}))"
+            values += [like(word), found]
         rows = self._db.execute(
-            f"SELECT id, title, created, updated FROM chats WHERE {where} ORDER BY updated DESC, id DESC", values
+            "SELECT id, title, created, updated, pinned, folder FROM chats "
+            f"WHERE {where} ORDER BY updated DESC, id DESC",
+            values,
         )
-        return [ChatInfo(*row) for row in rows]
+        return [ChatInfo(*row[:4], bool(row[4]), row[5]) for row in rows]
+
+    def find_in(self, chat_id: int, query: str) -> Hit:
+        """The newest message of a chat in which words of `query` occur: all of them, or else as many as do."""
+        for words in (query.split(), query.split()[:1]):
+            # A chat has few messages: reading them is quicker than asking the index, which knows all chats.
+            where = " AND ".join(["text LIKE ? ESCAPE '\\'"] * len(words))
+            row = self._db.execute(
+                f"SELECT id, text FROM messages WHERE chat_id = ? AND deleted IS NULL AND {where} "
+                "ORDER BY id DESC LIMIT 1",
+                (chat_id, *map(like, words)),
+            ).fetchone()
+            if row is not None:
+                return Hit(row[0], excerpt(row[1], words))
+        return Hit(None, "")
 
     def title(self, chat_id: int) -> str | None:
         """The title, or None when there is no such chat (any more)."""
         row = self._db.execute("SELECT title FROM chats WHERE id = ? AND deleted IS NULL", (chat_id,)).fetchone()
         return None if row is None else str(row[0])
 
-    @_saves
+    @saves
     def _create_chat(self, title: str) -> int:
         now = time.time()
         cursor = self._db.execute("INSERT INTO chats(title, created, updated) VALUES (?, ?, ?)", (title, now, now))
@@ -207,6 +115,19 @@ class ChatStore:
             self._set("UPDATE chats SET title = ? WHERE id = ?", title, chat_id)
             self._tell(chat_id)
 
+    def pin(self, chat_id: int, on: bool) -> None:
+        self._set("UPDATE chats SET pinned = ? WHERE id = ?", int(on), chat_id)
+        self._tell(chat_id)
+
+    def move(self, chat_id: int, folder: str) -> None:
+        """Put a chat into a folder, which is there as long as a chat is in it; "" takes it out."""
+        self._set("UPDATE chats SET folder = ? WHERE id = ?", " ".join(folder.split())[:FOLDER_LENGTH], chat_id)
+        self._tell(chat_id)
+
+    def folders(self) -> list[str]:
+        rows = self._db.execute("SELECT DISTINCT folder FROM chats WHERE folder != '' AND deleted IS NULL")
+        return sorted((str(row[0]) for row in rows), key=str.casefold)
+
     def delete(self, chat_id: int) -> None:
         """Hide a chat. `restore` brings it back until `purge` or `close`."""
         self._set("UPDATE chats SET deleted = ? WHERE id = ?", time.time(), chat_id)
@@ -216,17 +137,70 @@ class ChatStore:
         self._set("UPDATE chats SET deleted = NULL WHERE id = ?", chat_id)
         self._tell(chat_id)
 
-    @_saves
+    @saves
     def purge(self) -> None:
-        """Remove deleted chats for good."""
-        gone = "SELECT id FROM chats WHERE deleted IS NOT NULL"
+        """Remove what was deleted for good."""
+        gone = "deleted IS NOT NULL OR chat_id IN (SELECT id FROM chats WHERE deleted IS NOT NULL)"
         if self._searchable:
             self._db.execute(
-                "INSERT INTO search(search, rowid, text) SELECT 'delete', id, text FROM messages "
-                f"WHERE indexed = 1 AND chat_id IN ({gone})"
+                "INSERT INTO search(search, rowid, text) "
+                f"SELECT 'delete', id, text FROM messages WHERE indexed = 1 AND ({gone})"
             )
-        self._db.execute(f"DELETE FROM messages WHERE chat_id IN ({gone})")
+        self._db.execute(f"DELETE FROM messages WHERE {gone}")
         self._db.execute("DELETE FROM chats WHERE deleted IS NOT NULL")
+
+    # What belongs to a chat beside its messages
+
+    def draft(self, chat_id: int | None) -> Draft:
+        """What was being written; None: for a chat that has no message yet."""
+        if chat_id is None:
+            row = self._db.execute("SELECT value FROM notes WHERE key = 'draft'").fetchone()
+        else:
+            row = self._db.execute("SELECT draft FROM chats WHERE id = ?", (chat_id,)).fetchone()
+        if row is None or not row[0]:
+            return Draft()
+        text, attachments = json.loads(row[0])
+        return Draft(text, tuple(Attachment(*values) for values in attachments))
+
+    def set_draft(self, chat_id: int | None, draft: Draft) -> None:
+        files = [[a.name, a.text, a.length] for a in draft.attachments]
+        value = "" if draft.empty else json.dumps([draft.text, files], ensure_ascii=False)
+        if chat_id is None:
+            self._set("INSERT OR REPLACE INTO notes(key, value) VALUES ('draft', ?)", value)
+        else:
+            self._set("UPDATE chats SET draft = ? WHERE id = ?", value, chat_id)
+
+    def chat_settings(self, chat_id: int) -> dict[str, Any]:
+        """What `set_chat_settings` was given; {} for a chat that has none."""
+        row = self._db.execute("SELECT settings FROM chats WHERE id = ?", (chat_id,)).fetchone()
+        if row is None or not row[0]:
+            return {}
+        values = json.loads(row[0])
+        return values if isinstance(values, dict) else {}
+
+    def set_chat_settings(self, chat_id: int, values: dict[str, Any]) -> None:
+        """values: plain data; what it means is for others to know."""
+        self._set(
+            "UPDATE chats SET settings = ? WHERE id = ?",
+            json.dumps(values, ensure_ascii=False) if values else "",
+            chat_id,
+        )
+
+    def model_path(self, chat_id: int) -> str:
+        """The model that answered last: a path or "demo"; "" when none did."""
+        row = self._db.execute("SELECT model_path FROM chats WHERE id = ?", (chat_id,)).fetchone()
+        return "" if row is None else str(row[0])
+
+    def set_model_path(self, chat_id: int, path: str) -> None:
+        self._set("UPDATE chats SET model_path = ? WHERE id = ?", path, chat_id)
+
+    def questions(self, most: int) -> list[str]:
+        """What the user asked last in any chat, newest first, each text once."""
+        rows = self._db.execute(
+            "SELECT text FROM messages WHERE role = 'user' AND deleted IS NULL AND text != '' ORDER BY id DESC LIMIT ?",
+            (3 * most,),
+        )
+        return list(dict.fromkeys(str(row[0]) for row in rows))[:most]
 
     # Messages
 
@@ -242,39 +216,86 @@ class ChatStore:
             )
             SELECT m.id, m.chat_id, m.parent_id, m.role, m.text, m.model, m.thought_s, m.stats, m.stop_reason, m.error,
                 (SELECT COUNT(*) FROM messages s
-                 WHERE s.chat_id = ?1 AND s.parent_id IS m.parent_id AND s.id <= m.id),
-                (SELECT COUNT(*) FROM messages s WHERE s.chat_id = ?1 AND s.parent_id IS m.parent_id)
+                 WHERE s.chat_id = ?1 AND s.parent_id IS m.parent_id AND s.id <= m.id AND s.deleted IS NULL),
+                (SELECT COUNT(*) FROM messages s
+                 WHERE s.chat_id = ?1 AND s.parent_id IS m.parent_id AND s.deleted IS NULL)
             FROM visible JOIN messages m ON m.id = visible.id ORDER BY depth DESC
             """,
             (chat_id,),
         )
-        return [StoredMessage(*row[:7], _stats(row[7]), row[8], _error(row[9]), *row[10:]) for row in rows]
+        files = self._attachments(chat_id)
+        return [
+            StoredMessage(*row[:7], _stats(row[7]), row[8], _error(row[9]), *row[10:], files.get(row[0], ()))
+            for row in rows
+        ]
 
-    @_saves
-    def _add(self, chat_id: int, parent_id: int | None, role: str, text: str, model: str) -> int:
-        now = time.time()
-        message_id = self._db.execute(
-            "INSERT INTO messages(chat_id, parent_id, role, text, created, model) VALUES (?, ?, ?, ?, ?, ?)",
-            (chat_id, parent_id, role, text, now, model),
-        ).lastrowid
-        assert message_id is not None
-        if text:
-            self._index(message_id)
-        self._db.execute("UPDATE chats SET leaf_id = ?, updated = ? WHERE id = ?", (message_id, now, chat_id))
-        return message_id
+    def _attachments(self, chat_id: int) -> dict[int, tuple[Attachment, ...]]:
+        """By message."""
+        found: dict[int, tuple[Attachment, ...]] = {}
+        rows = self._db.execute(
+            "SELECT message_id, name, a.text, length FROM messages m JOIN attachments a ON a.message_id = m.id "
+            "WHERE m.chat_id = ? ORDER BY a.id",
+            (chat_id,),
+        )
+        for message_id, *values in rows:
+            found[message_id] = (*found.get(message_id, ()), Attachment(*values))
+        return found
 
-    def add_message(self, chat_id: int, parent_id: int | None, role: str, text: str = "", model: str = "") -> int:
+    def add_message(
+        self,
+        chat_id: int,
+        parent_id: int | None,
+        role: str,
+        text: str = "",
+        model: str = "",
+        attachments: Sequence[Attachment] = (),
+    ) -> int:
         """Append a message below `parent_id` and make it the end of the visible path. Returns its id."""
-        message_id = self._add(chat_id, parent_id, role, text, model)
+        message_id = self._add(chat_id, parent_id, role, text, model, attachments)
         self._tell(chat_id)
         return message_id
 
-    @_saves
+    @saves
+    def _add(
+        self, chat_id: int, parent_id: int | None, role: str, text: str, model: str, files: Sequence[Attachment]
+    ) -> int:
+        now = time.time()
+        message_id = self._insert(chat_id, parent_id, PortableMessage(role, text, None, now, model, attachments=files))
+        self._db.execute("UPDATE chats SET leaf_id = ?, updated = ? WHERE id = ?", (message_id, now, chat_id))
+        return message_id
+
+    def _insert(self, chat_id: int, parent_id: int | None, message: PortableMessage) -> int:
+        message_id = self._db.execute(
+            "INSERT INTO messages(chat_id, parent_id, role, text, created, model, thought_s, stats, stop_reason) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                chat_id,
+                parent_id,
+                message.role,
+                message.text,
+                message.created,
+                message.model,
+                message.thought_s,
+                json.dumps(asdict(message.stats)) if message.stats else None,
+                message.stop_reason,
+            ),
+        ).lastrowid
+        assert message_id is not None
+        for a in message.attachments:
+            self._db.execute(
+                "INSERT INTO attachments(message_id, name, text, length) VALUES (?, ?, ?, ?)",
+                (message_id, a.name, a.text, a.length),
+            )
+        if message.text:
+            self._index(message_id)
+        return message_id
+
+    @saves
     def set_text(self, message_id: int, text: str) -> None:
         """Save an answer so far."""
         self._replace_text(message_id, text)
 
-    @_saves
+    @saves
     def finish(
         self,
         message_id: int,
@@ -298,159 +319,154 @@ class ChatStore:
         )
         self._index(message_id)
 
-    @_saves
+    def reopen(self, message_id: int) -> None:
+        """An answer is written again: until `finish` it counts as cut off."""
+        self._set("UPDATE messages SET stop_reason = NULL, error = NULL WHERE id = ?", message_id)
+
+    def unfinished(self) -> tuple[int, int] | None:
+        """(chat, message) of the newest answer that a crash cut off at the end of a visible path, if there is one."""
+        row = self._db.execute(
+            "SELECT c.id, m.id FROM chats c JOIN messages m ON m.id = c.leaf_id WHERE m.role = 'assistant' "
+            "AND m.stop_reason IS NULL AND c.deleted IS NULL ORDER BY m.id DESC LIMIT 1"
+        ).fetchone()
+        return None if row is None else (row[0], row[1])
+
+    def settle_unfinished(self) -> None:
+        """The user knows of the answers that were cut off."""
+        self._set("UPDATE messages SET stop_reason = ? WHERE role = 'assistant' AND stop_reason IS NULL", CLOSED)
+
+    @saves
     def show_version(self, message_id: int, step: int) -> None:
         """Page to the sibling `step` places on; the visible path then runs to the newest message below it."""
         siblings = [
             row[0]
             for row in self._db.execute(
                 "SELECT s.id FROM messages s JOIN messages m ON s.chat_id = m.chat_id AND s.parent_id IS m.parent_id "
-                "WHERE m.id = ? ORDER BY s.id",
+                "WHERE m.id = ? AND s.deleted IS NULL ORDER BY s.id",
                 (message_id,),
             )
         ]
         place = siblings.index(message_id) + step
-        leaf = siblings[max(0, min(place, len(siblings) - 1))]
-        newest_child = "SELECT MAX(id) FROM messages WHERE parent_id = ?"
+        self._show_below(siblings[max(0, min(place, len(siblings) - 1))])
+
+    @saves
+    def show_message(self, message_id: int) -> None:
+        """Have the visible path go through a message."""
+        visible = (
+            "WITH RECURSIVE up(id) AS ("
+            "SELECT leaf_id FROM chats WHERE id = (SELECT chat_id FROM messages WHERE id = ?1) "
+            "UNION ALL SELECT parent_id FROM up JOIN messages USING (id) WHERE parent_id IS NOT NULL) "
+            "SELECT 1 FROM up WHERE id = ?1"
+        )
+        if self._db.execute(visible, (message_id,)).fetchone() is None:
+            self._show_below(message_id)
+
+    def _show_below(self, leaf: int) -> None:
+        newest_child = "SELECT MAX(id) FROM messages WHERE parent_id = ? AND deleted IS NULL"
         while (child := self._db.execute(newest_child, (leaf,)).fetchone()[0]) is not None:
             leaf = child
         self._db.execute(
             "UPDATE chats SET leaf_id = ? WHERE id = (SELECT chat_id FROM messages WHERE id = ?)", (leaf, leaf)
         )
 
+    @saves
+    def delete_message(self, message_id: int) -> None:
+        """Hide a message and all that follows it. `restore_message` brings them back until `close`."""
+        now = time.time()
+        self._db.execute(
+            "WITH RECURSIVE below(id) AS (SELECT ?1 UNION ALL SELECT m.id FROM messages m JOIN below ON m.parent_id = "
+            "below.id) UPDATE messages SET deleted = ?2 WHERE deleted IS NULL AND id IN (SELECT id FROM below)",
+            (message_id, now),
+        )
+        chat_id, parent_id = self._db.execute(
+            "SELECT chat_id, parent_id FROM messages WHERE id = ?", (message_id,)
+        ).fetchone()
+        sibling = self._db.execute(
+            "SELECT MAX(id) FROM messages WHERE chat_id = ? AND parent_id IS ? AND deleted IS NULL",
+            (chat_id, parent_id),
+        ).fetchone()[0]
+        if sibling is not None:
+            self._show_below(sibling)
+        else:
+            self._db.execute("UPDATE chats SET leaf_id = ? WHERE id = ?", (parent_id, chat_id))
+
+    @saves
+    def restore_message(self, message_id: int) -> None:
+        """Undo `delete_message`."""
+        self._db.execute(
+            "UPDATE messages SET deleted = NULL WHERE chat_id = (SELECT chat_id FROM messages WHERE id = ?1) "
+            "AND deleted = (SELECT deleted FROM messages WHERE id = ?1)",
+            (message_id,),
+        )
+        self._show_below(message_id)
+
+    # Chats as they travel
+
+    def portable(self, chat_id: int) -> PortableChat:
+        """All of a chat, with every version."""
+        info = self._db.execute(
+            "SELECT title, created, updated, pinned, folder, settings, leaf_id FROM chats WHERE id = ?", (chat_id,)
+        ).fetchone()
+        rows = self._db.execute(
+            "SELECT id, parent_id, role, text, created, model, thought_s, stats, stop_reason FROM messages "
+            "WHERE chat_id = ? AND deleted IS NULL ORDER BY id",
+            (chat_id,),
+        ).fetchall()
+        files = self._attachments(chat_id)
+        places = {row[0]: place for place, row in enumerate(rows)}
+        messages = tuple(
+            PortableMessage(
+                role, text, places.get(parent), created, model, thought_s, _stats(stats), reason, files.get(i, ())
+            )
+            for i, parent, role, text, created, model, thought_s, stats, reason in rows
+        )
+        settings = json.loads(info[5]) if info[5] else {}
+        return PortableChat(info[0], info[1], info[2], messages, places.get(info[6]), bool(info[3]), info[4], settings)
+
+    def add_portable(self, chats: Sequence[PortableChat]) -> list[int]:
+        """Take chats in, each as a new one. All of them or, when one cannot be saved, none. Returns their ids."""
+        added = self._add_portable(chats)
+        self._tell(0)
+        return added
+
+    @saves
+    def _add_portable(self, chats: Sequence[PortableChat]) -> list[int]:
+        added = []
+        for chat in chats:
+            chat_id = self._db.execute(
+                "INSERT INTO chats(title, created, updated, pinned, folder, settings) VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    chat.title,
+                    chat.created,
+                    chat.updated,
+                    int(chat.pinned),
+                    chat.folder[:FOLDER_LENGTH],
+                    json.dumps(chat.settings, ensure_ascii=False) if chat.settings else "",
+                ),
+            ).lastrowid
+            assert chat_id is not None
+            ids: list[int] = []
+            for message in chat.messages:
+                ids.append(self._insert(chat_id, None if message.parent is None else ids[message.parent], message))
+            if ids:
+                leaf = ids[-1] if chat.leaf is None else ids[chat.leaf]
+                self._db.execute("UPDATE chats SET leaf_id = ? WHERE id = ?", (leaf, chat_id))
+            added.append(chat_id)
+        return added
+
     # Inside
 
-    @_saves
+    @saves
     def _set(self, sql: str, *values: object) -> None:
         self._db.execute(sql, values)
 
-    def _tell(self, chat_id: int) -> None:
-        self._listeners = [listener for listener in self._listeners if alive(listener)]
-        for listener in self._listeners:
-            listener(chat_id)
-
     def _occurs(self, word: str) -> tuple[str, str]:
-        """A condition on `chats` that is true where a message contains `word`, and the value it is bound to."""
+        """A condition on `messages` that is true where one contains `word`, and the value it is bound to."""
         # The trigram index knows nothing shorter than three characters, and two are a whole word in Korean or Chinese.
         if self._searchable and len(word) >= 3:
             found = "SELECT rowid FROM search WHERE search MATCH ?"
-            value = '"' + word.replace('"', '""') + '"'
-        else:
-            found = "SELECT id FROM messages WHERE text LIKE ? ESCAPE '\\'"
-            value = _like(word)
-        return f"id IN (SELECT chat_id FROM messages WHERE id IN ({found}))", value
-
-    def _replace_text(self, message_id: int, text: str) -> None:
-        if self._searchable:
-            # Another window may have indexed what it took for a cut-off answer; the index must be told the old text.
-            self._db.execute(
-                "INSERT INTO search(search, rowid, text) SELECT 'delete', id, text FROM messages "
-                "WHERE id = ? AND indexed = 1",
-                (message_id,),
-            )
-        self._db.execute("UPDATE messages SET text = ?, indexed = 0 WHERE id = ?", (text, message_id))
-
-    def _index(self, message_id: int) -> None:
-        if self._searchable:
-            row = self._db.execute("SELECT indexed, text FROM messages WHERE id = ?", (message_id,)).fetchone()
-            if row is not None and not row[0]:
-                self._db.execute("INSERT INTO search(rowid, text) VALUES (?, ?)", (message_id, row[1]))
-                self._db.execute("UPDATE messages SET indexed = 1 WHERE id = ?", (message_id,))
-
-    def _prepare(self, db: sqlite3.Connection) -> sqlite3.Connection:
-        """Bring a connection to the present schema. Raises GreenroomError for a file of a newer program."""
-        db.execute("PRAGMA foreign_keys = ON")
-        # With a write-ahead log a killed process loses nothing that was committed, without waiting for the disk.
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = NORMAL")
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        if version > len(MIGRATIONS):
-            db.close()
-            raise GreenroomError(
-                "The saved chats were left alone",
-                f"{self.path} was written by a newer Greenroom",
-                "Update Greenroom to see them. Chats of this session are not saved.",
-            )
-        for number in range(version, len(MIGRATIONS)):
-            db.executescript(f"BEGIN; {MIGRATIONS[number]} PRAGMA user_version = {number + 1}; COMMIT;")
-        with db:  # also finds out whether the file can be written
-            db.execute("UPDATE chats SET deleted = deleted WHERE id = 0")
-        self._db = db
-        self._searchable = self._make_search(db)
-        if self._searchable:
-            with db:
-                for (message_id,) in db.execute("SELECT id FROM messages WHERE indexed = 0 AND text != ''").fetchall():
-                    self._index(message_id)
-        return db
-
-    @staticmethod
-    def _make_search(db: sqlite3.Connection) -> bool:
-        """Whether this SQLite has the full-text index with trigrams (FTS5, from 3.34)."""
-        try:
-            db.execute(
-                "CREATE VIRTUAL TABLE IF NOT EXISTS search "
-                "USING fts5(text, content = 'messages', content_rowid = 'id', tokenize = 'trigram')"
-            )
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
-                raise
-            log.info("No full-text index (%s): searching chats reads every message", error)
-            return False
-        return True
-
-    def _readable_copy(self) -> sqlite3.Connection:
-        """What can be read of a file that cannot be written, in memory."""
-        memory = sqlite3.connect(":memory:")
-        try:
-            if self.path.is_file():
-                source = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
-                source.backup(memory)
-                source.close()
-                memory.execute("SELECT COUNT(*) FROM sqlite_schema")
-        except (OSError, sqlite3.Error):
-            log.warning("The chat file cannot be read either", exc_info=True)
-            memory.close()
-            memory = sqlite3.connect(":memory:")
-        return memory
-
-    def _continue_in_memory(self, error: sqlite3.Error) -> None:
-        log.error("The chat file cannot be written any more: %s", error)
-        memory = sqlite3.connect(":memory:")
-        try:
-            self._db.backup(memory)
-            self._db.close()
-        except sqlite3.Error as second:
-            raise self._explain(error) from second
-        self._db = memory
-        self._db.execute("PRAGMA foreign_keys = ON")
-        self.problem = self._explain(error)
-        self._tell(0)
-
-    def _explain(self, error: Exception) -> GreenroomError:
-        code = getattr(error, "sqlite_errorcode", None)
-        primary = code & 0xFF if code is not None else None
-        folder = self.path.parent
-        if primary in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-            return GreenroomError(
-                "The saved chats cannot be read, so new ones are not saved",
-                f"{self.path} is damaged",
-                "Move that file elsewhere and start Greenroom again.",
-            )
-        why = f"{folder} cannot be written"
-        remedy = "Make that folder writable and start Greenroom again."
-        if primary == sqlite3.SQLITE_FULL:
-            why, remedy = f"the disk of {folder} is full", "Free some space and start Greenroom again."
-        elif primary == sqlite3.SQLITE_BUSY:
-            why, remedy = f"another program is using {self.path}", "Close that program and start Greenroom again."
-        elif isinstance(error, OSError) and error.strerror:
-            why = f"{folder} cannot be used ({error.strerror.lower()})"
-        return GreenroomError("Chats are not saved", why, remedy)
-
-
-def _like(word: str) -> str:
-    for special in ("\\", "%", "_"):
-        word = word.replace(special, "\\" + special)
-    return f"%{word}%"
+            return f"deleted IS NULL AND id IN ({found})", '"' + word.replace('"', '""') + '"'
+        return "deleted IS NULL AND text LIKE ? ESCAPE '\\'", like(word)
 
 
 def _stats(text: str | None) -> GenerationStats | None:

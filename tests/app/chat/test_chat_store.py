@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import sqlite3
@@ -13,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import app.chat.store as store_module
-from app.chat.store import ChatStore, title_of
+from app.chat import database
+from app.chat.records import Attachment, Draft
+from app.chat.store import CLOSED, TITLE_LENGTH, ChatStore, title_of
 from engine.errors import GreenroomError
 from engine.runtime.events import GenerationStats
 
@@ -294,19 +296,188 @@ def test_a_busy_file_is_an_error_and_not_a_reason_to_leave_it(tmp_path, monkeypa
     store.close()
 
 
-def test_migrations_run_one_after_another(tmp_path, monkeypatch):
+def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path, monkeypatch):
     path = tmp_path / "chats.sqlite3"
-    old = ChatStore(path)
-    chat_id, _, _ = ask(old, "q", "a")
-    old.close()
-    monkeypatch.setattr(
-        store_module, "MIGRATIONS", (*store_module.MIGRATIONS, "ALTER TABLE chats ADD COLUMN pinned INTEGER;")
-    )
+    db = sqlite3.connect(path)
+    db.executescript(database.MIGRATIONS[0] + "PRAGMA user_version = 1;")
+    with db:
+        db.execute("INSERT INTO chats(id, title, created, updated, leaf_id) VALUES (1, 'old', 1, 2, 2)")
+        db.execute("INSERT INTO messages VALUES (1, 1, NULL, 'user', 'q', 1, '', NULL, NULL, NULL, NULL, 0)")
+        db.execute("INSERT INTO messages VALUES (2, 1, 1, 'assistant', 'a', 2, 'm', 1.5, NULL, 'end', NULL, 0)")
+    db.close()
     new = ChatStore(path)
-    assert new._db.execute("PRAGMA user_version").fetchone() == (len(store_module.MIGRATIONS),)
-    assert new._db.execute("SELECT pinned FROM chats").fetchone() == (None,)
-    assert [m.text for m in new.messages(chat_id)] == ["q", "a"]
+    assert new._db.execute("PRAGMA user_version").fetchone() == (len(database.MIGRATIONS),)
+    assert [m.text for m in new.messages(1)] == ["q", "a"]
+    assert [(c.title, c.pinned, c.folder) for c in new.chats("q")] == [("old", False, "")]
+    assert (new.draft(1), new.chat_settings(1), new.model_path(1)) == (Draft(), {}, "")
     new.close()
+
+
+def test_released_migrations_stay_as_they_are():
+    """Files in the world went through these steps: another text would leave two kinds of files with one number."""
+    digests = [hashlib.sha256(" ".join(step.split()).encode()).hexdigest()[:16] for step in database.MIGRATIONS]
+    assert digests == ["1df05b4a6f4f1cc0", "d9a0b78782937e5c"]
+
+
+def test_a_file_that_cannot_be_brought_up_to_date_is_left_as_it_is(tmp_path):
+    path = tmp_path / "chats.sqlite3"
+    db = sqlite3.connect(path)
+    # The second step makes its last table only after it has changed others.
+    db.executescript(database.MIGRATIONS[0] + "CREATE TABLE notes (something_else); PRAGMA user_version = 1;")
+    db.close()
+    store = ChatStore(path)
+    assert "damaged" in store.problem.why
+    ask(store, "does it go on?", "yes")
+    store.close()
+    db = sqlite3.connect(path)
+    assert db.execute("PRAGMA user_version").fetchone() == (1,)
+    assert "pinned" not in {row[1] for row in db.execute("PRAGMA table_info(chats)")}
+    db.close()
+
+
+def test_pins_and_folders(store):
+    first, _, _ = ask(store, "first", "1")
+    second, _, _ = ask(store, "second", "2")
+    changed = [chat.updated for chat in store.chats()]
+    store.pin(first, True)
+    store.move(second, "  Work \n trips ")
+    store.move(first, "apples")
+    assert [(c.id, c.pinned, c.folder) for c in store.chats()] == [
+        (second, False, "Work trips"),
+        (first, True, "apples"),
+    ]
+    assert [chat.updated for chat in store.chats()] == changed, "tidying up is no change of the chat"
+    assert store.folders() == ["apples", "Work trips"]
+    store.move(second, "")
+    store.delete(first)
+    assert store.folders() == []
+
+
+def test_drafts_are_kept(tmp_path):
+    path = tmp_path / "chats.sqlite3"
+    store = ChatStore(path)
+    chat_id, _, _ = ask(store, "q", "a")
+    half = Draft("half a thought", (Attachment("notes.txt", "the beginn", 4000),))
+    store.set_draft(chat_id, half)
+    store.set_draft(None, Draft("for a new chat"))
+    store.close()
+    store = ChatStore(path)
+    assert store.draft(chat_id) == half
+    assert not store.draft(chat_id).attachments[0].whole
+    assert store.draft(None) == Draft("for a new chat")
+    store.set_draft(None, Draft())
+    store.set_draft(chat_id, Draft())
+    assert store.draft(None).empty
+    assert store.draft(chat_id).empty
+    assert store.draft(999).empty
+    store.close()
+
+
+def test_attachments_belong_to_their_question(store):
+    files = (Attachment("a.py", "print()", 7), Attachment("b.txt", "beg", 900))
+    chat_id = store.create_chat("look")
+    question = store.add_message(chat_id, None, "user", "look", attachments=files)
+    store.add_message(chat_id, question, "assistant")
+    assert [m.attachments for m in store.messages(chat_id)] == [files, ()]
+    store.delete(chat_id)
+    store.purge()
+    assert store._db.execute("SELECT COUNT(*) FROM attachments").fetchone() == (0,)
+
+
+def test_a_deleted_message_takes_what_follows_and_comes_back(store):
+    chat_id, question, first = ask(store, "q", "one")
+    second = store.add_message(chat_id, question, "assistant")
+    store.finish(second, "two pineapples", None, "end")
+    follow_up = store.add_message(chat_id, second, "user", "more pineapples")
+    store.delete_message(second)
+    assert [m.id for m in store.messages(chat_id)] == [question, first], "the other version stands in"
+    assert (store.messages(chat_id)[1].version, store.messages(chat_id)[1].versions) == (1, 1)
+    assert store.chats("pineapples") == []
+    store.restore_message(second)
+    assert [m.id for m in store.messages(chat_id)] == [question, second, follow_up]
+    store.delete_message(follow_up)
+    store.delete_message(second)
+    store.restore_message(second)
+    assert [m.id for m in store.messages(chat_id)] == [question, second], "what was deleted before stays deleted"
+    store.delete_message(question)
+    assert store.messages(chat_id) == []
+    store.close()
+    raw = sqlite3.connect(store.path)
+    assert raw.execute("SELECT COUNT(*) FROM messages").fetchone() == (0,)
+    raw.close()
+
+
+def test_answers_cut_off_by_a_crash_are_found_once(store):
+    assert store.unfinished() is None
+    chat_id, question, _ = ask(store, "q", "whole")
+    assert store.unfinished() is None
+    cut = store.add_message(chat_id, question, "assistant")
+    store.set_text(cut, "half an ans")
+    assert store.unfinished() == (chat_id, cut)
+    assert store.messages(chat_id)[-1].cut_off
+    store.settle_unfinished()
+    assert store.unfinished() is None
+    assert store.messages(chat_id)[-1].stop_reason == CLOSED
+    store.reopen(cut)
+    assert store.unfinished() == (chat_id, cut)
+    store.finish(cut, "half an answer, whole", None, "end")
+    assert not store.messages(chat_id)[-1].cut_off
+
+
+def test_a_search_says_where_it_found_what(store):
+    chat_id, question, answer = ask(store, "Fruit", "We have many kinds.\n\nAmong them are PINEAPPLES and plums.")
+    ask(store, "another", "pineapples only")
+    hit = store.find_in(chat_id, "pineapples plums")
+    assert hit.message_id == answer
+    assert hit.excerpt == "…kinds. Among them are PINEAPPLES and plums."
+    assert store.find_in(chat_id, "fruit").message_id == question
+    assert store.find_in(chat_id, "kinds elsewhere").message_id == answer
+    assert store.find_in(chat_id, "nowhere").message_id is None
+
+
+def test_the_path_goes_to_a_message_of_another_version(store):
+    chat_id, question, first = ask(store, "q", "one")
+    second = store.add_message(chat_id, question, "assistant", "two")
+    store.show_message(first)
+    assert [m.id for m in store.messages(chat_id)] == [question, first]
+    store.show_message(question)
+    assert [m.id for m in store.messages(chat_id)] == [question, first], "what is on the path already changes nothing"
+    store.show_message(second)
+    assert [m.id for m in store.messages(chat_id)] == [question, second]
+
+
+def test_what_was_asked_last(store):
+    for question in ("one", "two", "one"):
+        ask(store, question, "answer")
+    assert store.questions(5) == ["one", "two"]
+    assert store.questions(1) == ["one"]
+
+
+def test_settings_and_model_of_a_chat(store):
+    chat_id, _, _ = ask(store, "q", "a")
+    assert (store.chat_settings(chat_id), store.model_path(chat_id)) == ({}, "")
+    store.set_chat_settings(chat_id, {"system": "Be brief.", "temperature": 0.5})
+    store.set_model_path(chat_id, "/models/m.gguf")
+    assert store.chat_settings(chat_id) == {"system": "Be brief.", "temperature": 0.5}
+    assert store.model_path(chat_id) == "/models/m.gguf"
+
+
+def test_a_chat_travels_with_all_its_versions(store, tmp_path):
+    chat_id, question, first = ask(store, "q", "one")
+    store.add_message(chat_id, question, "assistant", "two")
+    store.show_version(first, 0)
+    store.add_message(chat_id, first, "user", "see", attachments=[Attachment("n.txt", "n", 1)])
+    store.set_chat_settings(chat_id, {"seed": 7})
+    store.pin(chat_id, True)
+    chat = store.portable(chat_id)
+    assert [m.text for m in chat.path] == ["q", "one", "see"]
+    other = ChatStore(tmp_path / "other.sqlite3")
+    (copied,) = other.add_portable([chat])
+    assert other.portable(copied) == chat
+    assert [m.text for m in other.messages(copied)] == ["q", "one", "see"]
+    assert other.messages(copied)[1].versions == 2
+    assert other.chats("two")
+    other.close()
 
 
 @pytest.mark.parametrize(
@@ -326,5 +497,5 @@ def test_titles(text, title):
 @given(st.text())
 def test_titles_are_one_short_line(text):
     title = title_of(text)
-    assert 0 < len(title) <= store_module.TITLE_LENGTH + 1
+    assert 0 < len(title) <= TITLE_LENGTH + 1
     assert "\n" not in title

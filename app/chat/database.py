@@ -1,0 +1,228 @@
+"""The file that chats are kept in: its schema, how it is opened, and what happens when it cannot be written."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+from engine.errors import GreenroomError
+
+log = logging.getLogger(__name__)
+
+#: Step n brings a file from version n to n + 1. Steps are never changed once released, only added.
+MIGRATIONS = (
+    """
+    CREATE TABLE chats (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        title TEXT NOT NULL,
+        created REAL NOT NULL,
+        updated REAL NOT NULL,
+        deleted REAL,
+        leaf_id INTEGER
+    );
+    CREATE TABLE messages (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        chat_id INTEGER NOT NULL REFERENCES chats(id) ON DELETE CASCADE,
+        parent_id INTEGER REFERENCES messages(id) ON DELETE CASCADE,
+        role TEXT NOT NULL,
+        text TEXT NOT NULL,
+        created REAL NOT NULL,
+        model TEXT NOT NULL,
+        thought_s REAL,
+        stats TEXT,
+        stop_reason TEXT,
+        error TEXT,
+        indexed INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE INDEX messages_tree ON messages(chat_id, parent_id);
+    CREATE INDEX messages_parent ON messages(parent_id);
+    CREATE INDEX messages_unindexed ON messages(id) WHERE indexed = 0;
+    """,
+    """
+    ALTER TABLE chats ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE chats ADD COLUMN folder TEXT NOT NULL DEFAULT '';
+    ALTER TABLE chats ADD COLUMN draft TEXT NOT NULL DEFAULT '';
+    ALTER TABLE chats ADD COLUMN settings TEXT NOT NULL DEFAULT '';
+    ALTER TABLE chats ADD COLUMN model_path TEXT NOT NULL DEFAULT '';
+    ALTER TABLE messages ADD COLUMN deleted REAL;
+    CREATE TABLE attachments (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        message_id INTEGER NOT NULL REFERENCES messages(id) ON DELETE CASCADE,
+        name TEXT NOT NULL,
+        text TEXT NOT NULL,
+        length INTEGER NOT NULL
+    );
+    CREATE INDEX attachments_message ON attachments(message_id);
+    CREATE TABLE notes (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+    """,
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Opened = TypeVar("Opened", bound="Database")
+
+
+def saves(method: Callable[Concatenate[Opened, P], R]) -> Callable[Concatenate[Opened, P], R]:
+    """Run a method as one transaction; when the file can no longer be written, move to memory and run it again."""
+
+    @functools.wraps(method)
+    def run(self: Opened, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            with self._db:
+                return method(self, *args, **kwargs)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                raise GreenroomError(
+                    "The chat could not be saved", "another program is using the chat file", "Try again."
+                ) from error
+            self._continue_in_memory(error)
+            with self._db:
+                return method(self, *args, **kwargs)
+
+    return run
+
+
+class Database:
+    """An open file, or memory that stands in for it: `problem` then says why. Never fails to open. For one thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        #: Why chats are kept in memory only; None when all is well.
+        self.problem: GreenroomError | None = None
+        self._listeners: list[Callable[[int], None]] = []
+        self._closed = False
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = self._prepare(sqlite3.connect(self.path, timeout=1.0))
+        except GreenroomError as error:
+            self.problem = error
+            self._db = self._prepare(sqlite3.connect(":memory:"))
+        except (OSError, sqlite3.Error) as error:
+            self.problem = self._explain(error)
+            try:
+                self._db = self._prepare(self._readable_copy())
+            except (GreenroomError, sqlite3.Error):
+                log.warning("What could be read of the chat file cannot be used", exc_info=True)
+                self._db = self._prepare(sqlite3.connect(":memory:"))
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def subscribe(self, listener: Callable[[int], None]) -> None:
+        """listener: called with the id of each chat whose line in the list has changed."""
+        self._listeners.append(listener)
+
+    def _tell(self, chat_id: int) -> None:
+        for listener in self._listeners:
+            listener(chat_id)
+
+    def _replace_text(self, message_id: int, text: str) -> None:
+        if self._searchable:
+            # Another window may have indexed what it took for a cut-off answer; the index must be told the old text.
+            self._db.execute(
+                "INSERT INTO search(search, rowid, text) SELECT 'delete', id, text FROM messages "
+                "WHERE id = ? AND indexed = 1",
+                (message_id,),
+            )
+        self._db.execute("UPDATE messages SET text = ?, indexed = 0 WHERE id = ?", (text, message_id))
+
+    def _index(self, message_id: int) -> None:
+        if self._searchable:
+            row = self._db.execute("SELECT indexed, text FROM messages WHERE id = ?", (message_id,)).fetchone()
+            if row is not None and not row[0]:
+                self._db.execute("INSERT INTO search(rowid, text) VALUES (?, ?)", (message_id, row[1]))
+                self._db.execute("UPDATE messages SET indexed = 1 WHERE id = ?", (message_id,))
+
+    def _prepare(self, db: sqlite3.Connection) -> sqlite3.Connection:
+        """Bring a connection to the present schema. Raises GreenroomError for a file of a newer program."""
+        db.execute("PRAGMA foreign_keys = ON")
+        # With a write-ahead log a killed process loses nothing that was committed, without waiting for the disk.
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version > len(MIGRATIONS):
+            db.close()
+            raise GreenroomError(
+                "The saved chats were left alone",
+                f"{self.path} was written by a newer Greenroom",
+                "Update Greenroom to see them. Chats of this session are not saved.",
+            )
+        for number in range(version, len(MIGRATIONS)):
+            db.executescript(f"BEGIN; {MIGRATIONS[number]} PRAGMA user_version = {number + 1}; COMMIT;")
+        with db:  # also finds out whether the file can be written
+            db.execute("UPDATE chats SET deleted = deleted WHERE id = 0")
+        self._db = db
+        self._searchable = self._make_search(db)
+        if self._searchable:
+            with db:
+                for (message_id,) in db.execute("SELECT id FROM messages WHERE indexed = 0 AND text != ''").fetchall():
+                    self._index(message_id)
+        return db
+
+    @staticmethod
+    def _make_search(db: sqlite3.Connection) -> bool:
+        """Whether this SQLite has the full-text index with trigrams (FTS5, from 3.34)."""
+        try:
+            db.execute(
+                "CREATE VIRTUAL TABLE IF NOT EXISTS search "
+                "USING fts5(text, content = 'messages', content_rowid = 'id', tokenize = 'trigram')"
+            )
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+                raise
+            log.info("No full-text index (%s): searching chats reads every message", error)
+            return False
+        return True
+
+    def _readable_copy(self) -> sqlite3.Connection:
+        """What can be read of a file that cannot be written, in memory."""
+        memory = sqlite3.connect(":memory:")
+        try:
+            if self.path.is_file():
+                source = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+                source.backup(memory)
+                source.close()
+                memory.execute("SELECT COUNT(*) FROM sqlite_schema")
+        except (OSError, sqlite3.Error):
+            log.warning("The chat file cannot be read either", exc_info=True)
+            memory.close()
+            memory = sqlite3.connect(":memory:")
+        return memory
+
+    def _continue_in_memory(self, error: sqlite3.Error) -> None:
+        log.error("The chat file cannot be written any more: %s", error)
+        memory = sqlite3.connect(":memory:")
+        try:
+            self._db.backup(memory)
+            self._db.close()
+        except sqlite3.Error as second:
+            raise self._explain(error) from second
+        self._db = memory
+        self._db.execute("PRAGMA foreign_keys = ON")
+        self.problem = self._explain(error)
+        self._tell(0)
+
+    def _explain(self, error: Exception) -> GreenroomError:
+        code = getattr(error, "sqlite_errorcode", None)
+        primary = code & 0xFF if code is not None else None
+        folder = self.path.parent
+        if primary in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
+            return GreenroomError(
+                "The saved chats cannot be read, so new ones are not saved",
+                f"{self.path} is damaged",
+                "Move that file elsewhere and start Greenroom again.",
+            )
+        why = f"{folder} cannot be written"
+        remedy = "Make that folder writable and start Greenroom again."
+        if primary == sqlite3.SQLITE_FULL:
+            why, remedy = f"the disk of {folder} is full", "Free some space and start Greenroom again."
+        elif primary == sqlite3.SQLITE_BUSY:
+            why, remedy = f"another program is using {self.path}", "Close that program and start Greenroom again."
+        elif isinstance(error, OSError) and error.strerror:
+            why = f"{folder} cannot be used ({error.strerror.lower()})"
+        return GreenroomError("Chats are not saved", why, remedy)

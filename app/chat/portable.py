@@ -1,0 +1,52 @@
+"""A whole chat outside the store: what is exported and imported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.chat.records import Attachment
+from engine.runtime.events import GenerationStats
+
+
+@dataclass(frozen=True)
+class PortableMessage:
+    """parent: the place of the message it follows in `PortableChat.messages`, an earlier one; None for a first one.
+
+    Times are seconds since the epoch. The rest as in `StoredMessage`.
+    """
+
+    role: str
+    text: str
+    parent: int | None
+    created: float
+    model: str = ""
+    thought_s: float | None = None
+    stats: GenerationStats | None = None
+    stop_reason: str | None = None
+    attachments: Sequence[Attachment] = ()
+
+
+@dataclass(frozen=True)
+class PortableChat:
+    """leaf: the place of the message that the visible path ends at; None for the last one."""
+
+    title: str
+    created: float
+    updated: float
+    messages: tuple[PortableMessage, ...]
+    leaf: int | None = None
+    pinned: bool = False
+    folder: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def path(self) -> list[PortableMessage]:
+        """The visible messages, first to last."""
+        place = len(self.messages) - 1 if self.leaf is None else self.leaf
+        found: list[PortableMessage] = []
+        while self.messages and place is not None:
+            found.append(self.messages[place])
+            place = self.messages[place].parent
+        return found[::-1]

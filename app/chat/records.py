@@ -1,0 +1,86 @@
+"""What chats are made of, as everyone but the database sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.errors import GreenroomError
+from engine.runtime.events import GenerationStats
+
+
+@dataclass(frozen=True)
+class ChatInfo:
+    """One line of the chat list. Times are seconds since the epoch; folder "" is none."""
+
+    id: int
+    title: str
+    created: float
+    updated: float
+    pinned: bool = False
+    folder: str = ""
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """A text file that goes with a question. length: characters of the whole file; `text` may be its beginning."""
+
+    name: str
+    text: str
+    length: int
+
+    @property
+    def whole(self) -> bool:
+        return len(self.text) == self.length
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What is written but not sent."""
+
+    text: str = ""
+    attachments: tuple[Attachment, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        return not self.text and not self.attachments
+
+
+@dataclass(frozen=True)
+class Hit:
+    """Where a search has found something in a chat.
+
+    message_id: None when only the title has it
+    excerpt:    a piece of the message around the first place, on one line
+    """
+
+    message_id: int | None
+    excerpt: str
+
+
+@dataclass(frozen=True)
+class StoredMessage:
+    """One message of the visible path.
+
+    stop_reason: a key of STOP_REASONS; None for a question, an answer being written, and one cut off by a crash.
+    version, versions: its 1-based place among the siblings that could stand here, and their number.
+    thought_s: seconds spent in the thinking section, None while unknown.
+    """
+
+    id: int
+    chat_id: int
+    parent_id: int | None
+    role: str
+    text: str
+    model: str
+    thought_s: float | None
+    stats: GenerationStats | None
+    stop_reason: str | None
+    error: GreenroomError | None
+    version: int
+    versions: int
+    attachments: tuple[Attachment, ...] = ()
+
+    @property
+    def cut_off(self) -> bool:
+        """An answer that a model could go on with."""
+        return self.role == "assistant" and self.stop_reason not in ("end", "stop_string")

@@ -1,0 +1,34 @@
+"""Words to look for: the excerpt around them, and the places of a text where they stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+#: Characters of an excerpt before the first place, and in all.
+BEFORE, EXCERPT = 24, 160
+
+
+def like(word: str) -> str:
+    """The pattern for SQL's LIKE with ESCAPE '\\'."""
+    for special in ("\\", "%", "_"):
+        word = word.replace(special, "\\" + special)
+    return f"%{word}%"
+
+
+def places(text: str, words: Sequence[str]) -> list[tuple[int, int]]:
+    """(start, end) of every place where a word stands, in any case, in order and without overlap."""
+    wanted = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True) if word)
+    return [match.span() for match in re.finditer(wanted, text, re.IGNORECASE)] if wanted else []
+
+
+def excerpt(text: str, words: Sequence[str]) -> str:
+    """One line around the first place, whole words at its beginning."""
+    found = places(text, words)
+    start = max(0, found[0][0] - BEFORE) if found else 0
+    piece = text[start : start + EXCERPT]
+    if start:
+        # To the next word, unless that is the one looked for.
+        space = re.search(r"\s", piece[:BEFORE])
+        piece = "…" + (piece[space.end() :] if space else piece)
+    return " ".join(piece.split())
