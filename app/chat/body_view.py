@@ -10,8 +10,11 @@ from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app.chat.code_view import CodeView
-from app.chat.markdown import Code, Leaf, Rule, StreamParser, Table, Text, parse
-from app.chat.rich_text import INDENT, PARAGRAPH_GAP, QUOTE_INDENT, TableView, TextView
+from app.chat.flow_view import FlowView
+from app.chat.markdown import Code, Leaf, Math, Rule, StreamParser, Table, Text, parse
+from app.chat.math_view import FormulaView
+from app.chat.rich_text import INDENT, PARAGRAPH_GAP, QUOTE_INDENT, TextView
+from app.chat.table_view import TableView
 
 #: Characters in one text view. Beyond that the next paragraph starts a new one, so that laying out stays quick.
 LONGEST_VIEW = 12_000
@@ -24,7 +27,7 @@ LONG_TEXT, SLICE, SLICE_SECONDS = 6000, 1500, 0.02
 class _Part:
     """A widget and the leaves it shows."""
 
-    widget: TextView | CodeView | TableView | QFrame
+    widget: FlowView | CodeView | QFrame
     first: int
     count: int
 
@@ -33,7 +36,7 @@ class BodyView(QWidget):
     """Shows Markdown. `set_text` takes it whole; `grow` takes a longer version of it again and again."""
 
     linkChosen = Signal(str)
-    #: More of a long text is shown.
+    #: More of a long text is shown, or a formula has been laid out.
     resized = Signal()
 
     def __init__(self, ink: str = "text", parent: QWidget | None = None) -> None:
@@ -156,9 +159,8 @@ class BodyView(QWidget):
         part = next((part for part in self._parts if part.first == index), None)
         if part is None or (leaf.indent, leaf.quote) != (self._leaves[index].indent, self._leaves[index].quote):
             return False
-        if (isinstance(part.widget, CodeView) and isinstance(leaf, Code)) or (
-            isinstance(part.widget, TableView) and isinstance(leaf, Table)
-        ):
+        kinds = {Code: CodeView, Table: TableView, Math: FormulaView}
+        if type(leaf) in kinds and isinstance(part.widget, kinds[type(leaf)]):
             self._truncate(index + 1)
             part.widget.show_leaf(leaf)
             return True
@@ -187,7 +189,6 @@ class BodyView(QWidget):
             part = self._parts[-1] if self._parts else None
             if part is None or not isinstance(part.widget, TextView) or self._full(part):
                 view = TextView(self, ink=self._ink)
-                view.linkChosen.connect(self.linkChosen)
                 part = self._add(view)
             assert isinstance(part.widget, TextView)
             room = LONGEST_VIEW - (part.widget.length if part.count else 0)
@@ -204,13 +205,14 @@ class BodyView(QWidget):
     def _full(part: _Part) -> bool:
         return part.count > 0 and isinstance(part.widget, TextView) and part.widget.length > LONGEST_VIEW
 
-    def _append_block(self, leaf: Code | Table | Rule) -> None:
-        widget: CodeView | TableView | QFrame
+    def _append_block(self, leaf: Code | Math | Table | Rule) -> None:
+        widget: CodeView | FlowView | QFrame
         if isinstance(leaf, Code):
             widget = CodeView(leaf, self)
         elif isinstance(leaf, Table):
             widget = TableView(leaf, self)
-            widget.linkChosen.connect(self.linkChosen)
+        elif isinstance(leaf, Math):
+            widget = FormulaView(leaf, self._ink, self)
         else:
             widget = QFrame(self)
             widget.setObjectName("rule")
@@ -219,7 +221,10 @@ class BodyView(QWidget):
         self._leaves.append(leaf)
         self._fit(part)
 
-    def _add(self, widget: TextView | CodeView | TableView | QFrame) -> _Part:
+    def _add(self, widget: FlowView | CodeView | QFrame) -> _Part:
+        if isinstance(widget, FlowView):
+            widget.linkChosen.connect(self.linkChosen)
+            widget.resized.connect(self._take_height)
         part = _Part(widget, len(self._leaves), 0)
         self._parts.append(part)
         self._column.addWidget(widget, 0, Qt.AlignmentFlag.AlignRight)
@@ -235,10 +240,16 @@ class BodyView(QWidget):
             leaf = self._leaves[part.first]
             inset = leaf.indent * INDENT + leaf.quote * QUOTE_INDENT
         width = max(80, self._width - inset)
-        if isinstance(part.widget, (TextView, CodeView, TableView)):
+        if isinstance(part.widget, (FlowView, CodeView)):
             part.widget.set_width(width)
         else:
             part.widget.setFixedSize(width, 1)
+
+    @Slot()
+    def _take_height(self) -> None:
+        """A part has become taller or shorter by itself."""
+        self._fit_height()
+        self.resized.emit()
 
     def _fit_height(self) -> None:
         gaps = PARAGRAPH_GAP * max(0, len(self._parts) - 1)

@@ -1,31 +1,38 @@
 """Markdown as flat leaves that a widget can draw one below the other, from whole texts and from growing ones.
 
-HTML stays visible as text, images become links, formulas are kept as they were written.
+HTML stays visible as text, images become links, a footnote stays where it was written.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from mdit_py_plugins.dollarmath import dollarmath_plugin
 from mdit_py_plugins.tasklists import tasklists_plugin
-from mdit_py_plugins.texmath import texmath_plugin
+
+from app.chat.markdown_rules import add_rules
 
 LINE_BREAK = "\u2028"
 #: Characters after which a paragraph that is being written is cut: parsing and laying it out again must stay quick.
 LONGEST_PARAGRAPH = 2500
 _WORD_START = re.compile(r"(?<=\s)[^\W\d_]")
+#: What is cut off around a formula, and what is set beside it.
+_BLANKS, _PUNCTUATION = LINE_BREAK + " ", (".", ",", ";", ":")
 BULLETS = ("•", "◦", "▪")
 
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of text in one style. link: the address it leads to, "" for none."""
+    """A stretch of text in one style.
+
+    link:    the address it leads to, "" for none
+    math:    "" or how a formula is set, the text being its LaTeX: "inline", or "display" within a line
+    raised:  small and high, as the number of a footnote
+    """
 
     text: str
     bold: bool = False
@@ -33,6 +40,8 @@ class Span:
     code: bool = False
     strike: bool = False
     link: str = ""
+    math: str = ""
+    raised: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,7 @@ class Text:
     """A paragraph, heading or list item.
 
     heading: 1..6, 0 for none        indent: list depth        quote: block quote depth
-    marker:  what stands before it: "•", "3.", "☑"
+    marker:  what stands before it: "•", "3.", "☑", the label of a footnote
     close:   it follows the line above without a paragraph's distance
     """
 
@@ -64,6 +73,15 @@ class Code:
 
 
 @dataclass(frozen=True)
+class Math:
+    """A formula on lines of its own, without its dollars or brackets."""
+
+    text: str
+    indent: int = 0
+    quote: int = 0
+
+
+@dataclass(frozen=True)
 class Table:
     """Rows of cells, the first row being the head. Each row has one cell for each of `aligns`: left, center, right."""
 
@@ -79,15 +97,13 @@ class Rule:
     quote: int = 0
 
 
-Leaf = Text | Code | Table | Rule
+Leaf = Text | Code | Math | Table | Rule
 
 
 def _make_parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     parser.use(tasklists_plugin)
-    # "$5 and $10" is money: a formula's dollar touches no space inside and no digit outside.
-    parser.use(dollarmath_plugin, allow_space=False, allow_digits=False)
-    parser.use(texmath_plugin, delimiters="brackets")
+    add_rules(parser)
     return parser
 
 
@@ -194,7 +210,7 @@ class _Item:
 
 
 #: Tokens that become a leaf of their own, without text that could carry a list marker.
-_BLOCKS = {"fence", "code_block", "math_block", "math_block_label", "hr", "table_open"}
+_BLOCKS = {"fence", "code_block", "math_block", "hr", "table_open"}
 
 
 class _Walker:
@@ -209,7 +225,7 @@ class _Walker:
         self._lists: list[int | None] = []
         self._quote = 0
         self._heading = 0
-        self._marker = ""
+        self._marker = self._footnote = ""
         self._close = False
 
     def last_mark(self, whole_lines: int) -> tuple[int, int, _Item | None]:
@@ -221,7 +237,6 @@ class _Walker:
         while index < len(tokens):
             token = tokens[index]
             kind = token.type
-            # Formulas in brackets do not know their lines; they are settled together with the block before them.
             if token.level == 0 and token.nesting >= 0 and token.map:
                 self._marks.append((token.map[0], len(self._leaves), self._first if index == 0 else None))
             if kind in ("bullet_list_open", "ordered_list_open"):
@@ -241,8 +256,10 @@ class _Walker:
                 self._heading = int(token.tag[1])
             elif kind == "heading_close":
                 self._heading = 0
+            elif kind == "paragraph_open":
+                self._footnote = str(token.meta.get("footnote", ""))
             elif kind == "inline":
-                self._add_text(tuple(_spans(token.children or [])))
+                self._add_paragraph(tuple(_spans(token.children or [])))
             elif kind in _BLOCKS:
                 self._flush_marker()
                 self._close = False
@@ -250,6 +267,8 @@ class _Walker:
                     index = self._add_table(tokens, index)
                 elif kind == "hr":
                     self._leaves.append(Rule(len(self._lists), self._quote))
+                elif kind == "math_block":
+                    self._leaves.append(Math(token.content, len(self._lists), self._quote))
                 else:
                     self._leaves.append(_code(token, len(self._lists), self._quote))
             index += 1
@@ -282,8 +301,31 @@ class _Walker:
         if self._marker:
             self._add_text(())
 
+    def _add_paragraph(self, spans: tuple[Span, ...]) -> None:
+        """The formulas of a paragraph that ask for lines of their own get them."""
+        rest: list[Span] = []
+        alone = not self._heading
+        for span in spans:
+            if span.math == "display" and alone:
+                if before := _without_breaks(rest):
+                    self._add_text(before)
+                self._flush_marker()
+                self._leaves.append(Math(span.text, len(self._lists), self._quote))
+                rest = []
+            else:
+                rest.append(span)
+        text = _without_breaks(rest) if len(rest) < len(spans) else spans
+        last = self._leaves[-1] if len(rest) < len(spans) else None
+        if isinstance(last, Math) and len(text) == 1 and text[0].text in _PUNCTUATION:
+            self._leaves[-1] = replace(last, text=last.text + text[0].text)
+        elif text or not spans:
+            self._add_text(text)
+
     def _add_text(self, spans: tuple[Span, ...]) -> None:
-        self._leaves.append(Text(spans, self._heading, self._marker, len(self._lists), self._quote, self._close))
+        depth = len(self._lists)
+        if self._footnote:
+            self._marker, depth, self._footnote = self._footnote, depth + 1, ""
+        self._leaves.append(Text(spans, self._heading, self._marker, depth, self._quote, self._close))
         self._marker, self._close = "", False
 
     def _add_table(self, tokens: Sequence[Token], index: int) -> int:
@@ -306,7 +348,7 @@ class _Walker:
 def _code(token: Token, indent: int, quote: int) -> Code:
     text = token.content.removesuffix("\n")
     if token.type != "fence":
-        return Code(text.strip("\n"), "latex" if "math" in token.type else "", True, indent, quote)
+        return Code(text.strip("\n"), "", True, indent, quote)
     assert token.map is not None
     lines = token.content.count("\n") + (token.content[-1:] not in ("", "\n"))
     closed = token.map[1] - token.map[0] - 1 > lines
@@ -358,13 +400,29 @@ def _spans(tokens: Sequence[Token]) -> Iterator[Span]:
             yield span(LINE_BREAK)
         elif kind == "code_inline":
             yield span(token.content, code=True)
-        elif kind.startswith("math_inline"):
-            yield span(token.content, code=True, italic=True)
+        elif kind == "math_inline":
+            yield Span(token.content, math="display" if token.meta["display"] else "inline", link=link)
+        elif kind == "footnote_reference":
+            yield Span(token.content, raised=True)
         elif kind == "image":
             address = str(token.attrGet("src") or "")
             yield span(token.content or address, to=address)
         elif token.content:
             yield span(token.content)
+
+
+def _without_breaks(spans: Sequence[Span]) -> tuple[Span, ...]:
+    """Without line breaks and blanks at both ends, where a formula was."""
+    kept = list(spans)
+    for end in (0, -1):
+        while kept and not kept[end].code:
+            text = kept[end].text
+            text = text.lstrip(_BLANKS) if end == 0 else text.rstrip(_BLANKS)
+            if text:
+                kept[end] = replace(kept[end], text=text)
+                break
+            kept.pop(end)
+    return tuple(kept)
 
 
 def _line_offset(text: str, line: int) -> int:

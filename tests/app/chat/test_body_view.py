@@ -8,7 +8,8 @@ from PySide6.QtGui import QGuiApplication, QTextCursor
 
 from app.chat.body_view import LONG_TEXT, BodyView
 from app.chat.code_view import CodeView, _CodeText
-from app.chat.rich_text import TableView, TextView
+from app.chat.rich_text import TextView
+from app.chat.table_view import TableView
 
 MIXED = """Look at <b>this</b> & `that`:
 

@@ -10,9 +10,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 
+from app.chat.flow_view import FlowView
 from app.chat.message_view import AnswerView, QuestionView
 from app.chat.page import ChatPage
-from app.chat.rich_text import FlowView
 from app.chat.store import ChatStore
 from app.host import HostState
 from app.theme import theme

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.chat.markdown import LINE_BREAK, LONGEST_PARAGRAPH, Code, Rule, Span, StreamParser, Table, Text, parse
+from app.chat.markdown import LINE_BREAK, LONGEST_PARAGRAPH, Code, Math, Rule, Span, StreamParser, Table, Text, parse
 
 
 def words(leaf):
@@ -96,23 +96,68 @@ def test_tables_have_full_rows():
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "formula"),
-    [("so $a_1 + b_1$ is", "a_1 + b_1"), (r"so \(a_1 + b_1\) is", "a_1 + b_1")],
-)
-def test_formulas_are_kept_as_written(text, formula):
+@pytest.mark.parametrize("text", ["so $a_1 + b_1$ is", r"so \(a_1 + b_1\) is"])
+def test_formulas_are_kept_as_written(text):
     (leaf,) = parse(text)
-    assert Span(formula, code=True, italic=True) in leaf.spans
+    assert leaf.spans == (Span("so "), Span("a_1 + b_1", math="inline"), Span(" is"))
 
 
-def test_display_formulas_are_blocks():
-    assert parse("\\[\na_1\n\\]") == [Code("a_1", "latex")]
-    assert parse("$$\nx_2\n$$") == [Code("x_2", "latex")]
+@pytest.mark.parametrize("text", ["\\[\na_1\n\\]", "$$\na_1\n$$", "$$a_1$$", "\\[a_1\\]"])
+def test_display_formulas_are_blocks(text):
+    assert parse(text) == [Math("a_1")]
+    before, math, after = parse(f"where\n{text}\nis")
+    assert (words(before), math, words(after)) == ("where", Math("a_1"), "is")
+    before, math, after = parse(f"where {text} is")
+    assert (words(before), math, words(after)) == ("where", Math("a_1"), "is")
 
 
-def test_money_is_no_formula():
-    (leaf,) = parse("It costs $5, not $10.")
-    assert leaf.spans == (Span("It costs $5, not $10."),)
+def test_a_display_formula_takes_its_punctuation_along():
+    assert parse("\\[ a \\].")[-1] == parse("so \\[ a \\].")[-1] == Math("a.")
+
+
+def test_environments_are_formulas():
+    text = "\\begin{align}\na &= b \\\\\nc &= d\n\\end{align}"
+    assert parse(f"{text}\nthen")[0] == Math(text)
+
+
+def test_formulas_in_lists_and_quotes_keep_their_place():
+    assert parse("1. so\n   $$\n   a\n   $$\n   is")[1] == Math("a", indent=1)
+    assert parse("> \\[\n> a\n> \\]")[0] == Math("a", quote=1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It costs $5, not $10.",
+        "$5-$10, US$5 or A$6; $100 million against $2",
+        "It costs $5 for one and then some 6$ more",
+        "$HOME/$USER",
+        "$ a $ b",
+        "half of $a_1",
+        "$$ half",
+        "$",
+        "$$$$",
+    ],
+)
+def test_money_and_halves_are_no_formulas(text):
+    (leaf,) = parse(text)
+    assert leaf.spans == (Span(text),)
+
+
+@pytest.mark.parametrize(("text", "after"), [("$x$는", "는"), ("$n$th", "th"), ("$x$-axis", "-axis")])
+def test_a_formula_may_be_part_of_a_word(text, after):
+    (leaf,) = parse(text)
+    assert [span.text for span in leaf.spans] == [text[1], after]
+
+
+def test_footnotes_stay_where_they_were_written():
+    leaves = parse("Said[^1] so.\n\n[^1]: one *day*\n[^n]: single\nand more")
+    assert leaves[0].spans[1] == Span("1", raised=True)
+    assert [(leaf.marker, words(leaf)) for leaf in leaves[1:]] == [
+        ("1", "one day"),
+        ("n", f"single{LINE_BREAK}and more"),
+    ]
+    assert [leaf.marker for leaf in stream("Said[^1].\n\n[^1]: one\n[^2]: two\n", 3)] == ["", "1", "2"]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +192,11 @@ BLOCKS = st.sampled_from(
         "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 |",
         "---",
         "\\[\nx_1\n\\]",
-        "한국어 문단입니다. 👍🏽",
+        "\\[\nx_1\n\\]",
+        "so\n$$\nx_1\n$$\nand $y$ too",
+        "\\begin{align}\na\n\\end{align}",
+        "$$\nhalf of a formula",
+        "Said[^1].\n\n[^1]: a footnote\n[^2]: another\nof two lines",
         "\r\nwindows\r\nlines",
     ]
 )

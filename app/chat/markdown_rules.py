@@ -1,0 +1,141 @@
+"""What models write beyond CommonMark, as rules of markdown-it: formulas and footnotes.
+
+Formulas stand between $ $, $$ $$, \\( \\) and \\[ \\], or are an equation's environment on lines of their own. They may
+begin right below a line of text. Half a formula is text, and so is money: "$5 and $10".
+"""
+
+from __future__ import annotations
+
+import re
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_inline import StateInline
+
+#: Lines of one formula, and characters of one within a line.
+MOST_LINES, LONGEST_INLINE = 120, 1500
+_ENVIRONMENTS = "equation|align|alignat|gather|multline|eqnarray|split|aligned|gathered|cases|[pbvBV]?matrix|array"
+_OPENING = re.compile(rf"\$\$|\\\[|\\begin\{{((?:{_ENVIRONMENTS})\*?)\}}")
+#: What may follow a formula on its line without making it part of a sentence.
+_ENDS = re.compile(r"\s*([.,;:]?)\s*$")
+#: Words in a row: nobody writes them into a formula without \text, but between two prices.
+_PROSE = re.compile(r"[^\W\d_]{2,}\s+[^\W\d_]{2,}")
+_TEX = re.compile(r"[\\^_={}]")
+_FOOTNOTE = re.compile(r"\[\^([^\]\s]{1,40})\]")
+
+
+def add_rules(parser: MarkdownIt) -> None:
+    interrupts = {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    parser.block.ruler.before("fence", "math_block", _math_block, interrupts)
+    parser.block.ruler.before("reference", "footnote", _footnote, interrupts)
+    parser.inline.ruler.before("escape", "math_inline", _math_inline)
+    parser.inline.ruler.before("link", "footnote_reference", _footnote_reference)
+
+
+def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    if state.is_code_block(start):
+        return False
+    first = state.src[state.bMarks[start] + state.tShift[start] : state.eMarks[start]]
+    opening = _OPENING.match(first)
+    if opening is None:
+        return False
+    environment = opening[1]
+    closing = f"\\end{{{environment}}}" if environment else "$$" if opening[0] == "$$" else "\\]"
+    line, text, at = start, first, opening.end()
+    while (found := text.find(closing, at)) < 0:
+        line, at = line + 1, 0
+        # An empty line ends it, as in TeX: what stands above one must not change when more text comes.
+        if line >= end or line - start > MOST_LINES or state.isEmpty(line) or state.sCount[line] < state.blkIndent:
+            return False
+        text = state.src[state.bMarks[line] : state.eMarks[line]]
+    after = _ENDS.match(text, found + len(closing))
+    whole = state.getLines(start, line + 1, state.blkIndent, False).strip()
+    content = whole[: whole.rindex(closing) + (len(closing) if environment else 0)]
+    if after is None or not content[2:].strip():
+        return False
+    if silent:
+        return True
+    token = state.push("math_block", "math", 0)
+    token.content = (content if environment else content[2:]).strip() + after[1]
+    token.block = True
+    token.map = [start, line + 1]
+    state.line = line + 1
+    return True
+
+
+def _math_inline(state: StateInline, silent: bool) -> bool:
+    text, at = state.src, state.pos
+    if text.startswith(("\\(", "\\[", "$$"), at):
+        display = text[at] == "$" or text[at + 1] == "["
+        closing = "$$" if text[at] == "$" else "\\)" if text[at + 1] == "(" else "\\]"
+        found = text.find(closing, at + 2, min(state.posMax, at + LONGEST_INLINE))
+        content = text[at + 2 : found].strip() if found >= 0 else ""
+        after = found + 2
+    elif text[at] == "$":
+        display = False
+        found = _closing_dollar(text, at, min(state.posMax, at + LONGEST_INLINE))
+        content = text[at + 1 : found] if found >= 0 else ""
+        after = found + 1
+    else:
+        return False
+    if not content:
+        return False
+    if not silent:
+        token = state.push("math_inline", "math", 0)
+        token.content = content
+        token.meta["display"] = display
+    state.pos = after
+    return True
+
+
+def _closing_dollar(text: str, at: int, end: int) -> int:
+    """Where the formula that may begin at this dollar ends; -1 when it is money, or a variable of a shell."""
+    before, first = text[at - 1 : at], text[at + 1 : at + 2]
+    if (before.isascii() and before.isalnum()) or not first or first.isspace():
+        return -1
+    found = at
+    while (found := text.find("$", found + 1, end)) >= 0:
+        if text[found - 1] == "\\":
+            continue
+        content, following = text[at + 1 : found], text[found + 1 : found + 2]
+        money = content[-1:].isspace() or re.match("[0-9A-Z]", following)
+        prose = _PROSE.search(content) and not _TEX.search(content)
+        return -1 if money or prose else found
+    return -1
+
+
+def _footnote(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """A footnote's text is a paragraph that knows its label, in the place where it was written."""
+    if state.is_code_block(start):
+        return False
+    first = state.src[state.bMarks[start] + state.tShift[start] : state.eMarks[start]]
+    label = _FOOTNOTE.match(first)
+    if label is None or first[label.end() : label.end() + 1] != ":":
+        return False
+    if silent:
+        return True
+    line = start + 1
+    while line < end and not state.isEmpty(line) and state.sCount[line] >= state.blkIndent:
+        if _FOOTNOTE.match(state.src, state.bMarks[line] + state.tShift[line]):
+            break
+        line += 1
+    opening = state.push("paragraph_open", "p", 1)
+    opening.map = [start, line]
+    opening.meta["footnote"] = label[1]
+    inline = state.push("inline", "", 0)
+    inline.content = state.getLines(start, line, state.blkIndent, False).strip()[label.end() + 1 :].strip()
+    inline.map = [start, line]
+    inline.children = []
+    state.push("paragraph_close", "p", -1)
+    state.line = line
+    return True
+
+
+def _footnote_reference(state: StateInline, silent: bool) -> bool:
+    label = _FOOTNOTE.match(state.src, state.pos)
+    if label is None or state.src[label.end() : label.end() + 1] == "(":
+        return False
+    if not silent:
+        state.push("footnote_reference", "sup", 0).content = label[1]
+    state.pos = label.end()
+    return True
