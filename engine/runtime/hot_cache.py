@@ -1,7 +1,7 @@
 """Which experts lie in VRAM: a cache of slots for the experts that routers call again and again.
 
-Pure bookkeeping, no bytes: `engine.executors.expert_slots` holds those. An expert that is missing is computed on the CPU
-at once, so nothing ever waits for the cache, and an upload is worth its bytes only if the expert comes again.
+Pure bookkeeping, no bytes: `engine.executors.expert_slots` holds those. An expert that is missing is computed on the
+CPU at once, so nothing ever waits for the cache, and an upload is worth its bytes only if the expert comes again.
 
 Between two calls of `next_uploads` and `uploaded` the cache does not move: everybody who looks an expert up during one
 step sees the same. One thread at a time, except for `resident`.
@@ -23,7 +23,7 @@ Scores = npt.NDArray[np.float64]
 #: What decides who stays. "lfru" weighs uses by their age: a use counts half after HALF_LIFE tokens.
 POLICIES = ("lfru", "lru", "lfu", "static")
 #: Tokens. See docs/hybrid-cache.md for how it was chosen.
-HALF_LIFE = 128.0
+HALF_LIFE = 32.0
 #: How much more often than a resident an expert must have been called lately to take its slot. Less moves experts to
 #: and fro that are called about equally often.
 ADVANTAGE = 1.25
@@ -121,8 +121,9 @@ class HotCache:
     def next_uploads(self, most: int) -> list[Upload]:
         """What should come into slots now, most wanted first. Those slots hold nothing until `uploaded`."""
         self._settle()
-        missed = np.flatnonzero(self._missed)
-        self._missed[missed] = False
+        # Some may have arrived since they were missed.
+        missed = np.flatnonzero(self._missed & (self._slot_of < 0))
+        self._missed[:] = False
         if self.frozen or most <= 0 or not self.slots or not len(missed):
             return []
         if self.policy.name == "static":
@@ -187,7 +188,8 @@ class HotCache:
                 return scores
         if self.policy.name == "lru":
             # Below everything that will be used.
-            return known / max(1.0, 2 * known.max()) - 1.0
+            below: Scores = known / max(1.0, 2 * known.max()) - 1.0
+            return below
         return known.copy()
 
     def _settle(self) -> None:

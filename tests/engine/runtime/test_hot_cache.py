@@ -60,25 +60,31 @@ def test_no_slot_ever_holds_or_serves_what_it_should_not(policy: str, slots: int
                 hits += slot >= 0
             asked += len(ids)
         cache.advance(1)
-        uploads = cache.next_uploads(most)
-        assert len(uploads) <= most
-        for upload in uploads:
-            bytes_in.pop(upload.slot, None)
-        coming += uploads
-        assert len({upload.slot for upload in coming}) == len(coming)
-        assert len({upload[:2] for upload in coming}) == len(coming)
-        assert all(0 <= upload.slot < cache.slots for upload in coming)
-        for upload, fate in zip(list(coming), fates, strict=False):
-            if fate == "arrives":
-                cache.uploaded(upload)
-                bytes_in[upload.slot] = upload[:2]
-            elif fate == "fails":
-                cache.failed(upload)
-            if fate != "waits":
-                coming.remove(upload)
+        # Copies may end before or after the next ones are chosen.
+        for late in (False, True):
+            for upload, fate in zip(list(coming), fates[4 * late :], strict=False):
+                if fate == "arrives":
+                    cache.uploaded(upload)
+                    bytes_in[upload.slot] = upload[:2]
+                elif fate == "fails":
+                    cache.failed(upload)
+                if fate != "waits":
+                    coming.remove(upload)
+            if late:
+                break
+            uploads = cache.next_uploads(most)
+            assert len(uploads) <= most
+            for upload in uploads:
+                assert upload[:2] not in bytes_in.values()
+                bytes_in.pop(upload.slot, None)
+            coming += uploads
+            assert len({upload.slot for upload in coming}) == len(coming)
+            assert len({upload[:2] for upload in coming}) == len(coming)
+            assert all(0 <= upload.slot < cache.slots for upload in coming)
         held = [cache.table(layer) for layer in LAYERS]
         used = [slot for table in held for slot in table.tolist() if slot >= 0]
         assert len(set(used)) == len(used) == cache.resident().sum() == len(bytes_in)
+        assert len(used) + len(coming) + len(cache._free) == cache.slots
     assert (cache.hits, cache.hits + cache.misses) == (hits, asked)
 
 
