@@ -75,10 +75,14 @@ class HostState:
 
 @dataclass(frozen=True)
 class AnswerDelta:
-    """Text that became readable since the last one, and the figures so far."""
+    """Text that became readable since the last one, and the figures so far.
+
+    marks: of each step since then, when it ended (monotonic seconds) and how many tokens there were by then
+    """
 
     text: str
     stats: GenerationStats
+    marks: tuple[tuple[float, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -170,11 +174,14 @@ class AnswerBuffer:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._text: list[str] = []
+        self._marks: list[tuple[float, int]] = []
         self._stats: GenerationStats | None = None
 
     def add(self, text: str, stats: GenerationStats) -> None:
+        now = time.monotonic()
         with self._lock:
             self._text.append(text)
+            self._marks.append((now, stats.completion_tokens))
             self._stats = stats
 
     def take(self) -> AnswerDelta | None:
@@ -182,8 +189,8 @@ class AnswerBuffer:
         with self._lock:
             if self._stats is None:
                 return None
-            delta = AnswerDelta("".join(self._text), self._stats)
-            self._text, self._stats = [], None
+            delta = AnswerDelta("".join(self._text), self._stats, tuple(self._marks))
+            self._text, self._marks, self._stats = [], [], None
             return delta
 
 

@@ -32,7 +32,7 @@ SCALE = 1.12
 #: Pixels on both sides of a formula, and by how many a source is smaller than the text around it.
 SIDE, CODE_STEP = 1.0, 2
 #: Pixels between a formula that is taller than its line and the lines next to it.
-GAP = 2.0
+GAP = 1.0
 #: A formula within a line that is wider than this could not be read in the width of the column, but its source can.
 WIDEST_INLINE = 1400.0
 

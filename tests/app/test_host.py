@@ -250,6 +250,9 @@ def test_text_is_coalesced_to_one_delta_per_interval(host: EngineHost, api: Fake
     elapsed_ms = 1000 * (time.monotonic() - started)
     assert results[0].text == "".join(api.words)
     assert "".join(delta.text for delta in deltas) == results[0].text
+    marks = [mark for delta in deltas for mark in delta.marks]
+    assert [tokens for _, tokens in marks] == list(range(1, len(marks) + 1)), "every step has its mark"
+    assert [when for when, _ in marks] == sorted(when for when, _ in marks)
     # One for each interval, one begun, and the rest at the end: never one for each of the 5000 tokens.
     assert len(deltas) <= elapsed_ms / (ANSWER_INTERVAL_MS * 0.9) + 2
 
