@@ -10,15 +10,18 @@ import os
 import statistics
 import tempfile
 import time
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 import engine
 from engine.errors import GreenroomError
+from engine.hardware.child import Reply, ask
 from engine.hardware.kernel_speed import STEPS, kept_readings, measure_kernels
-from engine.hardware.report import Calibration, HardwareReport, KernelSpeed
+from engine.hardware.report import Calibration, DeviceSpeed, HardwareReport, KernelSpeed
 from engine.progress import Progress, ProgressCallback, ignore_progress
+from engine.words import say
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +37,13 @@ QUICK_REPEATS = 24
 ROUNDS = 3
 BUDGET_SECONDS = 2.5
 FILE_NAME = "calibration.json"
+#: Seconds for a graphics card: torch and a driver start first.
+DEVICE_TIMEOUT = 60.0
+Ask = Callable[[str, float, Callable[[], None]], Reply]
+
+
+def ask_child(part: str, timeout: float, waiting: Callable[[], None]) -> Reply:
+    return ask(part, timeout, waiting=waiting)
 
 
 def thread_counts(report: HardwareReport) -> list[int]:
@@ -43,32 +53,55 @@ def thread_counts(report: HardwareReport) -> list[int]:
     return sorted(counts | {usable, max(1, min(usable, report.cpu.performance_cores))})
 
 
-def measure(report: HardwareReport, progress: ProgressCallback = ignore_progress) -> Calibration:
-    """Bandwidth by thread count, then our kernels and the pool at the usual count.
+def usable_devices(report: HardwareReport) -> list[str]:
+    """The cards a plan may use, by torch's names."""
+    if report.os.get("torch_cuda", "none") == "none":
+        return []
+    nvidia = [gpu for gpu in report.gpus if gpu.vendor == "nvidia"]
+    return [
+        f"cuda:{index}"
+        for index, gpu in enumerate(nvidia)
+        if not gpu.integrated and gpu.total_bytes > 0 and not gpu.unusable
+    ]
 
-    Reads are repeated with the thread counts interleaved, so that a slow moment hits all alike. Takes 5 to 10 s. Raises
-    GreenroomError without the compiled kernels or with too little free RAM; Cancelled when progress raises it (between
-    steps, so within about a second).
+
+def measure(
+    report: HardwareReport,
+    progress: ProgressCallback = ignore_progress,
+    devices: Sequence[str] | None = None,
+    ask_device: Ask = ask_child,
+) -> Calibration:
+    """Bandwidth by thread count, then our kernels and the pool at the usual count, then the graphics cards.
+
+    devices: of the cards, by torch's names; None takes all that can be used. One that fails is left out.
+
+    Reads are repeated with the thread counts interleaved, so that a slow moment hits all alike. Takes 5 to 10 s, and as
+    long for a card. Raises GreenroomError without the compiled kernels or with too little free RAM; Cancelled when
+    progress raises it (between steps, so within about a second).
     """
     try:
         from engine import _native
     except ImportError as error:
         raise GreenroomError(
-            "RAM bandwidth cannot be measured",
-            f"the compiled kernels are not installed ({error})",
-            "Run the set-up again, then calibrate.",
+            say("RAM bandwidth cannot be measured"),
+            say("the compiled kernels are not installed ({error})", error=error),
+            say("Run the set-up again, then calibrate."),
         ) from error
     nbytes = min(BUFFER_BYTES, report.memory.available_bytes // 4)
     if nbytes < SMALLEST_BUFFER_BYTES:
         raise GreenroomError(
-            "RAM bandwidth cannot be measured",
-            f"only {report.memory.available_bytes / 1e6:.0f} MB of RAM is free, and less would measure the caches",
-            "Close other programs and calibrate again.",
+            say("RAM bandwidth cannot be measured"),
+            say(
+                "only {available_bytes:.0f} MB of RAM is free, and less would measure the caches",
+                available_bytes=report.memory.available_bytes / 1e6,
+            ),
+            say("Close other programs and calibrate again."),
         )
     counts = thread_counts(report)
     speeds: dict[int, list[float]] = {threads: [] for threads in counts}
+    devices = usable_devices(report) if devices is None else devices
     reads = ROUNDS * len(counts)
-    total = reads + STEPS
+    total = reads + STEPS + len(devices)
     started = time.monotonic()
     for step in range(reads):
         if step >= len(counts) and step % len(counts) == 0 and time.monotonic() - started > BUDGET_SECONDS:
@@ -86,8 +119,34 @@ def measure(report: HardwareReport, progress: ProgressCallback = ignore_progress
         spread_gbs={threads: [round(min(found), 1), round(max(found), 1)] for threads, found in kept.items()},
     )
     measured = measure_kernels(report, usual_threads(report), known, progress, reads, total)
+    found = {}
+    for step, device in enumerate(devices, reads + STEPS):
+
+        def waiting(step: int = step) -> None:
+            progress(Progress(step, total, "Measuring the graphics card"))
+
+        reply = ask_device(f"device={device}", DEVICE_TIMEOUT, waiting)
+        try:
+            if reply.failure:
+                raise ValueError(reply.failure)
+            found[device] = device_speed(reply.value)
+        except (ValueError, TypeError) as error:
+            logger.warning("calibration: %s is left out: %s", device, error)
+    measured = replace(measured, devices=found)
     progress(Progress(total, total, "This PC is measured"))
     return measured
+
+
+def device_speed(values: dict[str, Any]) -> DeviceSpeed:
+    """Raises ValueError and its like for what is no speed."""
+    known = {field.name for field in fields(DeviceSpeed)}
+    return DeviceSpeed(**{name: _speed(value) for name, value in values.items() if name in known and value is not None})
+
+
+def _speed(value: Any) -> float:
+    if not math.isfinite(number := float(value)) or number <= 0:
+        raise ValueError(f"{number} is no speed")
+    return number
 
 
 def usual_threads(report: HardwareReport) -> int:
@@ -117,7 +176,9 @@ def measure_quickly(report: HardwareReport) -> Calibration | None:
 
 
 def fingerprint(report: HardwareReport) -> str:
-    """Changes when a measurement would: another CPU, core count, amount of RAM, NUMA layout or program version."""
+    """Changes when a measurement would: another CPU, core count, amount of RAM, NUMA layout, graphics card or program
+    version.
+    """
     facts = [
         engine.__version__,
         report.cpu.name,
@@ -126,6 +187,7 @@ def fingerprint(report: HardwareReport) -> str:
         # In whole gigabytes: firmware reserves a little more or less at each boot.
         round(report.memory.total_bytes / 1e9),
         len(report.numa),
+        [gpu.name for gpu in report.gpus if not gpu.integrated],
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
@@ -147,20 +209,15 @@ def recall(folder: Path, report: HardwareReport) -> Calibration | None:
 def _parse(stored: dict[str, Any]) -> Calibration:
     """Raises ValueError and its like for anything that `store` cannot have written."""
 
-    def speed(value: Any) -> float:
-        if not math.isfinite(number := float(value)) or number <= 0:
-            raise ValueError(f"{number} is no speed")
-        return number
-
     def spread(value: Any) -> list[float]:
-        low, high = (speed(bound) for bound in value)
+        low, high = (_speed(bound) for bound in value)
         return [low, high]
 
-    bandwidth = {str(int(threads)): speed(found) for threads, found in stored["bandwidth_gbs"].items()}
+    bandwidth = {str(int(threads)): _speed(found) for threads, found in stored["bandwidth_gbs"].items()}
     if not bandwidth:
         raise ValueError("no bandwidth")
     kernels = {
-        str(name): KernelSpeed(speed(found["decode_gbs"]), spread(found["spread_gbs"]), speed(found["prefill_gops"]))
+        str(name): KernelSpeed(_speed(found["decode_gbs"]), spread(found["spread_gbs"]), _speed(found["prefill_gops"]))
         for name, found in stored["kernels"].items()
     }
     region, handover = (stored[name] for name in ("region_us", "handover_us"))
@@ -169,8 +226,9 @@ def _parse(stored: dict[str, Any]) -> Calibration:
         spread_gbs={str(int(threads)): spread(found) for threads, found in stored["spread_gbs"].items()},
         threads=int(stored["threads"]),
         kernels=kernels,
-        region_us=None if region is None else speed(region),
-        handover_us=None if handover is None else speed(handover),
+        region_us=None if region is None else _speed(region),
+        handover_us=None if handover is None else _speed(handover),
+        devices={str(name): device_speed(found) for name, found in stored["devices"].items()},
     )
 
 

@@ -13,13 +13,17 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.errors import GreenroomError
+
 #: A reply is a few kilobytes; whatever is longer is not a reply.
 REPLY_LIMIT = 1 << 20
+WAIT_STEP = 0.1
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,13 @@ def cpuinfo_part() -> dict[str, Any]:
     return {"brand": str(info.get("brand_raw", "")), "vendor": str(info.get("vendor_id_raw", ""))}
 
 
+def device_part(name: str) -> dict[str, Any]:
+    """Speeds of "cuda:0" or another device by that name (takes some seconds, most of them torch's)."""
+    # By name, as above.
+    speed: dict[str, float] = importlib.import_module("engine.executors.device_speed").device_speed(name)
+    return {key: round(value, 2) for key, value in speed.items()}
+
+
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "native": native_part,
     "nvml": nvml_part,
@@ -157,13 +168,17 @@ def _text(value: str | bytes) -> str:
 
 
 def child_main(arguments: Sequence[str]) -> int:
-    """Answer one part as JSON on stdout. Returns the exit code: 0, 1 when the part failed, 2 for an unknown part."""
-    if len(arguments) != 1 or arguments[0] not in PARTS:
+    """Answer one part as JSON on stdout: one of PARTS, or "device=NAME". Returns the exit code: 0, 1 when the part
+    failed, 2 for an unknown part.
+    """
+    part, _, device = arguments[0].partition("=") if len(arguments) == 1 else ("", "", "")
+    if not (part == "device" if device else part in PARTS):
         return 2
     try:
-        value = PARTS[arguments[0]]()
+        value = device_part(device) if device else PARTS[part]()
     except Exception as error:  # whatever a driver binding raises must reach the parent as a sentence
-        sys.stdout.write(json.dumps({"failure": f"{type(error).__name__}: {error}"}))
+        said = f"{error.what}: {error.why}" if isinstance(error, GreenroomError) else f"{type(error).__name__}: {error}"
+        sys.stdout.write(json.dumps({"failure": said}))
         return 1
     sys.stdout.write(json.dumps({"value": value}))
     return 0
@@ -176,10 +191,16 @@ def command(part: str) -> list[str]:
     return [sys.executable, "-P", "-m", "engine.hardware.child", part]
 
 
-def ask(part: str, timeout: float, arguments: Sequence[str] | None = None) -> Reply:
+def ask(
+    part: str,
+    timeout: float,
+    arguments: Sequence[str] | None = None,
+    waiting: Callable[[], None] | None = None,
+) -> Reply:
     """Run one part in a child and wait at most `timeout` seconds. Never raises for what the child does.
 
     arguments: the command line to run instead of `command(part)`.
+    waiting:   called about ten times a second; what it raises ends the child and is raised
     """
     environment = dict(os.environ)
     here = str(Path(__file__).resolve().parents[2])
@@ -198,16 +219,32 @@ def ask(part: str, timeout: float, arguments: Sequence[str] | None = None) -> Re
         except OSError as error:
             return Reply({}, f"its helper process could not be started ({error.strerror})")
         try:
-            code = process.wait(timeout)
-        except subprocess.TimeoutExpired:
+            code = _wait(process, timeout, waiting)
+        except BaseException as error:
             process.kill()
             # Stuck in a driver it cannot die yet; the system reaps it when the driver lets go.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(1)
-            return Reply({}, f"it did not answer within {timeout:g} s")
+            if isinstance(error, subprocess.TimeoutExpired):
+                return Reply({}, f"it did not answer within {timeout:g} s")
+            raise
         output.seek(0)
         text = output.read(REPLY_LIMIT)
     return _parse(text, code)
+
+
+def _wait(process: subprocess.Popen[bytes], timeout: float, waiting: Callable[[], None] | None) -> int:
+    if waiting is None:
+        return process.wait(timeout)
+    deadline = time.monotonic() + timeout
+    while True:
+        waiting()
+        left = deadline - time.monotonic()
+        try:
+            return process.wait(max(0.0, min(WAIT_STEP, left)))
+        except subprocess.TimeoutExpired:
+            if left <= WAIT_STEP:
+                raise
 
 
 def _parse(text: bytes, code: int) -> Reply:

@@ -118,6 +118,23 @@ class KernelSpeed:
 
 
 @dataclass(frozen=True)
+class DeviceSpeed:
+    """Of a graphics card, as far as it could be measured, else None.
+
+    to_*, from_*: GB/s of copies between RAM and the card, from page-locked memory and from other
+    memory_gbs:   of its own memory
+    teraflops:    of bfloat16 matrix products
+    """
+
+    to_pinned_gbs: float | None = None
+    to_pageable_gbs: float | None = None
+    from_pinned_gbs: float | None = None
+    from_pageable_gbs: float | None = None
+    memory_gbs: float | None = None
+    teraflops: float | None = None
+
+
+@dataclass(frozen=True)
 class Calibration:
     """What was measured here.
 
@@ -126,6 +143,7 @@ class Calibration:
     kernels:     {"small", "large": our expert kernels at 2048 x 768 and 7168 x 2048}
     region_us:   from handing the pool some work that is over at once until it is done
     handover_us: a cache line from one thread to another
+    devices:     graphics cards by the names torch has for them, "cuda:0"
     """
 
     bandwidth_gbs: dict[str, float]
@@ -134,6 +152,7 @@ class Calibration:
     kernels: dict[str, KernelSpeed] = field(default_factory=dict)
     region_us: float | None = None
     handover_us: float | None = None
+    devices: dict[str, DeviceSpeed] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

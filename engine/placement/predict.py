@@ -1,7 +1,8 @@
 """How fast a plan should be, from bytes and bandwidth.
 
-Decode reads every active weight once per token, so its time is bytes / achieved bandwidth plus a fixed cost per layer.
-Reading a prompt re-uses each weight for many tokens, so its time is arithmetic / achieved operations per second.
+Decode reads every active weight once per token, so its time is bytes / achieved bandwidth plus a fixed cost per layer;
+what the GPU computes of a layer's experts it computes beside the CPU. Reading a prompt re-uses each weight for many
+tokens, so its time is arithmetic / achieved operations per second, or that of sending the experts to the GPU once.
 Both are said for a short conversation, and decode once more for a full one, because attention grows with it.
 """
 
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 
 from engine.placement.machines import Bandwidth
 from engine.placement.plan import Prediction, Range
-from engine.placement.sizes import PREFILL_CHUNK
+from engine.placement.profiles import GREENROOM, SLOWEST_GOPS, EngineProfile
+from engine.placement.sizes import PREFILL_CHUNK as CHUNK
 
 #: Tokens in the conversation that a prediction speaks of, and in the prompt.
 CONVERSATION = 512
@@ -23,94 +25,25 @@ LARGE_LAYER_BYTES = 100e6
 
 
 @dataclass(frozen=True)
-class EngineProfile:
-    """What one engine makes of a machine. Shares are of a plain read loop's bandwidth, times in seconds.
+class Hits:
+    """Shares of a token's experts that lie in VRAM: when choices are even, usually, and when they stay among a few."""
 
-    share_small, share_large: achieved at one token, for small and large experts per layer
-    cpu_layer_s: fixed cost of a layer whose attention runs on the CPU
-    gpu_layer_s: fixed cost of a layer's launches on the GPU
-    handoff_s:   GPU -> CPU experts -> GPU, per layer
-    gpu_share:   achieved share of VRAM bandwidth
-    gops_per_core: 10^9 operations per second and core while a prompt is read, by (code, tier)
-    core_gbs:      what one core gets through at one token where arithmetic, not the RAM, is the limit
-    kv_core_gbs:   what one core gets through of keys and values at one token, by attention's own tier
-    attention_gops: 10^9 operations per second and core of attention while a prompt is read, likewise
-    gpu_prefill_share: of the GPU's 16-bit matrix rate
-    gpu_expert_s: launches per expert and prompt chunk, where the GPU computes experts one after the other
-    spread:      (low, high) factors on the likely decode figure that come from the engine, not the machine
-    prefill_spread: the same for prefill, where clock rates differ too
+    even: float
+    likely: float
+    steady: float
+
+
+NO_HITS = Hits(0.0, 0.0, 0.0)
+
+
+def expected_hits(share: float) -> Hits:
+    """Where the most recently used `share` of all experts is cached in VRAM.
+
+    Published: 12 % of 512 experts served 67 % of the uses, 25 % of them 81 %; 10 % of another model's a third. A choice
+    without any habit would be served by its share.
     """
-
-    share_small: float
-    share_large: float
-    cpu_layer_s: float
-    gpu_layer_s: float
-    handoff_s: float
-    gpu_share: float
-    gops_per_core: Mapping[tuple[str, str], float]
-    core_gbs: Mapping[tuple[str, str], float]
-    kv_core_gbs: Mapping[str, float]
-    attention_gops: Mapping[str, float]
-    gpu_prefill_share: float
-    gpu_expert_s: float
-    spread: tuple[float, float]
-    prefill_spread: tuple[float, float]
-
-
-#: Ours. The CPU's figures were measured end to end, prefill and decode with torch's part included, by processor time of
-#: one thread on a busy Zen 5 virtual machine (read loop 41 GB/s): 84 % of the read bandwidth plus 25 to 40 us a layer;
-#: keys and values in f16 20 to 26 GB/s with 3 to 8 heads to each of them, 11 to 20 capped at AVX2, 0.9 to 2 portable;
-#: prefill of 512 tokens int4 250 (576 wide) to 450 (2048 wide), int8 363, bf16 296 GOP/s; capped at AVX2 165 to 195,
-#: 133, 90; portable 22 and 18; attention in it 155, 92 and 9. Most CPUs are slower and more threads share less well, so
-#: the likely figures lie below. The GPU's are estimates from the number of launches (5 to 10 us each) until they are
-#: measured.
-GREENROOM = EngineProfile(
-    share_small=0.70,
-    share_large=0.80,
-    cpu_layer_s=45e-6,
-    gpu_layer_s=250e-6,
-    handoff_s=80e-6,
-    gpu_share=0.6,
-    # AMX is not measured yet: no less than the tier below it.
-    gops_per_core={
-        ("int4", "portable"): 18,
-        ("int4", "avx2"): 160,
-        ("int4", "avxvnni"): 190,
-        ("int4", "avx512vnni"): 320,
-        ("int4", "amx"): 320,
-        ("int8", "portable"): 18,
-        ("int8", "avx2"): 110,
-        ("int8", "avxvnni"): 165,
-        ("int8", "avx512vnni"): 320,
-        ("int8", "amx"): 320,
-        ("bf16", "portable"): 14,
-        ("bf16", "avx2"): 75,
-        ("bf16", "avx512vnni"): 140,
-        ("bf16", "avx512bf16"): 220,
-        ("bf16", "amx"): 220,
-        # Not measured yet end to end: its kernels multiply as those of bf16 do.
-        ("e4m3", "portable"): 8,
-        ("e4m3", "avx2"): 60,
-        ("e4m3", "avx512vnni"): 110,
-        ("e4m3", "avx512bf16"): 180,
-        ("e4m3", "amx"): 180,
-        ("f16", "portable"): 8,
-        ("f16", "avx2"): 75,
-        ("f16", "avx512vnni"): 140,
-        ("f32", "portable"): 14,
-        ("f32", "avx2"): 75,
-        ("f32", "avx512vnni"): 140,
-    },
-    core_gbs={("int4", "portable"): 1.4, ("int8", "portable"): 2.6, ("bf16", "portable"): 14.0},
-    kv_core_gbs={"portable": 1.0, "avx2": 10.0, "avx512": 18.0},
-    attention_gops={"portable": 8.0, "avx2": 80.0, "avx512": 130.0},
-    gpu_prefill_share=0.25,
-    gpu_expert_s=80e-6,
-    spread=(0.7, 1.25),
-    prefill_spread=(0.5, 1.6),
-)
-#: For a tier the table does not name.
-SLOWEST_GOPS = 4.0
+    share = min(1.0, max(0.0, share))
+    return Hits(share, share**0.5, share**0.2)
 
 
 @dataclass(frozen=True)
@@ -120,6 +53,8 @@ class Work:
     cpu_expert_bytes:  routed experts read from RAM
     cpu_dense_bytes:   everything else read from RAM
     gpu_bytes:         everything read from VRAM
+    gpu_beside_bytes:  of that what is read while the CPU computes experts: shared and cached ones
+    streamed_bytes:    routed experts that a prompt can be read with on the GPU, once each has been sent there; 0 = none
     context:           tokens a full KV cache holds
     kv_bytes:          traffic of attention over a full KV cache
     short_kv_bytes:    the same in a conversation of CONVERSATION tokens; None where it grows in proportion
@@ -128,6 +63,7 @@ class Work:
     cpu_values, gpu_values: weights multiplied with while a prompt is read
     gpu_experts:       routed experts of all layers that the GPU computes
     code, tier:        of the kernels that read from RAM
+    hits:              share of the experts' uses that VRAM serves; cpu_expert_bytes and gpu_beside_bytes are without it
     """
 
     layers: int
@@ -145,6 +81,9 @@ class Work:
     tier: str
     threads: int
     short_kv_bytes: int | None = None
+    gpu_beside_bytes: int = 0
+    streamed_bytes: int = 0
+    hits: Hits = NO_HITS
 
     @property
     def attention_tier(self) -> str:
@@ -164,11 +103,14 @@ class Work:
 
 @dataclass(frozen=True)
 class Speeds:
-    """The machine's side: RAM reads with their range, VRAM reads (GB/s) and the GPU's 16-bit matrix rate (TFLOP/s)."""
+    """The machine's side: RAM reads with their range, VRAM reads (GB/s), the GPU's 16-bit matrix rate (TFLOP/s), and
+    what its link carries from page-locked RAM (GB/s).
+    """
 
     ram: Bandwidth
     vram_gbs: float
     teraflops: float
+    link_gbs: float = 12.0
 
 
 def achieved_share(profile: EngineProfile, layer_bytes: float) -> float:
@@ -179,33 +121,45 @@ def achieved_share(profile: EngineProfile, layer_bytes: float) -> float:
     return profile.share_small + (profile.share_large - profile.share_small) * min(1.0, max(0.0, position))
 
 
-def predict(work: Work, speeds: Speeds, profile: EngineProfile = GREENROOM) -> Prediction:
-    """Tokens per second with their range, and the sentence that says what limits decode."""
+def predict(
+    work: Work, speeds: Speeds, profile: EngineProfile = GREENROOM, *, prompt: int = CONVERSATION, chunk: int = CHUNK
+) -> Prediction:
+    """Tokens per second with their range, and the sentence that says what limits decode.
+
+    prompt: tokens of it, read in chunks of so many
+    """
     low, high = profile.spread
     short = work.short_kv_bytes
     if short is None:
         short = round(work.kv_bytes * min(1.0, CONVERSATION / max(1, work.context)))
 
-    def tokens_per_second(ram_gbs: float, kv: int) -> float:
-        return 1 / sum(_decode_terms(work, speeds, profile, ram_gbs, kv).values())
+    def tokens_per_second(ram_gbs: float, kv: int, hits: float) -> float:
+        return 1 / sum(_decode_terms(work, speeds, profile, ram_gbs, kv, hits).values())
 
-    prefill = 1 / _prefill_seconds(work, speeds, profile)
+    hits = work.hits
+    prefill = 1 / _prefill_seconds(work, speeds, profile, prompt, chunk)
+    likely = tokens_per_second(speeds.ram.likely, short, hits.likely)
     return Prediction(
         decode_tps=Range(
-            low * tokens_per_second(speeds.ram.low, short),
-            tokens_per_second(speeds.ram.likely, short),
-            high * tokens_per_second(speeds.ram.high, short),
+            low * min(likely, tokens_per_second(speeds.ram.low, short, hits.even)),
+            likely,
+            high * max(likely, tokens_per_second(speeds.ram.high, short, hits.steady)),
         ),
         prefill_tps=Range(profile.prefill_spread[0] * prefill, prefill, profile.prefill_spread[1] * prefill),
-        bottleneck=_bottleneck(_decode_terms(work, speeds, profile, speeds.ram.likely, short), work, speeds, profile),
-        full_context_tps=tokens_per_second(speeds.ram.likely, work.kv_bytes),
+        bottleneck=_bottleneck(
+            _decode_terms(work, speeds, profile, speeds.ram.likely, short, hits.likely), work, speeds, profile
+        ),
+        full_context_tps=tokens_per_second(speeds.ram.likely, work.kv_bytes, hits.likely),
     )
 
 
-def _decode_terms(work: Work, speeds: Speeds, profile: EngineProfile, ram_gbs: float, kv: int) -> dict[str, float]:
+def _decode_terms(
+    work: Work, speeds: Speeds, profile: EngineProfile, ram_gbs: float, kv: int, hits: float
+) -> dict[str, float]:
     """Seconds per token by what they are spent on; kv is what attention reads of the KV cache, in bytes."""
-    cpu_bytes = work.cpu_expert_bytes + work.cpu_dense_bytes
-    gpu_bytes = work.gpu_bytes + (kv if work.kv_on_gpu else 0)
+    missed = round(work.cpu_expert_bytes * (1 - hits))
+    cpu_bytes = missed + work.cpu_dense_bytes
+    vram_rate = speeds.vram_gbs * 1e9 * profile.gpu_share
     terms = {"ram": 0.0, "vram": 0.0, "attention": 0.0, "layers": 0.0}
     if not work.kv_on_gpu:
         rate = work.threads * profile.kv_core_gbs[work.attention_tier]
@@ -215,7 +169,9 @@ def _decode_terms(work: Work, speeds: Speeds, profile: EngineProfile, ram_gbs: f
         rate = min(ram_gbs * share, _core_limit(work, profile))
         terms["ram"] = cpu_bytes / (rate * 1e9)
     if work.uses_gpu:
-        terms["vram"] = gpu_bytes / (speeds.vram_gbs * 1e9 * profile.gpu_share)
+        beside = (work.gpu_beside_bytes + work.cpu_expert_bytes - missed) / vram_rate
+        alone = work.gpu_bytes - work.gpu_beside_bytes + (kv if work.kv_on_gpu else 0)
+        terms["vram"] = alone / vram_rate + max(0.0, beside - terms["ram"])
         layer = profile.gpu_layer_s + (profile.handoff_s if work.uses_cpu else 0.0)
     else:
         layer = profile.cpu_layer_s
@@ -223,19 +179,27 @@ def _decode_terms(work: Work, speeds: Speeds, profile: EngineProfile, ram_gbs: f
     return terms
 
 
-def _prefill_seconds(work: Work, speeds: Speeds, profile: EngineProfile) -> float:
-    """Per token of a prompt of CONVERSATION tokens: two operations per weight, attention over half of the prompt on
-    average, and a chunk's share of the fixed costs."""
+def _prefill_seconds(work: Work, speeds: Speeds, profile: EngineProfile, prompt: int, chunk: int) -> float:
+    """Per token of a prompt: two operations per weight, attention over half of the prompt on average, and a chunk's
+    share of the fixed costs. Experts are computed on the CPU, or sent to the GPU once a chunk where that is quicker.
+    """
+    prompt = min(prompt, work.context)
+    chunk = min(chunk, prompt)
     gops = profile.gops_per_core.get((work.code, work.tier), SLOWEST_GOPS) * work.threads
-    seconds = 2 * work.cpu_values / (gops * 1e9) if work.uses_cpu else 0.0
-    attention = work.attention_ops * min(CONVERSATION, work.context) / 2
+    matrix_rate = speeds.teraflops * 1e12 * profile.gpu_prefill_share
+    on_cpu = 2 * work.cpu_values / (gops * 1e9) if work.uses_cpu else 0.0
+    if work.streamed_bytes:
+        sent = work.streamed_bytes / (chunk * speeds.link_gbs * 1e9 * profile.link_share)
+        on_cpu = min(on_cpu, max(sent, 2 * work.cpu_values / matrix_rate))
+    seconds = on_cpu
+    attention = work.attention_ops * prompt / 2
     if work.uses_gpu:
         operations = 2 * work.gpu_values + (attention if work.kv_on_gpu else 0)
-        seconds += operations / (speeds.teraflops * 1e12 * profile.gpu_prefill_share)
+        seconds += operations / matrix_rate
     if not work.kv_on_gpu:
         seconds += attention / (profile.attention_gops[work.attention_tier] * work.threads * 1e9)
     fixed = work.layers * (profile.gpu_layer_s if work.uses_gpu else profile.cpu_layer_s)
-    return seconds + (fixed + work.gpu_experts * profile.gpu_expert_s) / PREFILL_CHUNK
+    return seconds + (fixed + work.gpu_experts * profile.gpu_expert_s) / chunk
 
 
 def _core_limit(work: Work, profile: EngineProfile) -> float:
@@ -248,6 +212,7 @@ def _bottleneck(terms: Mapping[str, float], work: Work, speeds: Speeds, profile:
     if largest == "ram":
         read = work.cpu_expert_bytes + work.cpu_dense_bytes
         what = "weights" if work.cpu_dense_bytes else "experts"
+        read -= round(work.cpu_expert_bytes * work.hits.likely)
         if _core_limit(work, profile) < speeds.ram.likely * profile.share_large:
             return f"limited by arithmetic: {_gb(read)} of {what} per token on the slow {work.tier} kernels"
         rate = f"{speeds.ram.likely:.0f} GB/s{_source(speeds)}"

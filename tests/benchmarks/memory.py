@@ -1,4 +1,4 @@
-"""Estimated against measured RAM: what a plan says beside the peak of anonymous memory of a process that carries it out.
+"""Estimated against measured RAM: what a plan says beside the peak of anonymous memory of a process that obeys it.
 
     python tests/benchmarks/memory.py [--models FILE_OR_FOLDER ...] [--scratch FOLDER] [--only WORD] [--json OUT]
 
@@ -156,7 +156,7 @@ def measure(case: Case, path: Path) -> dict[str, Any]:
 def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     if args.models:
         for path in args.models:
-            yield measure(Case(path.name, lambda _: path), path.absolute())
+            yield measure(Case(path.name, Path), path.absolute())
         return
     for case in CASES:
         if args.only.lower() not in case.name.lower():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +13,10 @@ import recorded_machines as machines
 from engine import _native
 from engine.errors import Cancelled, GreenroomError
 from engine.hardware import calibrate
+from engine.hardware.child import Reply, child_main
 from engine.hardware.kernel_speed import SHAPES, TINY, kept_readings, measure_kernels
 from engine.hardware.probe import probe
-from engine.hardware.report import Calibration, HardwareReport, KernelSpeed
+from engine.hardware.report import Calibration, DeviceSpeed, HardwareReport, KernelSpeed
 from engine.progress import Progress
 
 
@@ -249,3 +251,68 @@ def test_the_shapes_are_the_two_regimes() -> None:
     # Eight experts of each are far larger than a cache of one core, and the last layer is nothing.
     assert [shape.stored_bytes for shape in SHAPES] == [3 * 2048 * 768 * 18 // 32, 3 * 7168 * 2048 * 18 // 32]
     assert TINY.stored_bytes < 2000
+
+
+# --- graphics cards -----------------------------------------------------------------------------------------------
+
+
+def test_a_card_is_measured_last(report: HardwareReport, fake_kernels: list[tuple[int, int]]) -> None:
+    asked: list[str] = []
+    reports: list[Progress] = []
+
+    def answer(part: str, timeout: float, waiting: Callable[[], None]) -> Reply:
+        asked.append(part)
+        waiting()
+        return Reply({"to_pinned_gbs": 24.5, "memory_gbs": 800.0}) if part.endswith("0") else Reply({}, "it crashed")
+
+    measured = calibrate.measure(report, reports.append, ["cuda:0", "cuda:1"], answer)
+    assert asked == ["device=cuda:0", "device=cuda:1"]
+    assert measured.devices == {"cuda:0": DeviceSpeed(to_pinned_gbs=24.5, memory_gbs=800.0)}
+    assert [p.message for p in reports[-3:-1]] == ["Measuring the graphics card"] * 2
+    assert calibrate.store(report_folder := Path(report.disk.path), report, measured) == []
+    assert calibrate.recall(report_folder, report) == measured
+
+
+@pytest.mark.parametrize("value", [{"memory_gbs": 0.0}, {"memory_gbs": "fast"}, {"memory_gbs": float("nan")}])
+def test_a_speed_that_is_none_is_left_out(
+    report: HardwareReport, fake_kernels: list[tuple[int, int]], value: dict[str, object]
+) -> None:
+    measured = calibrate.measure(report, devices=["cuda:0"], ask_device=lambda *_: Reply(value))
+    assert measured.devices == {}
+
+
+def test_the_cards_that_a_plan_can_use(report: HardwareReport) -> None:
+    (card,) = [gpu for gpu in report.gpus if gpu.vendor == "nvidia"]
+    built = replace(report, os={**report.os, "torch_cuda": "13.0"})
+    assert calibrate.usable_devices(built) == ["cuda:0"]
+    assert calibrate.usable_devices(replace(built, gpus=[replace(card, unusable="is too old"), card])) == ["cuda:1"]
+    assert calibrate.usable_devices(replace(report, os={**report.os, "torch_cuda": "none"})) == []
+
+
+def test_a_simulated_card_answers_from_its_own_process() -> None:
+    ticks: list[int] = []
+    settings = "sim:vram=1e8,copy=2e9"
+    reply = calibrate.ask_child(f"device={settings}", 60, lambda: ticks.append(1))
+    assert reply.failure == ""
+    found = calibrate.device_speed(reply.value)
+    # No faster than its link; a busy PC may make it slower.
+    assert found.to_pinned_gbs is not None
+    assert 0 < found.to_pinned_gbs <= 2.0
+    assert found.memory_gbs is not None
+    assert found.teraflops is None
+    assert ticks
+
+
+def test_a_card_that_is_not_there_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert child_main(["device=sim:vram=much"]) == 1
+    failure = json.loads(capsys.readouterr().out)["failure"]
+    assert failure.startswith('The simulated device "sim:vram=much" cannot be used')
+    assert child_main(["device="]) == 2
+
+
+def test_the_wait_for_a_card_can_be_broken_off() -> None:
+    def stop() -> None:
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        calibrate.ask_child("device=sim", 60, stop)

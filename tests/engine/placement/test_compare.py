@@ -24,10 +24,10 @@ MODEL = moe_model("Q4_0")
 def test_upgrades_side_by_side() -> None:
     small = Machine("Small", make_report(ram=16 * GB, free=12 * GB))
     rows = compare(
-        MODEL, [small, Machine("This PC", HERE), other_machine(HERE, gpu="RTX 4090"), other_machine(HERE, gpu="H100")]
+        MODEL, [small, Machine("This PC", HERE), other_machine(HERE, gpu="RTX 4070"), other_machine(HERE, gpu="H100")]
     )
     assert [row.mode for row in rows] == ["too_large", "cpu", "hybrid", "all_gpu"]
-    assert [row.name for row in rows] == ["Small", "This PC", "RTX 4090", "H100"]
+    assert [row.name for row in rows] == ["Small", "This PC", "RTX 4070", "H100"]
     assert rows[3].decode_tps.likely == max(row.decode_tps.likely for row in rows)
     assert rows[2].vram_bytes > 0
     assert rows[1].vram_bytes == 0

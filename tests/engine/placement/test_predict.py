@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.placement.machines import Bandwidth
-from engine.placement.predict import GREENROOM, Speeds, Work, achieved_share, predict
+from engine.placement.predict import Speeds, Work, achieved_share, predict
+from engine.placement.profiles import GREENROOM
 
 GB = 10**9
 

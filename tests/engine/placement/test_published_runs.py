@@ -13,7 +13,8 @@ from fake_machines import make_report
 
 from engine.placement.machines import Bandwidth, ram_bandwidth, what_if
 from engine.placement.parts import find_gpu
-from engine.placement.predict import EngineProfile, Speeds, Work, predict
+from engine.placement.predict import Speeds, Work, predict
+from engine.placement.profiles import EngineProfile
 
 GB = 10**9
 
@@ -30,6 +31,7 @@ LLAMA_CPP = EngineProfile(
     attention_gops={"avx2": 50},
     gpu_prefill_share=0.3,
     gpu_expert_s=0,
+    link_share=0.8,
     spread=(0.65, 1.5),
     prefill_spread=(0.5, 2),
 )

@@ -1,0 +1,125 @@
+"""Predicted beside measured speed of this machine, decode and prefill, model by model.
+
+    python tests/benchmarks/predictions.py MODEL [MODEL ...] [--threads N] [--json OUT]
+
+Everything is measured first (as `greenroom probe --calibrate` does, kept nowhere), then each model's plan says what it
+will do, then the model does it: 512 tokens of prompt, 64 of answer, three times. What earlier answers taught is left
+out. A prediction is good when the median lies in its range, and within 20 % of its likely figure. On an idle machine;
+on a busy one `--cpu-time` with `--threads 1` counts the processor's time instead of the clock's.
+
+"demo" is the built-in model. Takes about 10 s, and 10 s and the loading per model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+import engine
+from engine.hardware.probe import probe
+from engine.hardware.report import HardwareReport
+from engine.placement.plan import OffloadPlan, Range
+from engine.placement.planner import plan
+from engine.runtime.engine import Engine
+
+PROMPT, ANSWER, REPEATS, WARM_UP = 512, 64, 3, 4
+CLOSE = 0.2
+
+
+def speeds(loaded: Engine, clock: Callable[[], float]) -> tuple[list[float], list[float]]:
+    """Tokens per second of every run: (prefill, decode)."""
+    tokens = np.random.default_rng(0).integers(0, loaded.spec.vocab, PROMPT + ANSWER).tolist()
+    prefill, decode = [], []
+    for run in range(REPEATS + 1):
+        answer = tokens[PROMPT:] if run else tokens[PROMPT : PROMPT + WARM_UP]
+        loaded.reset()
+        start = clock()
+        loaded.append(tokens[:PROMPT])
+        middle = clock()
+        for token in answer:
+            loaded.append([token])
+        if run:
+            prefill.append(PROMPT / (middle - start))
+            decode.append(ANSWER / (clock() - middle))
+    return prefill, decode
+
+
+def measure(name: str, report: HardwareReport, args: argparse.Namespace) -> dict[str, Any]:
+    if name == "demo":
+        from engine.hub.demo import prepare_demo
+
+        name = str(prepare_demo())
+    clock = time.process_time if args.cpu_time else time.perf_counter
+    with closing(engine.open_checkpoint(name)) as checkpoint:
+        made: OffloadPlan = plan(checkpoint, report, threads=args.threads, isa=args.isa)
+        with engine.load(checkpoint, made) as loaded:
+            prefill, decode = speeds(loaded, clock)
+            kernel = loaded.kernel
+    said = made.prediction
+    return {
+        "model": Path(name).name,
+        "kernel": kernel,
+        "label": made.label,
+        "bottleneck": said.bottleneck,
+        "decode": compared(said.decode_tps, decode),
+        "prefill": compared(said.prefill_tps, prefill),
+    }
+
+
+def compared(said: Range, measured: list[float]) -> dict[str, Any]:
+    found = median(measured)
+    return {
+        "low": said.low,
+        "likely": said.likely,
+        "high": said.high,
+        "measured": found,
+        "runs": measured,
+        "off": said.likely / found - 1,
+        "in_range": said.low <= found <= said.high,
+        "close": abs(said.likely / found - 1) <= CLOSE,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", metavar="MODEL")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--isa")
+    parser.add_argument("--cpu-time", action="store_true")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        report = probe(calibrate=True, remembered_in=Path(folder))
+    assert report.calibration is not None
+    write = sys.stdout.write
+    write(f"{report.cpu.name}, {report.calibration.bandwidth_gbs} GB/s by threads\n")
+    for shape, speed in report.calibration.kernels.items():
+        write(f"{shape} experts {speed.decode_gbs} GB/s ({speed.spread_gbs}), {speed.prefill_gops} GOP/s\n")
+    write(f"{'':40}{'':9}{'low':>8}{'likely':>8}{'high':>8}{'measured':>10}{'off':>8}\n")
+    found = []
+    for name in args.models:
+        row = measure(name, report, args)
+        found.append(row)
+        for kind in ("decode", "prefill"):
+            one = row[kind]
+            title = row["model"] if kind == "decode" else row["kernel"]
+            figures = "".join(f"{one[key]:8.1f}" for key in ("low", "likely", "high"))
+            verdict = ("in range" if one["in_range"] else "OUT OF RANGE") + ("" if one["close"] else ", over 20 % off")
+            write(f"{title[:39]:40}{kind:9}{figures}{one['measured']:10.1f}{one['off']:>+8.0%}  {verdict}\n")
+        sys.stdout.flush()
+    if args.json:
+        args.json.write_text(json.dumps({"machine": report.to_json(), "models": found}, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
