@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.errors import GreenroomError
+from engine.words import say
 
 
 def asset(name: str) -> Path:
@@ -18,4 +19,8 @@ def asset(name: str) -> Path:
     for root in (package / "assets", package.parent / "assets"):
         if (root / name).exists():
             return root / name
-    raise GreenroomError(f"Greenroom's file {name} is missing", "the installation is not complete", "Install it again.")
+    raise GreenroomError(
+        say("Greenroom's file {name} is missing", name=name),
+        say("the installation is not complete"),
+        say("Install it again."),
+    )

@@ -26,7 +26,7 @@ class Said(str):
         return self.template, self.values
 
 
-def say(template: str, /, **values: Any) -> Said:
+def say(template: str, /, **values: Any) -> str:
     """The template, filled: say("{model} does not fit", model=name). A value may be a sentence itself.
 
     Templates are literals: translations are looked up by them.

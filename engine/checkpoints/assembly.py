@@ -19,6 +19,7 @@ from engine.checkpoints.checkpoint import TensorInfo
 from engine.checkpoints.formats import FORMATS
 from engine.checkpoints.stored import DOWNLOAD_AGAIN, read_bytes, shown
 from engine.errors import GreenroomError
+from engine.words import say
 
 Integers = npt.NDArray[np.int32]
 
@@ -103,7 +104,11 @@ def pack_nibbles(values: Bytes) -> Bytes:
 
 
 def refuse(part: TensorInfo, why: str) -> NoReturn:
-    raise GreenroomError(f"{part.path.name} cannot be used", f"tensor {shown(part.name)} {why}", DOWNLOAD_AGAIN)
+    raise GreenroomError(
+        say("{name} cannot be used", name=part.path.name),
+        say("tensor {name} {why}", name=shown(part.name), why=why),
+        DOWNLOAD_AGAIN,
+    )
 
 
 @dataclass(frozen=True, slots=True)

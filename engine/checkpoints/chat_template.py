@@ -11,6 +11,7 @@ import jinja2
 
 from engine.checkpoints.sandbox import BoundedEnvironment, budget
 from engine.errors import GreenroomError
+from engine.words import say
 
 MAX_SOURCE = 1_000_000  # characters
 
@@ -137,9 +138,13 @@ class ChatTemplate:
                     if value in _SILENT:
                         wishes.setdefault("off", wishes[value])
         if wish not in wishes:
-            why = f"its chat template knows {', '.join(wishes)}" if wishes else "its chat template leaves no choice"
-            remedy = "Choose one of these or none." if wishes else "Let it answer as it was made to."
-            raise GreenroomError(f'The model cannot be told to think "{wish}"', why, remedy)
+            why = (
+                say("its chat template knows {wishes}", wishes=", ".join(wishes))
+                if wishes
+                else say("its chat template leaves no choice")
+            )
+            remedy = say("Choose one of these or none.") if wishes else say("Let it answer as it was made to.")
+            raise GreenroomError(say('The model cannot be told to think "{wish}"', wish=wish), why, remedy)
         return wishes[wish]
 
     def _choice(
@@ -189,8 +194,8 @@ class ChatTemplate:
             why = "it calls itself without end"
         except (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError) as error:
             why = f"it fails with {type(error).__name__} ({error})"
-        remedy = "Change the conversation (some models take no system message) or choose another model."
-        raise GreenroomError("The model's chat template cannot write this conversation", why[:300], remedy)
+        remedy = say("Change the conversation (some models take no system message) or choose another model.")
+        raise GreenroomError(say("The model's chat template cannot write this conversation"), why[:300], remedy)
 
 
 def _as_dict(message: Turn | Mapping[str, Any]) -> dict[str, Any]:
@@ -200,12 +205,14 @@ def _as_dict(message: Turn | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _compile(environment: BoundedEnvironment, source: str) -> jinja2.Template:
-    what, remedy = "The model's chat template cannot be used", "Choose another file of this model."
+    what, remedy = say("The model's chat template cannot be used"), say("Choose another file of this model.")
     if len(source) > MAX_SOURCE:
-        raise GreenroomError(what, f"it is {len(source):,} characters long", remedy)
+        raise GreenroomError(what, say("it is {count:,} characters long", count=len(source)), remedy)
     try:
         return environment.from_string(source)
     except jinja2.TemplateError as error:
-        raise GreenroomError(what, f"it is no valid Jinja template ({str(error.message)[:200]})", remedy) from error
+        raise GreenroomError(
+            what, say("it is no valid Jinja template ({value})", value=str(error.message)[:200]), remedy
+        ) from error
     except (RecursionError, SyntaxError, MemoryError, ValueError) as error:  # how Python's compiler takes deep nesting
-        raise GreenroomError(what, "it is nested too deeply", remedy) from error
+        raise GreenroomError(what, say("it is nested too deeply"), remedy) from error

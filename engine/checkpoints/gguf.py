@@ -17,6 +17,7 @@ from engine.checkpoints.gguf_header import GgufHeader, read_header
 from engine.checkpoints.stored import StoredCheckpoint, absolute, read_bytes, shown
 from engine.checkpoints.widened import WIDENED, widen
 from engine.errors import GreenroomError
+from engine.words import say
 
 if TYPE_CHECKING:
     from engine.checkpoints.chat_template import ChatTemplate
@@ -56,9 +57,15 @@ def shard_paths(path: Path) -> list[Path]:
     ]
     missing = [p.name for p in paths if not p.is_file()]
     if missing or not count:
-        listed = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
-        why = f"of its {count} parts {len(missing)} are missing: {listed}" if count else "its name claims 0 parts"
-        raise GreenroomError(f"{path.name} cannot be opened", why, "Download the missing parts into the same folder.")
+        listed = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
+        why = (
+            say("of its {count} parts {count2} are missing: {listed}", count=count, count2=len(missing), listed=listed)
+            if count
+            else say("its name claims 0 parts")
+        )
+        raise GreenroomError(
+            say("{name} cannot be opened", name=path.name), why, say("Download the missing parts into the same folder.")
+        )
     return paths
 
 
@@ -72,8 +79,12 @@ class GgufCheckpoint(StoredCheckpoint):
         _check_split(headers)
         architecture = first.config.get("general.architecture")
         if not isinstance(architecture, str) or not architecture:
-            why = "its header does not name an architecture (general.architecture)"
-            raise GreenroomError(f"{first.path.name} cannot be used", why, "Choose a file that holds a language model.")
+            why = say("its header does not name an architecture (general.architecture)")
+            raise GreenroomError(
+                say("{name} cannot be used", name=first.path.name),
+                why,
+                say("Choose a file that holds a language model."),
+            )
         tensors = _join(headers)
         widened = {name: widen(tensor) for name, tensor in tensors.items() if tensor.format in WIDENED}
         for kind, count in Counter(assembly.part.format for assembly in widened.values()).items():
@@ -90,8 +101,10 @@ class GgufCheckpoint(StoredCheckpoint):
             return super()._factors(name)
         count = math.prod(scale.shape)
         if scale.format != "F32" or count not in (1, tensor.shape[0] if len(tensor.shape) == 3 else 1):
-            why = f"tensor {shown(scale.name)} does not fit the weights it belongs to"
-            raise GreenroomError(f"{self.path.name} cannot be used", why, "Download the file again.")
+            why = say("tensor {name} does not fit the weights it belongs to", name=shown(scale.name))
+            raise GreenroomError(
+                say("{name} cannot be used", name=self.path.name), why, say("Download the file again.")
+            )
         return read_bytes(scale.path, scale.offset, scale.nbytes).view("<f4").astype(np.float32)
 
     def tokenizer(self) -> Tokenizer:
@@ -121,18 +134,22 @@ def _check_split(headers: list[GgufHeader]) -> None:
     first = headers[0]
     count = first.config.get("split.count", 1)
     if count not in (0, 1, len(headers)):
-        why = f"it is the first of {count} parts, but its name does not say so"
-        remedy = "Give the parts their original names, which end in -00001-of- and their number."
-        raise GreenroomError(f"{first.path.name} cannot be opened", why, remedy)
+        why = say("it is the first of {count} parts, but its name does not say so", count=count)
+        remedy = say("Give the parts their original names, which end in -00001-of- and their number.")
+        raise GreenroomError(say("{name} cannot be opened", name=first.path.name), why, remedy)
     for number, header in enumerate(headers):
         if header.config.get("split.no", number) != number:
-            why = f"{header.path.name} is not part {number + 1} of this split"
-            raise GreenroomError(f"{first.path.name} cannot be opened", why, "Download the parts again.")
+            why = say("{name} is not part {number} of this split", name=header.path.name, number=number + 1)
+            raise GreenroomError(
+                say("{name} cannot be opened", name=first.path.name), why, say("Download the parts again.")
+            )
     total = first.config.get("split.tensors.count")
     held = sum(len(header.tensors) for header in headers)
     if len(headers) > 1 and total is not None and total != held:
-        why = f"its parts hold {held} of {total} tensors"
-        raise GreenroomError(f"{first.path.name} cannot be opened", why, "Download the parts again.")
+        why = say("its parts hold {held} of {total} tensors", held=held, total=total)
+        raise GreenroomError(
+            say("{name} cannot be opened", name=first.path.name), why, say("Download the parts again.")
+        )
 
 
 def _join(headers: list[GgufHeader]) -> dict[str, TensorInfo]:
@@ -140,7 +157,9 @@ def _join(headers: list[GgufHeader]) -> dict[str, TensorInfo]:
     for header in headers:
         for name, tensor in header.tensors.items():
             if name in tensors:
-                why = f"two of its parts hold tensor {shown(name)}"
-                raise GreenroomError(f"{headers[0].path.name} cannot be opened", why, "Download the parts again.")
+                why = say("two of its parts hold tensor {name}", name=shown(name))
+                raise GreenroomError(
+                    say("{name} cannot be opened", name=headers[0].path.name), why, say("Download the parts again.")
+                )
             tensors[name] = tensor
     return tensors

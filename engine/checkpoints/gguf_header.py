@@ -32,6 +32,7 @@ from engine.checkpoints.stored import (
 )
 from engine.checkpoints.widened import WIDENED, Widened
 from engine.errors import GreenroomError
+from engine.words import say
 
 MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -94,7 +95,7 @@ class GgufHeader:
         """An array of strings. Bytes that are no UTF-8 become U+FFFD. Raises KeyError when there is none."""
         array = self.arrays[key]
         if array.kind != _STRING:
-            _damaged(self.path, f"{shown(key)} does not hold strings")
+            _damaged(self.path, say("{key} does not hold strings", key=shown(key)))
         data, unpack = self._bytes(array), _LENGTH.unpack_from
         texts, at = [], 0
         for _ in range(array.count):
@@ -107,7 +108,7 @@ class GgufHeader:
         """An array of numbers. Raises KeyError when there is none."""
         array = self.arrays[key]
         if array.kind not in _SCALARS:
-            _damaged(self.path, f"{shown(key)} does not hold numbers")
+            _damaged(self.path, say("{key} does not hold numbers", key=shown(key)))
         return np.frombuffer(self._bytes(array), np.dtype(_SCALARS[array.kind].format), count=array.count)
 
     def _bytes(self, array: StoredArray) -> bytes:
@@ -128,7 +129,7 @@ def read_header(path: Path, source: BinaryIO | None = None) -> GgufHeader:
 
 
 def _damaged(path: Path, why: str) -> NoReturn:
-    raise GreenroomError(f"{path.name} cannot be read", why, DOWNLOAD_AGAIN)
+    raise GreenroomError(say("{name} cannot be read", name=path.name), why, DOWNLOAD_AGAIN)
 
 
 class _Parser:
@@ -147,13 +148,19 @@ class _Parser:
         self._check_start()
         tensor_count, key_count = self._u64(), self._u64()
         if tensor_count > _MAX_TENSORS or key_count > _MAX_KEYS:
-            self._refuse(f"its header claims {tensor_count:,} tensors and {key_count:,} settings, which no model has")
+            self._refuse(
+                say(
+                    "its header claims {tensor_count:,} tensors and {key_count:,} settings, which no model has",
+                    tensor_count=tensor_count,
+                    key_count=key_count,
+                )
+            )
         config: dict[str, Any] = {}
         arrays: dict[str, StoredArray] = {}
         for _ in range(key_count):
             key = self._name(_MAX_KEY_BYTES)
             if key in config or key in arrays:
-                self._refuse(f"its header sets {shown(key)} twice")
+                self._refuse(say("its header sets {key} twice", key=shown(key)))
             kind = self._u32()
             if kind == _ARRAY:
                 array = self._array(key)
@@ -168,21 +175,21 @@ class _Parser:
         start = bytes(self._peek(32))
         if start[:4] != MAGIC:
             if not self._size:
-                why = "it is empty"
+                why = say("it is empty")
             elif start.startswith(b"version https://git-lfs"):
-                why = "it is only a Git LFS pointer to the real file"
+                why = say("it is only a Git LFS pointer to the real file")
             else:
-                why = "it does not start with the letters GGUF, so it is another kind of file"
+                why = say("it does not start with the letters GGUF, so it is another kind of file")
             self._refuse(why)
         self._at = 4
         version = self._u32()
         if version not in _VERSIONS:
             if version & 0xFFFF == 0 and version:
-                why = "it is a big-endian GGUF, made for another kind of processor"
+                why = say("it is a big-endian GGUF, made for another kind of processor")
             else:
-                why = f"it is GGUF version {version}, and versions 2 and 3 are read"
-            remedy = "Choose a little-endian file of version 2 or 3."
-            raise GreenroomError(f"{self._path.name} cannot be read", why, remedy)
+                why = say("it is GGUF version {version}, and versions 2 and 3 are read", version=version)
+            remedy = say("Choose a little-endian file of version 2 or 3.")
+            raise GreenroomError(say("{name} cannot be read", name=self._path.name), why, remedy)
 
     # Key-values
 
@@ -191,7 +198,7 @@ class _Parser:
             return self._text(_MAX_STRING_BYTES).decode("utf-8", "replace")
         scalar = _SCALARS.get(kind)
         if scalar is None:
-            self._refuse(f"setting {shown(key)} is of unknown type {kind}")
+            self._refuse(say("setting {key} is of unknown type {kind}", key=shown(key), kind=kind))
         return scalar.unpack(self._take(scalar.size))[0]
 
     def _array(self, key: str) -> StoredArray:
@@ -203,7 +210,7 @@ class _Parser:
         elif kind == _STRING:
             self._skip_strings(count)
         else:
-            self._refuse(f"setting {shown(key)} is an array of unknown type {kind}")
+            self._refuse(say("setting {key} is an array of unknown type {kind}", key=shown(key), kind=kind))
         return StoredArray(kind, count, start, self._at - start)
 
     def _elements(self, array: StoredArray) -> Iterator[Any]:
@@ -216,7 +223,7 @@ class _Parser:
     def _skip_strings(self, count: int) -> None:
         self._strings_left -= count
         if self._strings_left < 0:
-            self._refuse(f"its header claims a list of {count:,} strings, which no model has")
+            self._refuse(say("its header claims a list of {count:,} strings, which no model has", count=count))
         if count * 8 > self._size - self._at:
             self._ends()
         unpack = _LENGTH.unpack_from
@@ -233,24 +240,39 @@ class _Parser:
     def _tensors(self, count: int, config: Mapping[str, Any]) -> dict[str, TensorInfo]:
         alignment = config.get("general.alignment", GGUF_DEFAULT_ALIGNMENT)
         if type(alignment) is not int or not 0 < alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
-            self._refuse(f"its data alignment is {alignment!r}, not a power of two")
+            self._refuse(say("its data alignment is {alignment!r}, not a power of two", alignment=alignment))
         records = [self._record() for _ in range(count)]
         data_start = -(-self._at // alignment) * alignment
         tensors: dict[str, TensorInfo] = {}
         foreign: dict[str, str] = {}
         for name, shape, kind, offset in records:
             if name in tensors or name in foreign:
-                self._refuse(f"it holds tensor {shown(name)} twice")
+                self._refuse(say("it holds tensor {name} twice", name=shown(name)))
             form = _STORED.get(kind)
             if form is None:
                 foreign[name] = kind
                 continue
             if (shape and shape[-1] % form.block_values) or (not shape and form.block_values > 1):
-                self._refuse(f"tensor {shown(name)} has rows that are no whole blocks of {kind}")
+                self._refuse(
+                    say("tensor {name} has rows that are no whole blocks of {kind}", name=shown(name), kind=kind)
+                )
             if kind in WIDENED and len(shape) not in (2, 3):
-                self._refuse(f"tensor {shown(name)} of type {kind} has the impossible shape {list(shape)}")
+                self._refuse(
+                    say(
+                        "tensor {name} of type {kind} has the impossible shape {shape}",
+                        name=shown(name),
+                        kind=kind,
+                        shape=list(shape),
+                    )
+                )
             if offset % alignment:
-                self._refuse(f"tensor {shown(name)} does not start at a multiple of {alignment} bytes")
+                self._refuse(
+                    say(
+                        "tensor {name} does not start at a multiple of {alignment} bytes",
+                        name=shown(name),
+                        alignment=alignment,
+                    )
+                )
             nbytes = math.prod(shape) // form.block_values * form.block_bytes
             tensors[name] = TensorInfo(name, shape, kind, self._path, data_start + offset, nbytes)
         if foreign:
@@ -266,11 +288,11 @@ class _Parser:
         name = self._name(_MAX_NAME_BYTES)
         dimensions = self._u32()
         if dimensions > _MAX_DIMENSIONS:
-            self._refuse(f"tensor {shown(name)} claims {dimensions:,} dimensions")
+            self._refuse(say("tensor {name} claims {dimensions:,} dimensions", name=shown(name), dimensions=dimensions))
         shape = tuple(reversed([self._u64() for _ in range(dimensions)]))
         # 2**60 values can be neither stored nor addressed; the bound also keeps every product within 64 bits.
         if not all(shape) or math.prod(shape) >= 1 << 60:
-            self._refuse(f"tensor {shown(name)} has the impossible shape {list(shape)}")
+            self._refuse(say("tensor {name} has the impossible shape {shape}", name=shown(name), shape=list(shape)))
         kind, offset = self._u32(), self._u64()
         known = kind in GGMLQuantizationType._value2member_map_ and GGMLQuantizationType(kind) in GGML_QUANT_SIZES
         return name, shape, GGMLQuantizationType(kind).name if known else f"type {kind}", offset
@@ -278,10 +300,15 @@ class _Parser:
     def _refuse_formats(self, foreign: Mapping[str, str]) -> NoReturn:
         name, kind = next(iter(foreign.items()))
         others = sorted(set(foreign.values()) - {kind})
-        also = f" (others as {', '.join(others[:5])})" if others else ""
-        why = f"tensor {shown(name)} is stored as {kind}{also}, which is not supported yet"
-        remedy = f"Choose a file that uses only {', '.join(_STORED)}."
-        raise GreenroomError(f"{self._path.name} cannot be used", why, remedy)
+        also = say(" (others as {types})", types=", ".join(others[:5])) if others else ""
+        why = say(
+            "tensor {name} is stored as {kind}{also}, which is not supported yet",
+            name=shown(name),
+            kind=kind,
+            also=also,
+        )
+        remedy = say("Choose a file that uses only {stored}.", stored=", ".join(_STORED))
+        raise GreenroomError(say("{name} cannot be used", name=self._path.name), why, remedy)
 
     # Primitives
 
@@ -289,14 +316,23 @@ class _Parser:
         _damaged(self._path, why)
 
     def _ends(self) -> NoReturn:
-        self._refuse(f"its header runs past the end of the file ({size_text(self._size)}): it is cut short or damaged")
+        self._refuse(
+            say(
+                "its header runs past the end of the file ({size}): it is cut short or damaged",
+                size=size_text(self._size),
+            )
+        )
 
     def _skip(self, count: int) -> None:
         if count > self._size - self._at:
             self._ends()
         self._at += count
         if self._at > _MAX_HEADER_BYTES:
-            self._refuse(f"its header goes on for more than {size_text(_MAX_HEADER_BYTES)}")
+            self._refuse(
+                say(
+                    "its header goes on for more than {max_header_bytes}", max_header_bytes=size_text(_MAX_HEADER_BYTES)
+                )
+            )
 
     def _peek(self, count: int) -> memoryview:
         """Up to count bytes from here on, fewer only at the end of the file."""
@@ -327,7 +363,7 @@ class _Parser:
         if length > self._size - self._at:
             self._ends()
         if length > limit:
-            self._refuse(f"its header holds a text of {size_text(length)}")
+            self._refuse(say("its header holds a text of {length}", length=size_text(length)))
         return bytes(self._take(length))
 
     def _name(self, limit: int) -> str:
@@ -335,4 +371,4 @@ class _Parser:
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError:
-            self._refuse(f"the name {data[:40]!a} in its header is no UTF-8 text")
+            self._refuse(say("the name {value!a} in its header is no UTF-8 text", value=data[:40]))

@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.checkpoints.stored import DOWNLOAD_AGAIN, file_size, read_bytes, size_text
 from engine.errors import GreenroomError
+from engine.words import say
 
 _LIMIT = 16_000_000
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -18,8 +19,8 @@ def read_object(path: Path, limit: int = _LIMIT) -> dict[str, Any]:
     """The JSON object in a file of at most `limit` bytes. Raises GreenroomError when there is none."""
     size = file_size(path)
     if size > limit:
-        why = f"it is {size_text(size)} long, which no such file should be"
-        raise GreenroomError(f"{path.name} cannot be read", why, DOWNLOAD_AGAIN)
+        why = say("it is {size} long, which no such file should be", size=size_text(size))
+        raise GreenroomError(say("{name} cannot be read", name=path.name), why, DOWNLOAD_AGAIN)
     return parse_object(read_bytes(path, 0, size).tobytes(), path)
 
 
@@ -37,10 +38,12 @@ def parse_object(data: bytes, path: Path) -> dict[str, Any]:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        why = f"its JSON is damaged ({reason[:120]})"
-        raise GreenroomError(f"{path.name} cannot be read", why, DOWNLOAD_AGAIN) from error
+        why = say("its JSON is damaged ({value})", value=reason[:120])
+        raise GreenroomError(say("{name} cannot be read", name=path.name), why, DOWNLOAD_AGAIN) from error
     if not isinstance(value, dict):
-        raise GreenroomError(f"{path.name} cannot be read", "its JSON is not an object", DOWNLOAD_AGAIN)
+        raise GreenroomError(
+            say("{name} cannot be read", name=path.name), say("its JSON is not an object"), DOWNLOAD_AGAIN
+        )
     return value
 
 

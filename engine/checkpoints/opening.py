@@ -10,6 +10,7 @@ from engine.checkpoints.gguf_header import MAGIC
 from engine.checkpoints.safetensors import SafetensorsCheckpoint
 from engine.checkpoints.stored import absolute, file_size, read_bytes, unreadable
 from engine.errors import GreenroomError
+from engine.words import say
 
 _FORMS = "Choose a .gguf file or a folder with config.json and .safetensors files."
 
@@ -29,8 +30,8 @@ def _open_file(path: Path) -> Checkpoint:
         return SafetensorsCheckpoint(path.parent)
     if path.suffix.lower() == ".gguf" or (size >= 4 and read_bytes(path, 0, 4).tobytes() == MAGIC):
         return GgufCheckpoint(path)
-    why = "it is neither a GGUF file nor a safetensors file"
-    raise GreenroomError(f"{path.name} cannot be opened", why, _FORMS)
+    why = say("it is neither a GGUF file nor a safetensors file")
+    raise GreenroomError(say("{name} cannot be opened", name=path.name), why, _FORMS)
 
 
 def _open_folder(folder: Path) -> Checkpoint:
@@ -40,11 +41,13 @@ def _open_folder(folder: Path) -> Checkpoint:
     if len(models) == 1:
         return GgufCheckpoint(next(iter(models.values())))
     if models:
-        why = f"it holds {len(models)} GGUF models"
-        raise GreenroomError(f"{folder.name} cannot be opened", why, "Choose one of the .gguf files in it.")
-    why = "it holds no .safetensors file"
+        why = say("it holds {count} GGUF models", count=len(models))
+        raise GreenroomError(
+            say("{name} cannot be opened", name=folder.name), why, say("Choose one of the .gguf files in it.")
+        )
+    why = say("it holds no .safetensors file")
     if any(folder.glob("*.safetensors")):
-        why = "it has no config.json beside its .safetensors files"
+        why = say("it has no config.json beside its .safetensors files")
     elif any(folder.glob("*.bin")) or any(folder.glob("*.pt*")):
-        why = "it holds only PyTorch pickle files, which can run code and are never opened"
-    raise GreenroomError(f"{folder.name} cannot be opened", why, _FORMS)
+        why = say("it holds only PyTorch pickle files, which can run code and are never opened")
+    raise GreenroomError(say("{name} cannot be opened", name=folder.name), why, _FORMS)

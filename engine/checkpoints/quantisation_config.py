@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from engine.checkpoints.stored import shown
 from engine.errors import GreenroomError
+from engine.words import say
 
 #: quant_method -> what it is called. The tensors of each are recognised in `engine.checkpoints.quantised`.
 _METHODS: Mapping[str, str] = {
@@ -183,10 +184,13 @@ class _Reader:
         return value
 
     def unknown(self, name: str) -> NoReturn:
-        why = f"it is quantised as {name}, which is not supported"
-        remedy = f"Choose a GGUF file of this model, the plain model, or one quantised with {_SUPPORTED}."
-        raise GreenroomError(f"{self._folder.name} cannot be used", why, remedy)
+        why = say("it is quantised as {name}, which is not supported", name=name)
+        remedy = say(
+            "Choose a GGUF file of this model, the plain model, or one quantised with {supported}.",
+            supported=_SUPPORTED,
+        )
+        raise GreenroomError(say("{name} cannot be used", name=self._folder.name), why, remedy)
 
     def _broken(self, why: str) -> NoReturn:
-        what = f"The quantisation in {self._folder.name}'s config.json makes no sense"
-        raise GreenroomError(what, why, "Download the model again.")
+        what = say("The quantisation in {name}'s config.json makes no sense", name=self._folder.name)
+        raise GreenroomError(what, why, say("Download the model again."))

@@ -27,6 +27,7 @@ from engine.checkpoints.checkpoint import TensorInfo
 from engine.checkpoints.quantisation_config import QuantisationConfig, read_config
 from engine.checkpoints.stored import DOWNLOAD_AGAIN, read_bytes, shown
 from engine.errors import GreenroomError
+from engine.words import say
 
 _PLAIN = ("F32", "F16", "BF16")
 #: Of leftover buffers (positions, masks, shapes), never of weights.
@@ -78,9 +79,13 @@ class _Recogniser:
             if name in self._parts or part.format in _BUFFERS:
                 continue
             if part.format not in _PLAIN:
-                why = f"tensor {shown(name)} is stored as {part.format}, which is not supported there"
-                remedy = f"Choose a model that uses only {', '.join(_PLAIN)}, or another quantisation."
-                raise GreenroomError(f"{part.path.name} cannot be used", why, remedy)
+                why = say(
+                    "tensor {name} is stored as {format}, which is not supported there",
+                    name=shown(name),
+                    format=part.format,
+                )
+                remedy = say("Choose a model that uses only {plain}, or another quantisation.", plain=", ".join(_PLAIN))
+                raise GreenroomError(say("{name} cannot be used", name=part.path.name), why, remedy)
             if name in self.tensors:
                 _fail(part, "is stored twice, plain and quantised")
             self.tensors[name] = part
@@ -247,8 +252,8 @@ class _Recogniser:
         part = self._optional(name, formats)
         if part is None:
             file = next(iter(self._stored.values())).path
-            why = f"tensor {shown(name)}, which another one needs, is missing"
-            raise GreenroomError(f"{file.parent.name} cannot be used", why, DOWNLOAD_AGAIN)
+            why = say("tensor {name}, which another one needs, is missing", name=shown(name))
+            raise GreenroomError(say("{name} cannot be used", name=file.parent.name), why, DOWNLOAD_AGAIN)
         return part
 
     def _info(
@@ -292,4 +297,8 @@ def _expect(part: TensorInfo | None, holds: bool) -> None:
 
 
 def _fail(part: TensorInfo, why: str) -> NoReturn:
-    raise GreenroomError(f"{part.path.name} cannot be used", f"tensor {shown(part.name)} {why}", DOWNLOAD_AGAIN)
+    raise GreenroomError(
+        say("{name} cannot be used", name=part.path.name),
+        say("tensor {name} {why}", name=shown(part.name), why=why),
+        DOWNLOAD_AGAIN,
+    )

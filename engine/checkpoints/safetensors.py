@@ -11,6 +11,7 @@ from engine.checkpoints.quantised import recognise
 from engine.checkpoints.safetensors_header import MAX_HEADER, damaged, read_header
 from engine.checkpoints.stored import StoredCheckpoint, absolute, shown
 from engine.errors import GreenroomError
+from engine.words import say
 
 if TYPE_CHECKING:
     from engine.checkpoints.chat_template import ChatTemplate
@@ -27,8 +28,10 @@ class SafetensorsCheckpoint(StoredCheckpoint):
         config = read_object(folder / "config.json")
         architecture = config.get("model_type")
         if not isinstance(architecture, str) or not architecture:
-            why = "its config.json does not name a model_type"
-            raise GreenroomError(f"{folder.name} cannot be used", why, "Choose a folder that holds a language model.")
+            why = say("its config.json does not name a model_type")
+            raise GreenroomError(
+                say("{name} cannot be used", name=folder.name), why, say("Choose a folder that holds a language model.")
+            )
         tensors, assemblies = recognise(_folder_tensors(folder), config, folder)
         super().__init__(folder, "safetensors", architecture, folder.name, config, tensors, assemblies)
 
@@ -53,13 +56,15 @@ def _folder_tensors(folder: Path) -> dict[str, TensorInfo]:
         return _indexed_tensors(folder)
     files = sorted(folder.glob("*.safetensors"))
     if not files:
-        why = "it holds no .safetensors file"
-        raise GreenroomError(f"{folder.name} cannot be opened", why, "Download the model again in safetensors form.")
+        why = say("it holds no .safetensors file")
+        raise GreenroomError(
+            say("{name} cannot be opened", name=folder.name), why, say("Download the model again in safetensors form.")
+        )
     tensors: dict[str, TensorInfo] = {}
     for file in files:
         for name, tensor in read_header(file).items():
             if name in tensors:
-                damaged(file, f"tensor {shown(name)} is also in {tensors[name].path.name}")
+                damaged(file, say("tensor {name} is also in {name2}", name=shown(name), name2=tensors[name].path.name))
             tensors[name] = tensor
     return tensors
 
@@ -68,21 +73,25 @@ def _indexed_tensors(folder: Path) -> dict[str, TensorInfo]:
     index = folder / INDEX
     weight_map = read_object(index, limit=MAX_HEADER).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
-        damaged(index, "it has no weight_map from tensor names to files")
+        damaged(index, say("it has no weight_map from tensor names to files"))
     headers: dict[str, dict[str, TensorInfo]] = {}
     for file in sorted(set(weight_map.values())):
         if not _plain_name(file):
-            why = f"it names the file {shown(file)}, which would lie outside the model's folder"
-            raise GreenroomError(f"{index.name} cannot be trusted", why, "Do not use this model; choose another.")
+            why = say("it names the file {file}, which would lie outside the model's folder", file=shown(file))
+            raise GreenroomError(
+                say("{name} cannot be trusted", name=index.name), why, say("Do not use this model; choose another.")
+            )
         if not (folder / file).is_file():
-            why = f"{shown(file)}, one of its weight files, is missing"
-            raise GreenroomError(f"{folder.name} cannot be opened", why, "Download the missing file.")
+            why = say("{file}, one of its weight files, is missing", file=shown(file))
+            raise GreenroomError(
+                say("{name} cannot be opened", name=folder.name), why, say("Download the missing file.")
+            )
         headers[file] = read_header(folder / file)
     tensors: dict[str, TensorInfo] = {}
     for name, file in weight_map.items():
         tensor = headers[file].get(name)
         if tensor is None:
-            damaged(folder / file, f"it lacks tensor {shown(name)} that the index promises")
+            damaged(folder / file, say("it lacks tensor {name} that the index promises", name=shown(name)))
         tensors[name] = tensor
     return tensors
 

@@ -22,6 +22,7 @@ from engine.checkpoints.stored import (
     size_text,
 )
 from engine.errors import GreenroomError
+from engine.words import say
 
 MAX_HEADER = 100_000_000  # the format's own limit
 _MAX_DIMENSIONS = 8
@@ -51,12 +52,25 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
     """The tensors of one file, checked against its size. Their `format` is the file's dtype, a key of DTYPE_BYTES."""
     size = file_size(path)
     if size < 8:
-        damaged(path, "it is empty" if not size else f"it ends after {size_text(size)}")
+        damaged(path, say("it is empty") if not size else say("it ends after {size}", size=size_text(size)))
     length = int.from_bytes(read_bytes(path, 0, 8).tobytes(), "little")
     if length > MAX_HEADER:
-        damaged(path, f"its header claims to be {size_text(length)} long, so it is another kind of file or damaged")
+        damaged(
+            path,
+            say(
+                "its header claims to be {length} long, so it is another kind of file or damaged",
+                length=size_text(length),
+            ),
+        )
     if length > size - 8:
-        damaged(path, f"its header of {size_text(length)} runs past the end of the file ({size_text(size)})")
+        damaged(
+            path,
+            say(
+                "its header of {length} runs past the end of the file ({size})",
+                length=size_text(length),
+                size=size_text(size),
+            ),
+        )
     header = parse_object(read_bytes(path, 8, length).tobytes(), path)
     tensors: dict[str, TensorInfo] = {}
     for name, record in header.items():
@@ -65,10 +79,22 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
         dtype, shape, start, end = _record(path, name, record)
         width = DTYPE_BYTES.get(dtype)
         if width is None:
-            why = f"tensor {shown(name)} is stored as {shown(dtype)}, which is not supported"
-            raise GreenroomError(f"{path.name} cannot be used", why, "Choose another file of this model.")
+            why = say(
+                "tensor {name} is stored as {dtype}, which is not supported", name=shown(name), dtype=shown(dtype)
+            )
+            raise GreenroomError(
+                say("{name} cannot be used", name=path.name), why, say("Choose another file of this model.")
+            )
         if math.prod(shape) * width != end - start:
-            damaged(path, f"tensor {shown(name)} of shape {list(shape)} does not fill its {end - start:,} bytes")
+            damaged(
+                path,
+                say(
+                    "tensor {name} of shape {shape} does not fill its {end:,} bytes",
+                    name=shown(name),
+                    shape=list(shape),
+                    end=end - start,
+                ),
+            )
         tensors[name] = TensorInfo(name, shape, dtype, path, 8 + length + start, end - start)
     needed = max((t.offset + t.nbytes for t in tensors.values()), default=0)
     if needed > size:
@@ -91,7 +117,7 @@ def _record(path: Path, name: str, record: Any) -> tuple[str, tuple[int, ...], i
             and offsets[0] <= offsets[1]
         ):
             return dtype, tuple(shape), offsets[0], offsets[1]
-    damaged(path, f"its header describes tensor {shown(name)} in a way that makes no sense")
+    damaged(path, say("its header describes tensor {name} in a way that makes no sense", name=shown(name)))
 
 
 def _sizes(values: Any) -> TypeGuard[list[int]]:
@@ -105,4 +131,4 @@ def _sizes(values: Any) -> TypeGuard[list[int]]:
 
 
 def damaged(path: Path, why: str) -> NoReturn:
-    raise GreenroomError(f"{path.name} cannot be read", why, DOWNLOAD_AGAIN)
+    raise GreenroomError(say("{name} cannot be read", name=path.name), why, DOWNLOAD_AGAIN)

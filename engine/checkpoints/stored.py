@@ -18,6 +18,7 @@ from engine.checkpoints.blocks import Bytes, Floats
 from engine.checkpoints.checkpoint import Checkpoint, FileRange, TensorInfo
 from engine.checkpoints.formats import FORMATS
 from engine.errors import GreenroomError
+from engine.words import say
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from engine.checkpoints.assembly import Assembly
     from engine.checkpoints.chat_template import ChatTemplate
 
-DOWNLOAD_AGAIN = "Download the file again."
+DOWNLOAD_AGAIN = say("Download the file again.")
 
 
 def size_text(nbytes: int) -> str:
@@ -41,7 +42,7 @@ def cut_short(size: int, needed: int) -> str:
     have, want = size_text(size), size_text(needed)
     if have == want:
         have, want = f"{size:,}", f"{needed:,} bytes"
-    return f"the file ends after {have} of {want}"
+    return say("the file ends after {have} of {want}", have=have, want=want)
 
 
 def file_size(path: Path) -> int:
@@ -51,18 +52,22 @@ def file_size(path: Path) -> int:
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
     if not stat.S_ISREG(status.st_mode):
-        raise GreenroomError(f"{path} cannot be opened", "it is not a regular file", "Choose a model file or folder.")
+        raise GreenroomError(
+            say("{path} cannot be opened", path=path),
+            say("it is not a regular file"),
+            say("Choose a model file or folder."),
+        )
     return status.st_size
 
 
 def unreadable(path: Path, error: OSError | ValueError) -> GreenroomError:
-    what = f"{path} cannot be opened"
+    what = say("{path} cannot be opened", path=path)
     if isinstance(error, FileNotFoundError):
-        return GreenroomError(what, "there is no such file", "Check the path.")
+        return GreenroomError(what, say("there is no such file"), say("Check the path."))
     if isinstance(error, PermissionError):
-        return GreenroomError(what, "you may not read it", "Change its permissions or choose another file.")
+        return GreenroomError(what, say("you may not read it"), say("Change its permissions or choose another file."))
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return GreenroomError(what, reason, "Check the path and the disk.")
+    return GreenroomError(what, reason, say("Check the path and the disk."))
 
 
 def read_bytes(path: Path, offset: int, nbytes: int) -> Bytes:
@@ -89,8 +94,8 @@ def read_bytes(path: Path, offset: int, nbytes: int) -> Bytes:
 
 
 def ends_early(path: Path, missing: str) -> GreenroomError:
-    why = f"it ends {missing} too early, although it was long enough when opened"
-    return GreenroomError(f"{path.name} cannot be read", why, DOWNLOAD_AGAIN)
+    why = say("it ends {missing} too early, although it was long enough when opened", missing=missing)
+    return GreenroomError(say("{name} cannot be read", name=path.name), why, DOWNLOAD_AGAIN)
 
 
 def check_overlap(tensors: Mapping[str, TensorInfo]) -> None:
@@ -99,8 +104,10 @@ def check_overlap(tensors: Mapping[str, TensorInfo]) -> None:
     # Nearly every header lists its tensors as they lie, which is sorted faster than anything else.
     for tensor in sorted(tensors.values(), key=_place):
         if tensor.nbytes and tensor.offset < end:
-            why = f"tensors {shown(previous)} and {shown(tensor.name)} claim the same bytes"
-            raise GreenroomError(f"{tensor.path.name} cannot be read", why, DOWNLOAD_AGAIN)
+            why = say(
+                "tensors {previous} and {name} claim the same bytes", previous=shown(previous), name=shown(tensor.name)
+            )
+            raise GreenroomError(say("{name} cannot be read", name=tensor.path.name), why, DOWNLOAD_AGAIN)
         end, previous = max(end, tensor.offset + tensor.nbytes), tensor.name
 
 
@@ -234,8 +241,10 @@ class StoredCheckpoint(Checkpoint):
     def _tensor(self, name: str) -> TensorInfo:
         tensor = self.tensors.get(name)
         if tensor is None:
-            why = f"it holds no tensor {shown(name)}"
-            raise GreenroomError(f"{self.path.name} cannot be used", why, "The file is incomplete; choose another.")
+            why = say("it holds no tensor {name}", name=shown(name))
+            raise GreenroomError(
+                say("{name} cannot be used", name=self.path.name), why, say("The file is incomplete; choose another.")
+            )
         return tensor
 
     def _read(self, tensor: TensorInfo, piece: _Piece, index: int | None, rows: tuple[int, int] | None) -> Bytes:

@@ -15,6 +15,7 @@ from engine.checkpoints.stored import file_size, read_bytes, size_text
 from engine.checkpoints.tokenizer import Tokenizer
 from engine.checkpoints.vocabulary_files import read_vocabulary
 from engine.errors import GreenroomError
+from engine.words import say
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +64,8 @@ def _backend(folder: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
 def _load(path: Path) -> tokenizers.Tokenizer:
     size = file_size(path)
     if size > _MAX_TOKENIZER:
-        why = f"it is {size_text(size)} long, which no tokenizer is"
-        raise GreenroomError(f"{path.name} cannot be read", why, "Download it again.")
+        why = say("it is {size} long, which no tokenizer is", size=size_text(size))
+        raise GreenroomError(say("{name} cannot be read", name=path.name), why, say("Download it again."))
     data = read_bytes(path, 0, size).tobytes()
     try:
         return tokenizers.Tokenizer.from_buffer(data)
@@ -73,7 +74,9 @@ def _load(path: Path) -> tokenizers.Tokenizer:
     except BaseException as error:  # a panic inside the library is no Exception
         log.warning("%s", path, exc_info=True)
         raise GreenroomError(
-            f"{path.name} cannot be read", f"it is damaged ({str(error)[:120]})", "Download it again."
+            say("{name} cannot be read", name=path.name),
+            say("it is damaged ({value})", value=str(error)[:120]),
+            say("Download it again."),
         ) from error
 
 

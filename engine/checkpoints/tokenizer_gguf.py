@@ -17,6 +17,7 @@ from engine.checkpoints.pretokenizers import CHARACTER_RULES, GPT2, PRE_TOKENIZE
 from engine.checkpoints.sentencepiece import CONTROL, NORMAL, SPACE_MARK, USER_DEFINED, Pieces
 from engine.checkpoints.tokenizer import END_NAMES, Tokenizer
 from engine.errors import GreenroomError
+from engine.words import say
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +33,16 @@ def tokenizer_from_gguf(header: GgufHeader) -> Tokenizer:
     config = header.config
     model = config.get("tokenizer.ggml.model")
     if _TOKENS not in header.arrays or model is None:
-        _refuse(header, "it carries no tokenizer")
+        _refuse(header, say("it carries no tokenizer"))
     if model not in _KINDS:
-        _refuse(header, f'its tokenizer is of the kind "{model}", and only {", ".join(_KINDS)} are read')
+        _refuse(
+            header,
+            say(
+                'its tokenizer is of the kind "{model}", and only {kinds} are read',
+                model=model,
+                kinds=", ".join(_KINDS),
+            ),
+        )
     tokens = header.strings(_TOKENS)
     kinds = _numbers(header, "tokenizer.ggml.token_type", len(tokens))
     try:
@@ -52,7 +60,7 @@ def tokenizer_from_gguf(header: GgufHeader) -> Tokenizer:
         raise
     except Exception as error:  # the library raises nothing more precise
         log.warning("tokenizer of %s", header.path, exc_info=True)
-        _refuse(header, f"its tokenizer is damaged ({str(error)[:120]})")
+        _refuse(header, say("its tokenizer is damaged ({value})", value=str(error)[:120]))
     ends = (_token_id(config, kind, len(tokens)) for kind in ("eos", "eot", "eom"))
     wanted = config.get("tokenizer.ggml.add_bos_token")
     return Tokenizer(
@@ -111,13 +119,13 @@ def _merged_characters(header: GgufHeader, tokens: Sequence[str]) -> tokenizers.
 
 def _merges(header: GgufHeader, vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
     if "tokenizer.ggml.merges" not in header.arrays:
-        _refuse(header, "its tokenizer has no merges")
+        _refuse(header, say("its tokenizer has no merges"))
     merges = []
     for merge in header.strings("tokenizer.ggml.merges"):
         # The first half is never empty, so a space in first place belongs to it.
         space = merge.find(" ", 1)
         if space < 0:
-            _refuse(header, "its tokenizer has a merge of one part")
+            _refuse(header, say("its tokenizer has a merge of one part"))
         merges.append((merge[:space], merge[space + 1 :]))
     # Two tokens that make no third are never joined, and some vocabularies list such a merge.
     useful = [pair for pair in merges if pair[0] + pair[1] in vocabulary or not vocabulary.keys() >= set(pair)]
@@ -169,9 +177,19 @@ def _numbers(header: GgufHeader, key: str, count: int) -> list[Any]:
         return []
     values: list[Any] = header.numbers(key).tolist()
     if len(values) != count:
-        _refuse(header, f"its tokenizer has {count} tokens, but {len(values)} entries of {key}")
+        _refuse(
+            header,
+            say(
+                "its tokenizer has {count} tokens, but {count2} entries of {key}",
+                count=count,
+                count2=len(values),
+                key=key,
+            ),
+        )
     return values
 
 
 def _refuse(header: GgufHeader, why: str) -> NoReturn:
-    raise GreenroomError(f"{header.path.name} cannot be used", why, "Choose another file of this model.")
+    raise GreenroomError(
+        say("{name} cannot be used", name=header.path.name), why, say("Choose another file of this model.")
+    )

@@ -15,6 +15,7 @@ from engine.checkpoints.json_file import read_object, read_optional_object
 from engine.checkpoints.pretokenizers import LETTERS, PRE_TOKENIZERS, byte_level
 from engine.checkpoints.stored import DOWNLOAD_AGAIN, file_size, read_bytes, size_text
 from engine.errors import GreenroomError
+from engine.words import say
 
 _LIMIT = 64_000_000  # bytes; a vocabulary of 260,000 takes about 5 MB
 _MAX_ID = 1 << 24
@@ -47,10 +48,12 @@ def read_vocabulary(folder: Path, settings: Mapping[str, Any]) -> tokenizers.Tok
     elif tiktoken is not None and added:
         backend = _tiktoken(tiktoken, settings, added)
     else:
-        why = "it has no tokenizer.json, tokenizer.model, or vocab.json with merges.txt"
+        why = say("it has no tokenizer.json, tokenizer.model, or vocab.json with merges.txt")
         if tiktoken is not None:
-            why = f"its {tiktoken.name} lacks the special tokens, which are only in program code"
-        raise GreenroomError(f"{folder.name} cannot be used", why, "Download tokenizer.json into the model's folder.")
+            why = say("its {name} lacks the special tokens, which are only in program code", name=tiktoken.name)
+        raise GreenroomError(
+            say("{name} cannot be used", name=folder.name), why, say("Download tokenizer.json into the model's folder.")
+        )
     backend.add_tokens([AddedToken(text, special=special, normalized=False) for text, special in added.values()])
     return backend
 
@@ -67,7 +70,9 @@ def _sentencepiece(path: Path, settings: Mapping[str, Any], added: Added) -> tok
             bos = pieces.tokens[pieces.bos]
             backend.post_processor = processors.TemplateProcessing([bos, "$A"], special_tokens=[(bos, pieces.bos)])
     except ValueError as error:
-        raise GreenroomError(f"{path.name} cannot be read", f"it is damaged ({error})", DOWNLOAD_AGAIN) from error
+        raise GreenroomError(
+            say("{name} cannot be read", name=path.name), say("it is damaged ({error})", error=error), DOWNLOAD_AGAIN
+        ) from error
     return backend
 
 
@@ -75,11 +80,15 @@ def _gpt2(folder: Path, settings: Mapping[str, Any], added: Added) -> tokenizers
     path = folder / "vocab.json"
     vocabulary = read_object(path, _LIMIT)
     if not all(type(token) is int and 0 <= token < _MAX_ID for token in vocabulary.values()):
-        raise GreenroomError(f"{path.name} cannot be read", "it does not number its tokens", DOWNLOAD_AGAIN)
+        raise GreenroomError(
+            say("{name} cannot be read", name=path.name), say("it does not number its tokens"), DOWNLOAD_AGAIN
+        )
     lines = _read(folder / "merges.txt").decode("utf-8", "replace").splitlines()
     pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     if not all(len(pair) == 2 for pair in pairs):
-        raise GreenroomError("merges.txt cannot be read", "a line of it does not hold two parts", DOWNLOAD_AGAIN)
+        raise GreenroomError(
+            say("merges.txt cannot be read"), say("a line of it does not hold two parts"), DOWNLOAD_AGAIN
+        )
     return _build(folder, settings, vocabulary, [(left, right) for left, right in pairs], added)
 
 
@@ -91,8 +100,8 @@ def _tiktoken(path: Path, settings: Mapping[str, Any], added: Added) -> tokenize
             data, rank = line.split()
             vocabulary["".join(LETTERS[byte] for byte in base64.b64decode(data, validate=True))] = int(rank)
         except ValueError as error:
-            why = f"a line of it is damaged ({str(error)[:80]})"
-            raise GreenroomError(f"{path.name} cannot be read", why, DOWNLOAD_AGAIN) from error
+            why = say("a line of it is damaged ({value})", value=str(error)[:80])
+            raise GreenroomError(say("{name} cannot be read", name=path.name), why, DOWNLOAD_AGAIN) from error
     ranked = sorted(vocabulary, key=vocabulary.__getitem__)
     return _build(path.parent, settings, vocabulary, list(sentencepiece.merges_by_rank(ranked, vocabulary)), added)
 
@@ -107,14 +116,16 @@ def _build(
     family = str(read_optional_object(folder / "config.json").get("model_type"))
     name = _RULES.get(str(settings.get("tokenizer_class")).removesuffix("Fast"), _RULES.get(family))
     if name is None:
-        why = "its vocabulary does not say how texts are cut into words"
-        raise GreenroomError(f"{folder.name} cannot be used", why, "Download tokenizer.json into the model's folder.")
+        why = say("its vocabulary does not say how texts are cut into words")
+        raise GreenroomError(
+            say("{name} cannot be used", name=folder.name), why, say("Download tokenizer.json into the model's folder.")
+        )
     known = {text: token for token, (text, _) in added.items()}
     try:
         return byte_level(vocabulary | known, merges, PRE_TOKENIZERS[name])
     except ValueError as error:
-        why = f"its vocabulary is damaged ({str(error)[:120]})"
-        raise GreenroomError(f"{folder.name} cannot be used", why, DOWNLOAD_AGAIN) from error
+        why = say("its vocabulary is damaged ({value})", value=str(error)[:120])
+        raise GreenroomError(say("{name} cannot be used", name=folder.name), why, DOWNLOAD_AGAIN) from error
 
 
 def _added(folder: Path, settings: Mapping[str, Any]) -> dict[int, tuple[str, bool]]:
@@ -134,6 +145,6 @@ def _added(folder: Path, settings: Mapping[str, Any]) -> dict[int, tuple[str, bo
 def _read(path: Path) -> bytes:
     size = file_size(path)
     if size > _LIMIT:
-        why = f"it is {size_text(size)} long, which no vocabulary is"
-        raise GreenroomError(f"{path.name} cannot be read", why, DOWNLOAD_AGAIN)
+        why = say("it is {size} long, which no vocabulary is", size=size_text(size))
+        raise GreenroomError(say("{name} cannot be read", name=path.name), why, DOWNLOAD_AGAIN)
     return read_bytes(path, 0, size).tobytes()

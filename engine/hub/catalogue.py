@@ -22,6 +22,7 @@ from engine.checkpoints.formats import FORMATS
 from engine.errors import GreenroomError
 from engine.hub.repository import is_repo
 from engine.resources import asset
+from engine.words import say
 
 if TYPE_CHECKING:
     import numpy as np
@@ -193,7 +194,7 @@ def _read(path: Path) -> tuple[str, tuple[CatalogueModel, ...]]:
             return parse(file.read(_MAX_BYTES + 1), path.name)
     except OSError as error:
         raise GreenroomError(
-            f"{path} cannot be read", error.strerror or str(error), "Install Greenroom again."
+            say("{path} cannot be read", path=path), error.strerror or str(error), say("Install Greenroom again.")
         ) from error
 
 
@@ -210,9 +211,9 @@ def parse(content: bytes, where: str) -> tuple[str, tuple[CatalogueModel, ...]]:
             raise ValueError("two models have the same id")
         return _text(document["date"], 10), models
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        why = say("it lacks {error}", error=error) if isinstance(error, KeyError) else str(error)
         raise GreenroomError(
-            f"{where} is not a catalogue", why, "Install Greenroom again, or delete the update."
+            say("{where} is not a catalogue", where=where), why, say("Install Greenroom again, or delete the update.")
         ) from error
 
 
@@ -325,7 +326,9 @@ class _Described(Checkpoint):
         """Nothing is open."""
 
     def _nothing_here(self) -> GreenroomError:
-        return GreenroomError(f"{self.name} is not here", "only its description is", "Download it first.")
+        return GreenroomError(
+            say("{name} is not here", name=self.name), say("only its description is"), say("Download it first.")
+        )
 
 
 def _info(name: str, shape: tuple[int, ...], recipe: tuple[str, str, str]) -> TensorInfo:

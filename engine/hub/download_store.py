@@ -15,6 +15,7 @@ import psutil
 
 from engine.errors import GreenroomError
 from engine.hub.repository import RemoteFile, RemoteModel
+from engine.words import say
 
 _SCHEMA_VERSION = 1
 _SCHEMA = """
@@ -97,9 +98,9 @@ class DownloadStore:
             self._migrate()
         except (OSError, sqlite3.Error) as error:
             raise GreenroomError(
-                "The list of downloads cannot be opened",
-                f"{path}: {error}",
-                "Check the folder's permissions and free space; a damaged list can be deleted, the files stay.",
+                say("The list of downloads cannot be opened"),
+                say("{path}: {error}", path=path, error=error),
+                say("Check the folder's permissions and free space; a damaged list can be deleted, the files stay."),
             ) from error
         process = psutil.Process()
         self._owner = f"{process.pid}:{process.create_time():.2f}"
@@ -220,9 +221,9 @@ class DownloadStore:
                     self._db.execute("ROLLBACK")
                 if isinstance(error, sqlite3.OperationalError):
                     raise GreenroomError(
-                        "The list of downloads cannot be written",
+                        say("The list of downloads cannot be written"),
                         str(error),
-                        "Free some space on the disk of Greenroom's data folder, then try again.",
+                        say("Free some space on the disk of Greenroom's data folder, then try again."),
                     ) from error
                 raise
 

@@ -33,6 +33,7 @@ from engine.hub.network import NetworkSettings, open_client
 from engine.hub.repository import Hub, RemoteModel
 from engine.hub.safe_paths import inside
 from engine.hub.transfer import Control, FileTransfer, RetryPolicy, Throttle, disk_errors, verify
+from engine.words import say
 
 _log = logging.getLogger(__name__)
 
@@ -221,9 +222,9 @@ class DownloadManager:
         now = self._store.get(download).state
         if now in (RUNNING, VERIFYING) and download not in self._store.abandoned():
             raise GreenroomError(
-                "The download is not this window's",
-                "another Greenroom has it in hand",
-                "Stop it there, or close that one.",
+                say("The download is not this window's"),
+                say("another Greenroom has it in hand"),
+                say("Stop it there, or close that one."),
             )
         if now not in (FINISHED, FAILED, PAUSED):
             self._store.set_state(download, state)
@@ -267,9 +268,12 @@ class DownloadManager:
         place = _existing(folder)
         if largest > _FAT32_LIMIT and _file_system(place) in _FAT_NAMES:
             raise GreenroomError(
-                "The model cannot be stored there",
-                f"a file of it has {size_text(largest)}, and this disk's file system (FAT32) takes 4.3 GB at most",
-                "Choose a models folder on another disk in Settings.",
+                say("The model cannot be stored there"),
+                say(
+                    "a file of it has {largest}, and this disk's file system (FAT32) takes 4.3 GB at most",
+                    largest=size_text(largest),
+                ),
+                say("Choose a models folder on another disk in Settings."),
             )
         with disk_errors(place, reading=True):
             device, free = place.stat().st_dev, shutil.disk_usage(place).free
@@ -281,11 +285,19 @@ class DownloadManager:
                 if _existing(stored.folder).stat().st_dev == device:
                     others += stored.model.nbytes - _on_disk(stored.folder, stored.model)
         if needed + others + _SPACE_KEPT > free:
-            beside = f", {size_text(others)} more for other downloads" if others else ""
+            beside = say(", {size} more for other downloads", size=size_text(others)) if others else ""
             raise GreenroomError(
-                "There is not enough room on the disk",
-                f"{size_text(needed)} are still needed{beside}, and {size_text(free)} are free",
-                f"Free {size_text(needed + others + _SPACE_KEPT - free)} or choose another models folder in Settings.",
+                say("There is not enough room on the disk"),
+                say(
+                    "{needed} are still needed{beside}, and {free} are free",
+                    needed=size_text(needed),
+                    beside=beside,
+                    free=size_text(free),
+                ),
+                say(
+                    "Free {value} or choose another models folder in Settings.",
+                    value=size_text(needed + others + _SPACE_KEPT - free),
+                ),
             )
 
 
@@ -339,7 +351,9 @@ class _Job(threading.Thread):
         except Exception as error:
             _log.exception("download %s", self.stored.model.name)
             known = GreenroomError(
-                f"{self.stored.model.name} was not downloaded", f"an unexpected fault ({error})", "Resume it."
+                say("{name} was not downloaded", name=self.stored.model.name),
+                say("an unexpected fault ({error})", error=error),
+                say("Resume it."),
             )
             store.set_state(download, FAILED, known)
         finally:
@@ -387,9 +401,9 @@ class _Job(threading.Thread):
                     part.unlink(missing_ok=True)
                     self.done -= file.file.nbytes
                     raise GreenroomError(
-                        f"{file.file.path} came damaged",
-                        "its checksum is not the one the hub lists, so it was thrown away",
-                        "Resume to fetch that file once more; if it happens again, use another mirror.",
+                        say("{path} came damaged", path=file.file.path),
+                        say("its checksum is not the one the hub lists, so it was thrown away"),
+                        say("Resume to fetch that file once more; if it happens again, use another mirror."),
                     )
         self._name_everything()
 

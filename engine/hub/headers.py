@@ -26,6 +26,7 @@ from engine.hub.repository import Hub, RemoteFile, RemoteModel
 from engine.hub.safe_paths import inside
 from engine.hub.transfer import ask, disk_errors
 from engine.progress import Progress, ProgressCallback, ignore_progress
+from engine.words import say
 
 if TYPE_CHECKING:
     import httpx2
@@ -107,7 +108,9 @@ def _fetch_file(source: _Source, file: RemoteFile, target: Path) -> None:
         return
     if file.nbytes > _WHOLE_BYTES:
         raise GreenroomError(
-            f"{file.path} is not fetched", "it is far too large for what its name says", "Choose another repository."
+            say("{path} is not fetched", path=file.path),
+            say("it is far too large for what its name says"),
+            say("Choose another repository."),
         )
     with disk_errors(target):
         target.write_bytes(source.bytes(0, file.nbytes))
@@ -154,7 +157,7 @@ class _Source:
         return bytes(content)
 
     def _failed(self, why: str, remedy: str) -> GreenroomError:
-        return GreenroomError(f"{self._file.path} cannot be read", why, remedy)
+        return GreenroomError(say("{path} cannot be read", path=self._file.path), why, remedy)
 
 
 class _Reader(io.RawIOBase):

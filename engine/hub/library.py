@@ -13,6 +13,7 @@ import platformdirs
 from engine.checkpoints import open_checkpoint
 from engine.checkpoints.gguf import plain_stem, shard_number
 from engine.errors import GreenroomError
+from engine.words import say
 
 log = logging.getLogger(__name__)
 
@@ -73,12 +74,15 @@ def resolve(model: str, folder: Path | None = None) -> Path:
         if len(names) == 1:
             return names[0].path
         if names:
-            why = f"{len(names)} installed models are called so: {', '.join(sorted(f.name for f in names)[:5])}"
-            raise GreenroomError(f'"{model}" is not clear', why, "Give the longer name.")
-    listed = ", ".join(sorted(f.name for f in found)[:8])
-    why = "it is neither a file or folder nor the name of an installed model"
-    remedy = f"Installed: demo{', ' + listed if listed else ''}."
-    raise GreenroomError(f'There is no model "{model}"', why, remedy)
+            why = say(
+                "{count} installed models are called so: {value}",
+                count=len(names),
+                value=", ".join(sorted(f.name for f in names)[:5]),
+            )
+            raise GreenroomError(say('"{model}" is not clear', model=model), why, say("Give the longer name."))
+    why = say("it is neither a file or folder nor the name of an installed model")
+    remedy = say("Installed: {names}.", names=", ".join(["demo", *sorted(f.name for f in found)[:8]]))
+    raise GreenroomError(say('There is no model "{model}"', model=model), why, remedy)
 
 
 @dataclass(frozen=True)
@@ -138,9 +142,9 @@ def _demo() -> Path:
     path = demo_path()
     if not path.exists():
         raise GreenroomError(
-            "The demo model is not ready",
-            "it is put together once, from a download of 93 MB",
-            "Open the window or run `greenroom generate demo --prompt Hello`; either prepares it.",
+            say("The demo model is not ready"),
+            say("it is put together once, from a download of 93 MB"),
+            say("Open the window or run `greenroom generate demo --prompt Hello`; either prepares it."),
         )
     return path
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from engine.errors import GreenroomError
+from engine.words import say
 
 if TYPE_CHECKING:
     import httpx2
@@ -58,9 +59,9 @@ def open_client(settings: NetworkSettings) -> httpx2.Client:
     """
     if settings.offline or _is_true(os.environ.get("HF_HUB_OFFLINE")):
         raise GreenroomError(
-            f"{settings.host} was not asked",
-            "Greenroom is set to work offline",
-            "Switch offline mode off in Settings, Network (or unset HF_HUB_OFFLINE), and try again.",
+            say("{host} was not asked", host=settings.host),
+            say("Greenroom is set to work offline"),
+            say("Switch offline mode off in Settings, Network (or unset HF_HUB_OFFLINE), and try again."),
         )
     for address, what in ((settings.hub, "The hub's address"), (settings.proxy, "The proxy's address")):
         check_address(address, what, proxy=address is settings.proxy)
@@ -76,7 +77,9 @@ def open_client(settings: NetworkSettings) -> httpx2.Client:
         )
     except (ValueError, ImportError) as error:  # a proxy variable of the environment that cannot be understood
         raise GreenroomError(
-            "The network cannot be used", f"its proxy setting is wrong ({error})", "Correct it in Settings, Network."
+            say("The network cannot be used"),
+            say("its proxy setting is wrong ({error})", error=error),
+            say("Correct it in Settings, Network."),
         ) from error
 
 
@@ -92,7 +95,9 @@ def check_address(address: str, what: str, proxy: bool = False) -> None:
         good = False
     if not good:
         raise GreenroomError(
-            f"{what} cannot be used", f'"{address}" is no address', f"Write one like {schemes[-1]}://host:port."
+            say("{what} cannot be used", what=what),
+            say('"{address}" is no address', address=address),
+            say("Write one like {value}://host:port.", value=schemes[-1]),
         )
 
 
@@ -103,9 +108,11 @@ def read_certificates(ca_file: str) -> ssl.SSLContext | bool:
     try:
         return ssl.create_default_context(cafile=Path(ca_file).expanduser())
     except (OSError, ssl.SSLError) as error:
-        why = "there is no such file" if isinstance(error, FileNotFoundError) else "it holds no certificates"
+        why = say("there is no such file") if isinstance(error, FileNotFoundError) else say("it holds no certificates")
         raise GreenroomError(
-            f"The certificate file {ca_file} cannot be used", why, "Choose a PEM file in Settings, Network."
+            say("The certificate file {ca_file} cannot be used", ca_file=ca_file),
+            why,
+            say("Choose a PEM file in Settings, Network."),
         ) from error
 
 
@@ -114,40 +121,51 @@ def network_error(error: Exception, host: str) -> GreenroomError:
     import httpx2
 
     chain = _causes(error)
-    what = f"{host} cannot be reached"
-    check = "Check the network, or the proxy in Settings, Network; the download goes on where it stopped."
+    what = say("{host} cannot be reached", host=host)
+    check = say("Check the network, or the proxy in Settings, Network; the download goes on where it stopped.")
     for cause in chain:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return GreenroomError(
-                f"{host} was not trusted",
-                f"its certificate was refused ({cause.verify_message or 'verification failed'})",
-                "Check the clock; if your network inspects traffic, choose its certificate file in Settings, Network.",
+                say("{host} was not trusted", host=host),
+                say("its certificate was refused ({value})", value=cause.verify_message or "verification failed"),
+                say(
+                    "Check the clock; if your network inspects traffic, choose its certificate file in Settings, "
+                    "Network."
+                ),
             )
         if isinstance(cause, ssl.SSLError):
             return GreenroomError(
-                what, f"no secure connection came about ({cause.reason or 'TLS error'})", "Check the proxy settings."
+                what,
+                say("no secure connection came about ({value})", value=cause.reason or "TLS error"),
+                say("Check the proxy settings."),
             )
     if isinstance(error, httpx2.ProxyError) and "407" in str(error):
         return _proxy_password()
     if isinstance(error, httpx2.ProxyError):
-        return GreenroomError("The proxy refused", str(error) or "no reason given", "Check it in Settings, Network.")
+        return GreenroomError(
+            say("The proxy refused"), str(error) or "no reason given", say("Check it in Settings, Network.")
+        )
     text = " ".join(str(cause) for cause in chain)
     if "Name or service not known" in text or "getaddrinfo" in text or "name resolution" in text:
-        return GreenroomError(what, "its name cannot be looked up", check)
+        return GreenroomError(what, say("its name cannot be looked up"), check)
     if isinstance(error, httpx2.ReadTimeout):
-        return GreenroomError(f"{host} fell silent", "no byte came for a while", check)
+        return GreenroomError(say("{host} fell silent", host=host), say("no byte came for a while"), check)
     if isinstance(error, httpx2.ConnectTimeout):
-        return GreenroomError(what, "it does not answer", check)
+        return GreenroomError(what, say("it does not answer"), check)
     if isinstance(error, httpx2.ConnectError):
-        return GreenroomError(what, "the connection was refused" if "refused" in text else "no connection", check)
-    return GreenroomError(f"The connection to {host} broke", "it was closed before everything had come", check)
+        return GreenroomError(
+            what, say("the connection was refused") if "refused" in text else say("no connection"), check
+        )
+    return GreenroomError(
+        say("The connection to {host} broke", host=host), say("it was closed before everything had come"), check
+    )
 
 
 def _proxy_password() -> GreenroomError:
     return GreenroomError(
-        "The proxy refused",
-        "it wants a name and a password",
-        "Write them into its address in Settings, Network, like http://name:password@host:port.",
+        say("The proxy refused"),
+        say("it wants a name and a password"),
+        say("Write them into its address in Settings, Network, like http://name:password@host:port."),
     )
 
 
@@ -169,21 +187,31 @@ def status_error(status: int, what: str, host: str, page: str = "", token_given:
     page = page or f"https://{host}"
     if status in (401, 403):
         if token_given:
-            why = "your access token does not allow it: the repository is private or gated"
-            remedy = f"Open {page}, accept its terms while signed in, and check the token in Settings, Network."
+            why = say("your access token does not allow it: the repository is private or gated")
+            remedy = say(
+                "Open {page}, accept its terms while signed in, and check the token in Settings, Network.", page=page
+            )
         else:
-            why = "the repository is private or gated, or does not exist"
-            remedy = f"Open {page}, accept its terms, then put an access token into Settings, Network."
+            why = say("the repository is private or gated, or does not exist")
+            remedy = say("Open {page}, accept its terms, then put an access token into Settings, Network.", page=page)
         return GreenroomError(what, why, remedy)
     if status == 407:
         return _proxy_password()
     if status == 404:
-        return GreenroomError(what, f"{host} has no such file or repository", "Check the name.")
+        return GreenroomError(what, say("{host} has no such file or repository", host=host), say("Check the name."))
     if status == 429:
-        return GreenroomError(what, f"{host} asks to slow down", "Try again in a few minutes, or sign in with a token.")
+        return GreenroomError(
+            what,
+            say("{host} asks to slow down", host=host),
+            say("Try again in a few minutes, or sign in with a token."),
+        )
     if status >= 500:
-        return GreenroomError(what, f"{host} has a fault (status {status})", "Try again later.")
-    return GreenroomError(what, f"{host} answered with status {status}", "Try again later.")
+        return GreenroomError(
+            what, say("{host} has a fault (status {status})", host=host, status=status), say("Try again later.")
+        )
+    return GreenroomError(
+        what, say("{host} answered with status {status}", host=host, status=status), say("Try again later.")
+    )
 
 
 def page_of(url: str) -> str:

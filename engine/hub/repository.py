@@ -17,6 +17,7 @@ from urllib.parse import quote
 from engine.errors import GreenroomError
 from engine.hub.network import NetworkSettings, network_error, open_client, status_error
 from engine.hub.safe_paths import is_safe
+from engine.words import say
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -136,9 +137,11 @@ class Hub:
         """Every model in it. Raises GreenroomError for a wrong name, one that may not be read, or holds no model."""
         if not is_repo(repo):
             raise GreenroomError(
-                f"{ascii(repo)[:80]} is not a repository", 'its name is not "owner/model"', "Write it like owner/model."
+                say("{value} is not a repository", value=ascii(repo)[:80]),
+                say('its name is not "owner/model"'),
+                say("Write it like owner/model."),
             )
-        what = f"{repo} cannot be listed"
+        what = say("{repo} cannot be listed", repo=repo)
         with self._api(what, repo) as api:
             info = api.model_info(repo, revision=revision)
             commit = info.sha or revision or "main"
@@ -147,7 +150,7 @@ class Hub:
         models = group(repo, commit, files)
         if not models:
             raise GreenroomError(
-                what, "it holds neither GGUF nor safetensors files", "Choose a repository with one of these."
+                what, say("it holds neither GGUF nor safetensors files"), say("Choose a repository with one of these.")
             )
         return Repository(repo, commit, _licence(info.tags or []), bool(info.gated), models, skipped)
 
@@ -194,8 +197,8 @@ class Hub:
         except httpx2.HTTPError as error:
             raise network_error(error, host) from error
         except (HFValidationError, KeyError, TypeError, ValueError, AttributeError) as error:
-            why = f"{host} answered with something that is no listing"
-            raise GreenroomError(what, why, "Check the hub's address in Settings, Network.") from error
+            why = say("{host} answered with something that is no listing", host=host)
+            raise GreenroomError(what, why, say("Check the hub's address in Settings, Network.")) from error
 
 
 def is_repo(name: str) -> bool:
@@ -210,7 +213,11 @@ def _files(entries: Iterator[Any], what: str) -> tuple[list[RemoteFile], int]:
     for entry in entries:
         count += 1
         if count > MAX_FILES:
-            raise GreenroomError(what, f"it holds more than {MAX_FILES:,} files", "Choose another repository.")
+            raise GreenroomError(
+                what,
+                say("it holds more than {max_files:,} files", max_files=MAX_FILES),
+                say("Choose another repository."),
+            )
         if not isinstance(entry, RepoFile):
             continue
         size = entry.size if entry.lfs is None else entry.lfs.size
@@ -287,9 +294,16 @@ def choose(repository: Repository, label: str) -> RemoteModel:
     if len(found) == 1:
         return found[0]
     labels = ", ".join(m.label if len([o for o in models if o.label == m.label]) == 1 else m.name for m in models[:24])
-    why = f"it holds {len(models)} models" if not label else f'"{label}" names {len(found) or "none"} of its models'
+    if not label:
+        why = say("it holds {count} models", count=len(models))
+    elif found:
+        why = say('"{label}" names {count} of its models', label=label, count=len(found))
+    else:
+        why = say('"{label}" names none of its models', label=label)
     raise GreenroomError(
-        f"{repository.repo} was not downloaded", why, f"Choose one as {repository.repo}:LABEL. Labels: {labels}."
+        say("{repo} was not downloaded", repo=repository.repo),
+        why,
+        say("Choose one as {repo}:LABEL. Labels: {labels}.", repo=repository.repo, labels=labels),
     )
 
 

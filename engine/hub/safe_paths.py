@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from engine.errors import GreenroomError
+from engine.words import say
 
 #: What common file systems take, per name and in all.
 _MAX_NAME_BYTES, _MAX_PATH_BYTES, _MAX_DEPTH = 240, 900, 12
@@ -39,13 +40,17 @@ def inside(root: Path, relative: str) -> Path:
     """root / relative. Raises GreenroomError where that is not a safe name or a link leads out of root."""
     if not is_safe(relative):
         raise GreenroomError(
-            f"{ascii(relative)[:80]} is not downloaded", "its name is not a plain file name", "Choose another file."
+            say("{value} is not downloaded", value=ascii(relative)[:80]),
+            say("its name is not a plain file name"),
+            say("Choose another file."),
         )
     target = root.joinpath(*relative.split("/"))
     real_root = root.resolve()
     # The part that exists decides: a link in it would lead elsewhere.
     if not target.parent.resolve().is_relative_to(real_root) or target.is_symlink():
         raise GreenroomError(
-            f"{relative} is not downloaded", f"a link at that place leads out of {root}", "Remove the link."
+            say("{relative} is not downloaded", relative=relative),
+            say("a link at that place leads out of {root}", root=root),
+            say("Remove the link."),
         )
     return target

@@ -22,6 +22,7 @@ from urllib.parse import urljoin, urlsplit
 from engine.errors import Cancelled, GreenroomError
 from engine.hub.network import network_error, page_of, status_error
 from engine.hub.repository import RemoteFile
+from engine.words import say
 
 if TYPE_CHECKING:
     import httpx2
@@ -298,7 +299,7 @@ class FileTransfer:
         self._have = 0
 
     def _failed(self, why: str, remedy: str) -> GreenroomError:
-        return GreenroomError(f"{self._file.path} was not downloaded", why, remedy)
+        return GreenroomError(say("{path} was not downloaded", path=self._file.path), why, remedy)
 
 
 def ask(
@@ -367,18 +368,25 @@ class disk_errors:  # noqa: N801  (reads as a statement)
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if not isinstance(error, OSError):
             return
-        what = f"{self._path.name} cannot be {'read' if self._reading else 'written'}"
+        name = self._path.name
+        what = say("{name} cannot be read", name=name) if self._reading else say("{name} cannot be written", name=name)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            why, remedy = "the disk is full", "Free some space, then resume; what has come is kept."
+            why, remedy = say("the disk is full"), say("Free some space, then resume; what has come is kept.")
         elif error.errno == errno.EFBIG:
-            why, remedy = "the file is larger than this disk's file system takes", "Choose another models folder."
+            why, remedy = (
+                say("the file is larger than this disk's file system takes"),
+                say("Choose another models folder."),
+            )
         elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            why, remedy = f"{self._path.parent} does not allow it", "Change its permissions, or choose another folder."
+            why, remedy = (
+                say("{parent} does not allow it", parent=self._path.parent),
+                say("Change its permissions, or choose another folder."),
+            )
         elif error.errno == errno.ELOOP:
-            why, remedy = "a link lies at its place", "Remove the link."
+            why, remedy = say("a link lies at its place"), say("Remove the link.")
         else:
             why = (error.strerror or str(error)).lower()
-            remedy = "Check the disk, then resume; what has come is kept."
+            remedy = say("Check the disk, then resume; what has come is kept.")
         raise GreenroomError(what, why, remedy) from error
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from engine.checkpoints.gguf import plain_stem, shard_number
 from engine.errors import GreenroomError
+from engine.words import say
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +49,9 @@ class Trash:
         root = self._models.resolve()
         if not path.parent.resolve().is_relative_to(root) or path.resolve() == root:
             raise GreenroomError(
-                f"{name} is not deleted", "it lies outside Greenroom's models folder", "Delete it where it was made."
+                say("{name} is not deleted", name=name),
+                say("it lies outside Greenroom's models folder"),
+                say("Delete it where it was made."),
             )
         moved: list[tuple[Path, Path]] = []
         nbytes = 0
@@ -65,9 +68,9 @@ class Trash:
                 with suppress(OSError):
                     target.rename(source)
             raise GreenroomError(
-                f"{name} is not deleted",
+                say("{name} is not deleted", name=name),
                 (error.strerror or str(error)).lower(),
-                "Close whatever uses it and try again.",
+                say("Close whatever uses it and try again."),
             ) from error
         return Deleted(name, tuple(moved), nbytes)
 
@@ -81,7 +84,11 @@ class Trash:
                 target.rename(source)
             except OSError as error:
                 why = (error.strerror or str(error)).lower()
-                raise GreenroomError(f"{deleted.name} is not back", why, f"It is still in {target.parent}.") from error
+                raise GreenroomError(
+                    say("{name} is not back", name=deleted.name),
+                    why,
+                    say("It is still in {parent}.", parent=target.parent),
+                ) from error
 
     def close(self) -> None:
         """What was deleted is gone for good, also what a program that crashed left in the trash."""
@@ -101,23 +108,27 @@ def move_models(source: Path, target: Path) -> None:
     Raises GreenroomError when the target is on another disk (copying hundreds of gigabytes is the user's decision),
     lies inside the source, or is not empty.
     """
-    what = "The models were not moved"
+    what = say("The models were not moved")
     if target.resolve().is_relative_to(source.resolve()):
-        raise GreenroomError(what, "the new folder lies inside the old one", "Choose another place.")
+        raise GreenroomError(what, say("the new folder lies inside the old one"), say("Choose another place."))
     try:
         if target.exists() and any(target.iterdir()):
-            raise GreenroomError(what, f"{target} is not empty", "Choose an empty or a new folder.")
+            raise GreenroomError(
+                what, say("{target} is not empty", target=target), say("Choose an empty or a new folder.")
+            )
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.parent.stat().st_dev != source.stat().st_dev:
             raise GreenroomError(
-                what, "the new folder is on another disk", "Copy them there yourself, then choose it as models folder."
+                what,
+                say("the new folder is on another disk"),
+                say("Copy them there yourself, then choose it as models folder."),
             )
         if target.exists():
             target.rmdir()
         source.rename(target)
     except OSError as error:
         raise GreenroomError(
-            what, (error.strerror or str(error)).lower(), "Check permissions and free space."
+            what, (error.strerror or str(error)).lower(), say("Check permissions and free space.")
         ) from error
 
 

@@ -30,6 +30,7 @@ from engine.models import (
 )
 from engine.models.spec import ModelSpec
 from engine.models.unsupported import described
+from engine.words import say
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def model_spec(checkpoint: Checkpoint) -> ModelSpec:
         if family.reads(checkpoint):
             return family.build(checkpoint)
     raise GreenroomError(
-        f"{checkpoint.name} cannot be used",
+        say("{name} cannot be used", name=checkpoint.name),
         described(checkpoint.architecture),
-        f"Choose a model of one of these families: {', '.join(family.title for family in FAMILIES)}.",
+        say("Choose a model of one of these families: {value}.", value=", ".join(family.title for family in FAMILIES)),
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.errors import GreenroomError
+from engine.words import say
 
 #: Hyperparameters that every family names alike, per file form. "{arch}" is GGUF's own prefix.
 #: The first key present wins.
@@ -106,7 +107,7 @@ class Header:
 
     def fail(self, why: str, remedy: str = "Download the model again, or choose another one.") -> GreenroomError:
         """The error for anything this header gets wrong."""
-        return GreenroomError(f"{self.checkpoint.name} cannot be used", why, remedy)
+        return GreenroomError(say("{name} cannot be used", name=self.checkpoint.name), why, remedy)
 
     def key(self, name: str) -> str:
         """The file's own key for a hyperparameter: the one present, or the usual one."""
