@@ -1,0 +1,327 @@
+"""Chats from files: our own JSON, an export of ChatGPT (the .zip or its conversations.json), a chat of LM Studio.
+
+Files come from anywhere: every size is bounded before anything is made of it, what is no text is left out, and a file
+that is none of these gets one clear sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from app.chat.exporting import FORMAT, VERSION
+from app.chat.portable import PortableChat, PortableMessage
+from app.chat.records import Attachment
+from engine.errors import GreenroomError
+from engine.progress import Progress, ProgressCallback, ignore_progress
+from engine.runtime.events import GenerationStats
+
+MOST_BYTES = 512_000_000
+MOST_CHATS = 100_000
+MOST_MESSAGES = 50_000
+MOST_CHARACTERS = 4_000_000
+MOST_TITLE = 200
+#: 9999-12-31 in seconds since the epoch; what is later or before it is no time.
+LATEST = 253_402_214_400.0
+ROLES = ("system", "user", "assistant")
+
+
+def read(path: Path, progress: ProgressCallback = ignore_progress) -> list[PortableChat]:
+    """The chats of a file that have messages. Raises GreenroomError, and lets Cancelled of `progress` through."""
+    progress(Progress(0, 0, f"Reading {path.name}"))
+    data = _parse(_load(path), path)
+    kind, chats = _recognise(data, path)
+    if len(chats) > MOST_CHATS:
+        raise _refused(path, f"it has {len(chats)} chats, and {MOST_CHATS} at once are the most")
+    found = []
+    for place, raw in enumerate(chats):
+        if place % 50 == 0:
+            progress(Progress(place, len(chats), f"Reading {path.name}"))
+        chat = kind(raw, path) if isinstance(raw, dict) else None
+        if chat is not None and chat.messages:
+            found.append(chat)
+    if not found:
+        raise _refused(path, "there is no chat with a message in it")
+    return found
+
+
+def _load(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise _refused(path, f"it is larger than {MOST_BYTES // 1_000_000} MB")
+        if not zipfile.is_zipfile(path):
+            return path.read_bytes()
+        with zipfile.ZipFile(path) as archive:
+            name = next((n for n in archive.namelist() if n.rsplit("/", 1)[-1] == "conversations.json"), None)
+            if name is None:
+                raise _refused(path, "there is no conversations.json in it")
+            with archive.open(name) as member:
+                # Not by the size the archive states: that may be a lie.
+                data = member.read(MOST_BYTES + 1)
+            if len(data) > MOST_BYTES:
+                raise _refused(path, f"what is packed in it is larger than {MOST_BYTES // 1_000_000} MB")
+            return data
+    except OSError as error:
+        raise _refused(path, (error.strerror or str(error)).lower()) from error
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
+        raise _refused(path, "the archive is damaged or locked with a password") from error
+
+
+def _parse(data: bytes, path: Path) -> Any:
+    try:
+        return json.loads(data.decode("utf-8-sig"))
+    except RecursionError as error:
+        raise _refused(path, "it is nested too deeply") from error
+    except ValueError as error:
+        raise _refused(path, "it is no JSON text, or it ends too early") from error
+
+
+def _recognise(data: Any, path: Path) -> tuple[Callable[[dict[str, Any], Path], PortableChat | None], list[Any]]:
+    """The reader for the file's chats, and the chats as they stand there."""
+    if isinstance(data, dict) and data.get("format") == FORMAT:
+        if data.get("version") != VERSION:
+            raise GreenroomError(
+                f"{path.name} was not imported", "it was written by a newer Greenroom", "Update Greenroom."
+            )
+        if isinstance(data.get("chats"), list):
+            return _own, data["chats"]
+    elif isinstance(data, dict) and isinstance(data.get("messages"), list) and _is_lm_studio(data["messages"]):
+        return _lm_studio, [data]
+    elif isinstance(data, dict) and isinstance(data.get("mapping"), dict):
+        return _chatgpt, [data]
+    elif isinstance(data, list) and any(isinstance(c, dict) and isinstance(c.get("mapping"), dict) for c in data):
+        return _chatgpt, data
+    raise _refused(path, "it is none of Greenroom's own exports, ChatGPT's conversations.json and LM Studio's chats")
+
+
+class Tree:
+    """Messages in the order they are added."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._messages: list[PortableMessage] = []
+
+    @property
+    def messages(self) -> tuple[PortableMessage, ...]:
+        return tuple(self._messages)
+
+    def add(self, message: PortableMessage) -> int:
+        """Returns its place."""
+        if len(self._messages) == MOST_MESSAGES:
+            raise _refused(self._path, f"a chat in it has more than {MOST_MESSAGES} messages")
+        self._messages.append(message)
+        return len(self._messages) - 1
+
+
+# Our own
+
+
+def _own(raw: dict[str, Any], path: Path) -> PortableChat | None:
+    tree = Tree(path)
+    places: list[int] = []
+    for message in _list(raw, "messages"):
+        parent = message.get("parent") if isinstance(message, dict) else None
+        known = parent is None or (type(parent) is int and 0 <= parent < len(places))
+        role = message.get("role") if isinstance(message, dict) else None
+        if role not in ROLES or not known or not isinstance(message.get("text"), str):
+            raise _refused(path, "a message in it is not as Greenroom writes them")
+        made = PortableMessage(
+            role,
+            message["text"][:MOST_CHARACTERS],
+            None if parent is None else places[parent],
+            _time(message.get("created")),
+            _text(message.get("model"))[:MOST_TITLE],
+            _seconds(message.get("thought_s")),
+            _stats(message.get("stats")),
+            _text(message.get("stop_reason"))[:20] or None,
+            _attachments(message.get("attachments")),
+        )
+        places.append(tree.add(made))
+    leaf = raw.get("leaf")
+    settings = raw.get("settings")
+    return PortableChat(
+        _title(raw.get("title")),
+        _time(raw.get("created")),
+        _time(raw.get("updated")),
+        tree.messages,
+        leaf if type(leaf) is int and 0 <= leaf < len(places) else None,
+        raw.get("pinned") is True,
+        _text(raw.get("folder"))[:MOST_TITLE],
+        settings if isinstance(settings, dict) else {},
+    )
+
+
+def _attachments(raw: Any) -> tuple[Attachment, ...]:
+    found = []
+    for entry in raw if isinstance(raw, list) else []:
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("text"), str):
+            text, length = entry["text"][:MOST_CHARACTERS], entry.get("length")
+            whole = length if type(length) is int and length >= len(text) else len(text)
+            found.append(Attachment(entry["name"][:MOST_TITLE], text, min(whole, 2**62)))
+    return tuple(found)
+
+
+def _stats(raw: Any) -> GenerationStats | None:
+    if not isinstance(raw, dict):
+        return None
+    known = GenerationStats.__dataclass_fields__
+    fine = {k: v for k, v in raw.items() if k in known and _figure(v)}
+    return GenerationStats(**{k: int(v) if known[k].type == "int" else float(v) for k, v in fine.items()})
+
+
+# ChatGPT: a tree of nodes by id; nodes without words (tools, hidden system messages) are passed over
+
+
+def _chatgpt(raw: dict[str, Any], path: Path) -> PortableChat | None:
+    mapping = raw.get("mapping")
+    if not isinstance(mapping, dict):
+        return None
+    tree = Tree(path)
+    places: dict[str, int | None] = {}
+    # Parents before children, without recursion: a chat of thousands of turns is that deep.
+    roots = [key for key, node in mapping.items() if not _known(mapping, _field(node, "parent"))]
+    waiting: list[tuple[str, int | None]] = [(key, None) for key in reversed(roots)]
+    while waiting:
+        key, parent = waiting.pop()
+        if key in places:
+            continue
+        node = mapping[key]
+        made = _chatgpt_message(_field(node, "message"), parent)
+        places[key] = parent if made is None else tree.add(made)
+        children = _field(node, "children")
+        if isinstance(children, list):
+            known = [child for child in children if _known(mapping, child) and child not in places]
+            waiting += [(child, places[key]) for child in reversed(known)]
+    current = raw.get("current_node")
+    leaf = places.get(current) if isinstance(current, str) else None
+    return PortableChat(
+        _title(raw.get("title")), _time(raw.get("create_time")), _time(raw.get("update_time")), tree.messages, leaf
+    )
+
+
+def _chatgpt_message(message: Any, parent: int | None) -> PortableMessage | None:
+    author = _field(message, "author")
+    role = _field(author, "role")
+    content = _field(message, "content")
+    metadata = _field(message, "metadata")
+    if role not in ROLES or _field(metadata, "is_visually_hidden_from_conversation") is True:
+        return None
+    if role == "assistant" and _field(message, "recipient") not in (None, "all"):
+        return None  # a call of a tool
+    kind = _field(content, "content_type")
+    if kind in ("text", "multimodal_text"):
+        parts = _field(content, "parts")
+        text = "\n".join(part for part in parts if isinstance(part, str)) if isinstance(parts, list) else ""
+    elif kind == "code":
+        text = f"```\n{_text(_field(content, 'text'))}\n```"
+    else:
+        return None
+    if not text.strip():
+        return None
+    model = _text(_field(metadata, "model_slug"))[:MOST_TITLE] if role == "assistant" else ""
+    done = "end" if role == "assistant" else None
+    created = _time(_field(message, "create_time"))
+    return PortableMessage(role, text[:MOST_CHARACTERS], parent, created, model, stop_reason=done)
+
+
+# LM Studio: a list of places, each with versions; what follows belongs to the version that is selected
+
+
+def _is_lm_studio(messages: list[Any]) -> bool:
+    return all(isinstance(m, dict) and isinstance(m.get("versions"), list) for m in messages)
+
+
+def _lm_studio(raw: dict[str, Any], path: Path) -> PortableChat | None:
+    tree = Tree(path)
+    created = _time(raw.get("createdAt"), 1000)
+    parent: int | None = None
+    for place in _list(raw, "messages"):
+        selected = place.get("currentlySelected")
+        chosen: int | None = None
+        for number, version in enumerate(_list(place, "versions")):
+            made = _lm_studio_message(version, parent, created)
+            added = tree.add(made) if made is not None else None
+            if added is not None and (chosen is None or number == selected):
+                chosen = added
+        parent = parent if chosen is None else chosen
+    prompt = _text(raw.get("systemPrompt"))[:MOST_CHARACTERS]
+    updated = _time(raw.get("assistantLastMessagedAt") or raw.get("userLastMessagedAt") or raw.get("createdAt"), 1000)
+    settings = {"system": prompt} if prompt.strip() else {}
+    name = _title(raw.get("name"))
+    return PortableChat(name, created, updated, tree.messages, parent, raw.get("pinned") is True, "", settings)
+
+
+def _lm_studio_message(version: Any, parent: int | None, created: float) -> PortableMessage | None:
+    role = _field(version, "role")
+    if role not in ROLES:
+        return None
+    thought, said = [], []
+    steps = _field(version, "steps")
+    for step in steps if isinstance(steps, list) else [version]:
+        text = _lm_studio_text(_field(step, "content"))
+        style = _field(_field(step, "style"), "type")
+        (thought if style == "thinking" else said).append(text)
+    text = "\n\n".join(part for part in said if part.strip())
+    thinking = "\n\n".join(part for part in thought if part.strip())
+    if thinking and "</think>" not in thinking:
+        text = f"<think>\n{thinking}\n</think>\n\n{text}"
+    if not text.strip():
+        return None
+    model = _text(_field(_field(version, "senderInfo"), "senderName"))[:MOST_TITLE]
+    done = "end" if role == "assistant" else None
+    return PortableMessage(role, text[:MOST_CHARACTERS], parent, created, model, stop_reason=done)
+
+
+def _lm_studio_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else []
+    return "".join(_text(_field(block, "text")) for block in blocks if _field(block, "type") == "text")
+
+
+# Pieces
+
+
+def _field(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _known(mapping: dict[str, Any], key: Any) -> bool:
+    return isinstance(key, str) and key in mapping
+
+
+def _list(raw: dict[str, Any], name: str) -> list[Any]:
+    value = raw.get(name)
+    return value if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _title(value: Any) -> str:
+    return " ".join(_text(value).split())[:MOST_TITLE] or "Imported chat"
+
+
+def _figure(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value) and 0 <= value < 2**62
+
+
+def _time(value: Any, unit: float = 1.0) -> float:
+    """Seconds since the epoch; now for what is no time."""
+    seconds = value / unit if _figure(value) else 0.0
+    return float(seconds) if 0 < seconds < LATEST else time.time()
+
+
+def _seconds(value: Any) -> float | None:
+    return float(value) if _figure(value) else None
+
+
+def _refused(path: Path, why: str) -> GreenroomError:
+    return GreenroomError(f"{path.name} was not imported", why, "Choose another file.")
