@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.checkpoint_facts import limit_of, suggested_sampling, thinking_choices
 from app.faults import as_greenroom_error
-from app.planning import plan_with
+from app.planning import active_bytes, plan_with
 from app.words import file_name, needed
 from engine.errors import Cancelled, GreenroomError
 from engine.hardware.report import HardwareReport
@@ -51,6 +51,7 @@ class HostState:
     thinking: what can be wished about its thinking, least first, as `Engine.encode` takes it; () for no choice
     suggested: sampling that came with the model's files, by the names of SamplingParams
     limit:    the most tokens of context the model was made for; 0 where that is not known
+    active_bytes: weights that one token reads, as the file stores them; 0.0 where that is not known
     """
 
     kind: str = "empty"
@@ -66,6 +67,7 @@ class HostState:
     thinking: tuple[str, ...] = ()
     suggested: Mapping[str, float] = field(default_factory=dict)
     limit: int = 0
+    active_bytes: float = 0.0
 
     @property
     def busy(self) -> bool:
@@ -309,6 +311,7 @@ class EngineWorker:
             self._loaded = replace(
                 state,
                 kind="ready",
+                active_bytes=self._active_bytes(),
                 unloads=None,
                 kernel=engine.kernel,
                 family=str(self._checkpoint.architecture),
@@ -412,6 +415,13 @@ class EngineWorker:
             reason, failure = "error", as_greenroom_error(error, "The answer broke off")
         self._post(AnswerResult("".join(text), stats, reason, failure))
         self._learn(stats)
+
+    def _active_bytes(self) -> float:
+        try:
+            return active_bytes(self._checkpoint)
+        except Exception:
+            log.exception("how much a token reads stays unknown")
+            return 0.0
 
     def _learn(self, stats: GenerationStats) -> None:
         """The next prediction for this model on this PC knows how fast it was."""

@@ -24,6 +24,14 @@ def plan_with(
     return plan
 
 
+def active_bytes(checkpoint: Any) -> float:
+    """Bytes of weights that one token reads, as the file stores them. From the headers."""
+    from engine.models import model_spec
+    from engine.runtime.bench import active
+
+    return active(checkpoint, model_spec(checkpoint)).decode_bytes
+
+
 def context_limit(checkpoint: Any) -> int:
     """The most tokens the model was made for. Raises GreenroomError for an unknown architecture."""
     from engine.models import model_spec

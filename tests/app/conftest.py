@@ -46,7 +46,8 @@ def no_thread_survives(qapp: object) -> Iterator[None]:
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
-    """Its checkpoints have no headers to read a limit from."""
+    """Its checkpoints have no headers to read anything from."""
+    monkeypatch.setattr("app.engine_worker.active_bytes", lambda checkpoint: 1.9e9)
     monkeypatch.setattr("app.planning.context_limit", lambda checkpoint: 32768)
     return FakeApi()
 
