@@ -22,6 +22,7 @@ from PySide6.QtCore import QCoreApplication, QLibraryInfo, QLocale, QObject, Qt,
 
 from engine.errors import GreenroomError
 from engine.resources import asset
+from engine.words import translated
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,20 @@ def tr(text: str, /, n: int | None = None, **values: object) -> str:
         except (LookupError, ValueError, AttributeError) as error:
             log.warning("the %s translation of %r does not fit: %s", _current.code, text, error)
     return _filled(text, n, values)
+
+
+def told(text: str) -> str:
+    """What the engine said, in the user's language; any other text as it is."""
+    return translated(text, _sentence)
+
+
+def _sentence(template: str, /, **values: object) -> str:
+    forms = _current.forms.get(template)
+    try:
+        return (forms[0] if forms else template).format_map(values) if values else (forms or (template,))[0]
+    except (LookupError, ValueError, AttributeError) as error:
+        log.warning("the %s translation of %r does not fit: %s", _current.code, template, error)
+        return template.format_map(values)
 
 
 def _filled(text: str, n: int | None, values: Mapping[str, object]) -> str:

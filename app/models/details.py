@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QDialog, QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app import tasks
+from app.language import mark, told, tr
 from app.models.download_host import network_settings
 from app.models.survey import ModelRow, billions, find_remote, list_repository, plan_choices, plan_remote
 from app.settings.store import SettingsStore
@@ -26,7 +27,7 @@ from engine.placement.plan import OffloadPlan
 
 WIDTH, HEIGHT = 900, 620
 _LABEL, _SIZE, _CHIP, _SPEED = 168, 76, 250, 104
-FROM_SHAPE = "Modes and speeds are worked out from the model's published shape."
+FROM_SHAPE = mark("Modes and speeds are worked out from the model's published shape.")
 #: Gigabytes of memory that machines are sold with.
 _MACHINES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 
@@ -63,11 +64,15 @@ class DetailsDialog(QDialog):
         if entry is None:
             box.addWidget(label(f"{row.repo} · {row.detail.partition(' · ')[2]}", "muted", wrap=True))
         else:
-            context = f"up to {entry.context:,} tokens".replace(",", " ")
+            context = tr("up to {context:,} tokens", context=entry.context).replace(",", " ")
             facts = (
-                f"{billions(entry.params_total)} weights, {billions(entry.params_active)} used for each token",
+                tr(
+                    "{params_total} weights, {params_active} used for each token",
+                    params_total=billions(entry.params_total),
+                    params_active=billions(entry.params_active),
+                ),
                 context,
-                f"licence {licence_name(entry.licence)}",
+                tr("licence {licence}", licence=licence_name(entry.licence)),
             )
             box.addWidget(label(" · ".join((entry.author, *facts)), "muted", wrap=True))
             box.addWidget(label(sentence(entry.good_at), wrap=True))
@@ -84,7 +89,7 @@ class DetailsDialog(QDialog):
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 12)
         outer.addWidget(scrolled(box))
-        close = button("Close")
+        close = button(tr("Close"))
         close.clicked.connect(self.reject)
         foot = QHBoxLayout()
         foot.setContentsMargins(28, 0, 28, 0)
@@ -115,7 +120,7 @@ class DetailsDialog(QDialog):
             choice = ChoiceRow(download.label, download.repo, size, about=download.nbytes is None)
             choice.downloadWanted.connect(partial(self._download_listed, choice, download))
             self._add(choice)
-        self._note.setText(FROM_SHAPE)
+        self._note.setText(tr(FROM_SHAPE))
         if self._report is not None:
             args = (self._api, entry, self._report, self._settings.values.context, self._wishes())
             self._tasks.append(tasks.run(plan_choices, *args, done=self._show_plans, failed=self._complain))
@@ -125,17 +130,17 @@ class DetailsDialog(QDialog):
             choice.show_plan(plan)
         totals = [p.bytes.ram_total + p.bytes.vram_total for _, p in planned if isinstance(p, OffloadPlan)]
         if totals:
-            self._note.setText(f"{FROM_SHAPE} {smallest_machine(min(totals))}")
+            self._note.setText(f"{tr(FROM_SHAPE)} {smallest_machine(min(totals))}")
 
     def _download_listed(self, choice: ChoiceRow, download: CatalogueDownload) -> None:
-        choice.set_busy("Asking…")
+        choice.set_busy(tr("Asking…"))
         settings = network_settings(self._settings.values)
         self._tasks.append(
             tasks.run(find_remote, settings, download, done=self._start, failed=partial(self._complain_at, choice))
         )
 
     def _ask(self, repo: str) -> None:
-        self._note.setText(f"Asking Hugging Face what {repo} holds…")
+        self._note.setText(tr("Asking Hugging Face what {repo} holds…", repo=repo))
         self._card.hide()
         settings = network_settings(self._settings.values)
         self._tasks.append(
@@ -150,13 +155,13 @@ class DetailsDialog(QDialog):
             choice.offer_plan()
             self._add(choice)
         self._card.show()
-        words = ["A plan reads the file's header first, a few megabytes of it."]
+        words = [tr("A plan reads the file's header first, a few megabytes of it.")]
         if repository.gated:
-            words.insert(0, f"Its terms must be accepted on its page first: {repository.repo}.")
+            words.insert(0, tr("Its terms must be accepted on its page first: {repo}.", repo=repository.repo))
         self._note.setText(" ".join(words))
 
     def _plan(self, choice: ChoiceRow, model: RemoteModel) -> None:
-        choice.set_busy("Reading its header…")
+        choice.set_busy(tr("Reading its header…"))
         values = self._settings.values
         args = (self._api, network_settings(values), model, self._report, values.context, self._wishes())
         self._tasks.append(
@@ -188,8 +193,8 @@ def smallest_machine(needed_bytes: int) -> str:
 
     enough = next((size for size in _MACHINES if size << 30 >= needed_bytes + ram_reserve(size << 30)), None)
     if enough is None:
-        return "No usual machine has enough memory for the smallest."
-    return f"The smallest wants a machine with {enough} GB of memory, RAM and VRAM together."
+        return tr("No usual machine has enough memory for the smallest.")
+    return tr("The smallest wants a machine with {enough} GB of memory, RAM and VRAM together.", enough=enough)
 
 
 class ChoiceRow(QFrame):
@@ -206,7 +211,9 @@ class ChoiceRow(QFrame):
         text = QVBoxLayout()
         text.setSpacing(1)
         text.addWidget(ElideLabel(name, "strong", Qt.TextElideMode.ElideMiddle))
-        text.addWidget(ElideLabel(detail if files == 1 else f"{files} files, {detail}", "small"))
+        text.addWidget(
+            ElideLabel(detail if files == 1 else tr("{files} files, {detail}", files=files, detail=detail), "small")
+        )
         left = QWidget()
         left.setLayout(text)
         text.setContentsMargins(0, 0, 0, 0)
@@ -214,17 +221,20 @@ class ChoiceRow(QFrame):
         size = label(f"{'~' if about else ''}{gigabytes(nbytes)}")
         size.setFixedWidth(_SIZE)
         if about:
-            size.setToolTip("Worked out from the model's shape")
+            size.setToolTip(tr("Worked out from the model's shape"))
         self.chip = ChipButton()
         self.chip.clicked.connect(self._open_plan)
         self.plan = button(
-            "Plan", kind="link", name=f"Plan {name}", tip="Read its header and work out where it would live"
+            tr("Plan"),
+            kind="link",
+            name=tr("Plan {name}", name=name),
+            tip=tr("Read its header and work out where it would live"),
         )
         self.plan.clicked.connect(self.planWanted)
-        self._state = label("working it out…", "small", wrap=True)
+        self._state = label(tr("working it out…"), "small", wrap=True)
         self._speed = label("", "strong")
         self._speed.setFixedWidth(_SPEED)
-        self.get = button("Download", name=f"Download {name}")
+        self.get = button(tr("Download"), name=tr("Download {name}", name=name))
         self.get.clicked.connect(self.downloadWanted)
         row = QHBoxLayout(self)
         row.setContentsMargins(16, 10, 16, 10)
@@ -258,7 +268,7 @@ class ChoiceRow(QFrame):
     def show_plan(self, plan: OffloadPlan | GreenroomError) -> None:
         self.plan.hide()
         if isinstance(plan, GreenroomError):
-            self._state.setText(f"{sentence(plan.why)}.")
+            self._state.setText(f"{sentence(told(plan.why))}.")
             self._state.show()
             return
         self._plan = plan
@@ -266,8 +276,10 @@ class ChoiceRow(QFrame):
         self.chip.show_plan(plan)
         self.chip.show()
         speed = plan.prediction.decode_tps
-        self._speed.setText("–" if plan.mode == "too_large" else f"{predicted(plan)} tok/s")
-        self._speed.setToolTip(f"Predicted: {about(speed)} tok/s, from {rate_range(speed)}")
+        self._speed.setText("–" if plan.mode == "too_large" else tr("{plan} tok/s", plan=predicted(plan)))
+        self._speed.setToolTip(
+            tr("Predicted: {speed} tok/s, from {speed2}", speed=about(speed), speed2=rate_range(speed))
+        )
 
     def _open_plan(self) -> None:
         if self._plan is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QMenu, QPushButton, QVBoxL
 
 from app import tasks
 from app.host import EngineHost, HostState
+from app.language import mark, tr
 from app.models.details import DetailsDialog
 from app.models.download_host import DownloadHost, network_settings
 from app.models.row import RowWidget, row_height
@@ -35,12 +36,13 @@ log = logging.getLogger(__name__)
 HEADING_HEIGHT = 38
 #: A pause in typing after which the list is filtered.
 FILTER_MS = 120
-SIZES = (("Any size", 0), *((f"Up to {n} GB", n * 10**9) for n in (8, 16, 32, 64, 128, 256)))
+#: Gigabytes.
+SIZES = (8, 16, 32, 64, 128, 256)
 SORTS = (
-    ("Recommended", "recommended"),
-    ("By name", "name"),
-    ("Smallest first", "size"),
-    ("Fastest first", "speed"),
+    (mark("Recommended"), "recommended"),
+    (mark("By name"), "name"),
+    (mark("Smallest first"), "size"),
+    (mark("Fastest first"), "speed"),
 )
 
 
@@ -70,12 +72,12 @@ class ModelsPage(QWidget):
         self._others: dict[tuple[str, str], ModelRow] = {}
         self._others_planned: set[tuple[str, str]] = set()
 
-        head = PageHead("Models")
-        open_file = button("Open a file…", icon="file")
+        head = PageHead(tr("Models"))
+        open_file = button(tr("Open a file…"), icon="file")
         open_file.clicked.connect(self.fileWanted)
-        open_folder = button("Open a folder…", icon="folder")
+        open_folder = button(tr("Open a folder…"), icon="folder")
         open_folder.clicked.connect(self.folderWanted)
-        again = button("", icon="refresh", kind="ghost", role="muted", name="Look again", tip="Look again")
+        again = button("", icon="refresh", kind="ghost", role="muted", name=tr("Look again"), tip=tr("Look again"))
         again.clicked.connect(self.refresh)
         head.add(again, open_file, open_folder)
 
@@ -86,7 +88,7 @@ class ModelsPage(QWidget):
             lambda i: "head" if isinstance(i, Heading) else "row",
             self._height,
         )
-        self.list.setAccessibleName("Models")
+        self.list.setAccessibleName(tr("Models"))
         self._note = label("", "small", wrap=True)
         self._note.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
 
@@ -114,20 +116,23 @@ class ModelsPage(QWidget):
 
     def _build_tools(self) -> QHBoxLayout:
         self.search = QLineEdit()
-        self.search.setPlaceholderText("Filter, or press Enter to search Hugging Face")
-        self.search.setAccessibleName("Filter the models, or press Enter to search Hugging Face")
+        self.search.setPlaceholderText(tr("Filter, or press Enter to search Hugging Face"))
+        self.search.setAccessibleName(tr("Filter the models, or press Enter to search Hugging Face"))
         self.search.setClearButtonEnabled(True)
         self.search.setMinimumWidth(140)
         self.search.setMaximumWidth(360)
         self.search.textChanged.connect(lambda _: self._filter_timer.start())
         self.search.returnPressed.connect(self.search_hub)
-        self.fits = _toggle("Fits this PC")
+        self.fits = _toggle(tr("Fits this PC"))
         self.fits.toggled.connect(lambda on: self._refilter(fits=on))
-        self.free = _toggle("Free licence")
-        self.free.setToolTip("Only models that anybody may use for anything")
+        self.free = _toggle(tr("Free licence"))
+        self.free.setToolTip(tr("Only models that anybody may use for anything"))
         self.free.toggled.connect(lambda on: self._refilter(free=on))
-        self.sizes = _choice("Size", SIZES, lambda value: self._refilter(largest=value))
-        self.sorts = _choice("Order", SORTS, lambda value: self._refilter(sort=value))
+        sizes = [(tr("Any size"), 0), *((tr("Up to {size} GB", size=n), n * 10**9) for n in SIZES)]
+        self.sizes = _choice(tr("Size"), sizes, lambda value: self._refilter(largest=value))
+        self.sorts = _choice(
+            tr("Order"), [(tr(text), key) for text, key in SORTS], lambda value: self._refilter(sort=value)
+        )
         tools = QHBoxLayout()
         tools.setSpacing(8)
         tools.addWidget(self.search, 3)
@@ -156,7 +161,7 @@ class ModelsPage(QWidget):
             tasks.run(find_models, self._host.api, folder, values.recent, done=self._show_found, failed=self._fail)
         ]
         if self._found is None:
-            self._note.setText("Looking at what is here…")
+            self._note.setText(tr("Looking at what is here…"))
 
     @Slot()
     def _show_found(self, found: Found) -> None:
@@ -168,8 +173,11 @@ class ModelsPage(QWidget):
         )
         folder = Path(self._settings.values.models_folder or _own_folder())
         self._note.setText(
-            f"Downloads and models in {home_path(folder)} are listed. Files and folders opened from elsewhere, and "
-            "models of other programs, are used where they are, never copied."
+            tr(
+                "Downloads and models in {folder} are listed. Files and folders opened from elsewhere, "
+                "and models of other programs, are used where they are, never copied.",
+                folder=home_path(folder),
+            )
         )
         self._show_shelf()
         self._plan_all(self._found)
@@ -241,7 +249,7 @@ class ModelsPage(QWidget):
         text = self.search.text().strip()
         if not text:
             return
-        self._note.setText(f'Searching Hugging Face for "{text}"…')
+        self._note.setText(tr('Searching Hugging Face for "{text}"…', text=text))
         settings = network_settings(self._settings.values)
         if self._searching is not None:
             self._searching.cancel()
@@ -249,7 +257,7 @@ class ModelsPage(QWidget):
 
     def _show_hits(self, hits: list[ModelRow]) -> None:
         self._hits = hits
-        self._note.setText("" if hits else "Hugging Face has nothing like that.")
+        self._note.setText("" if hits else tr("Hugging Face has nothing like that."))
         self._show_shelf()
         self.list.verticalScrollBar().setValue(0)
 
@@ -367,9 +375,11 @@ class ModelsPage(QWidget):
 
     def _deleted(self, deleted: Deleted) -> None:
         note = GreenroomError(
-            f"{deleted.name} was deleted", "it can be brought back until Greenroom closes", "Its room is freed then."
+            tr("{name} was deleted", name=deleted.name),
+            tr("it can be brought back until Greenroom closes"),
+            tr("Its room is freed then."),
         )
-        self.noteWanted.emit(note, [("Undo", lambda: self._restore(deleted))])
+        self.noteWanted.emit(note, [(tr("Undo"), lambda: self._restore(deleted))])
         self.refresh()
 
     def _restore(self, deleted: Deleted) -> None:
@@ -421,7 +431,7 @@ def _toggle(text: str) -> QPushButton:
     return made
 
 
-def _choice(name: str, entries: tuple[tuple[str, object], ...], chosen: Callable[[object], object]) -> QPushButton:
+def _choice(name: str, entries: Sequence[tuple[str, object]], chosen: Callable[[object], object]) -> QPushButton:
     """A chip that opens a menu with one choice; it shows what is chosen."""
     made = _toggle(entries[0][0])
     made.setCheckable(False)

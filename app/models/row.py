@@ -9,6 +9,7 @@ from PySide6.QtGui import QDesktopServices, QFontMetrics
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from app.host import DEMO, HostState
+from app.language import told, tr
 from app.models.survey import ModelRow
 from app.theme.theme import restyle
 from app.widgets.buttons import button
@@ -79,7 +80,7 @@ def _address(status: DownloadStatus) -> str:
 def _trouble(row: ModelRow) -> str:
     """Why it cannot be used, or did not come, and what to do."""
     error = None if row.download is None else row.download.error
-    return (row.problem or "") if error is None else f"{sentence(error.why)}. {error.remedy}"
+    return (row.problem or "") if error is None else f"{sentence(told(error.why))}. {told(error.remedy)}"
 
 
 class RowWidget(QFrame):
@@ -115,9 +116,9 @@ class RowWidget(QFrame):
         self._text.addStretch(1)
 
         self.chip = ChipButton()
-        self.chip.setToolTip("Show the sum behind this")
+        self.chip.setToolTip(tr("Show the sum behind this"))
         self.chip.clicked.connect(self._open_plan)
-        self._waiting = label("working it out…", "small")
+        self._waiting = label(tr("working it out…"), "small")
         self._chip_cell = _cell(CHIP_WIDTH, self.chip, self._waiting)
         self._speed = label("", "strong")
         self._unit = label("tok/s", "small")
@@ -139,39 +140,39 @@ class RowWidget(QFrame):
     def _build_action(self) -> QWidget:
         self._action = QStackedWidget()
         self._action.setFixedWidth(_ACTION_WIDTH)
-        self.load = button("Load")
+        self.load = button(tr("Load"))
         self.load.clicked.connect(self._load)
-        self.delete = button("", icon="trash", kind="ghost", role="muted", name="Delete", tip="Delete")
+        self.delete = button("", icon="trash", kind="ghost", role="muted", name=tr("Delete"), tip=tr("Delete"))
         self.delete.clicked.connect(lambda: self.deleteWanted.emit(self.row))
-        self.others = button("Details", kind="link", tip="Its other quantisations")
+        self.others = button(tr("Details"), kind="link", tip=tr("Its other quantisations"))
         self.others.clicked.connect(lambda: self.detailsWanted.emit(self.row))
         idle = _cell(None, self.load, self.delete, self.others)
 
-        self._loaded_mark = label("● Loaded", "accent")
-        self.eject = button("Eject", tip="Free its memory")
+        self._loaded_mark = label(tr("● Loaded"), "accent")
+        self.eject = button(tr("Eject"), tip=tr("Free its memory"))
         self.eject.clicked.connect(self.ejectWanted)
         loaded = _cell(None, self._loaded_mark, self.eject)
 
-        self._message, self._progress = ElideLabel("", "small"), _bar("Loading")
-        self.cancel = button("Cancel", kind="link")
+        self._message, self._progress = ElideLabel("", "small"), _bar(tr("Loading"))
+        self.cancel = button(tr("Cancel"), kind="link")
         self.cancel.clicked.connect(self.cancelWanted)
         busy = _progress_cell(self._message, self._progress, self.cancel)
 
-        self.get = button("Download")
+        self.get = button(tr("Download"))
         self.get.clicked.connect(self._get)
-        self.details = button("Details", kind="link")
+        self.details = button(tr("Details"), kind="link")
         self.details.clicked.connect(lambda: self.detailsWanted.emit(self.row))
         offer = _cell(None, self.get, self.details)
 
-        self._came, self._came_bar = label("", "small", wrap=True), _bar("Downloading")
-        self.pause = button("Pause", kind="link")
+        self._came, self._came_bar = label("", "small", wrap=True), _bar(tr("Downloading"))
+        self.pause = button(tr("Pause"), kind="link")
         self.pause.clicked.connect(self._pause_or_resume)
-        self.drop = button("Cancel", kind="link")
+        self.drop = button(tr("Cancel"), kind="link")
         self.drop.clicked.connect(lambda: self._about_download(self.dropWanted))
-        self.hurry = button("Next", kind="link", tip="Before everything else that waits")
+        self.hurry = button(tr("Next"), kind="link", tip=tr("Before everything else that waits"))
         self.hurry.clicked.connect(lambda: self._about_download(self.hurryWanted))
         self._page = ""
-        self.visit = button("Page", kind="link", tip="Open its page in the browser")
+        self.visit = button(tr("Page"), kind="link", tip=tr("Open its page in the browser"))
         self.visit.clicked.connect(lambda: QDesktopServices.openUrl(QUrl(self._page)))
         coming = _progress_cell(self._came, self._came_bar, self.pause, self.drop, self.hurry, self.visit)
         for page in (idle, loaded, busy, offer, coming):
@@ -195,11 +196,16 @@ class RowWidget(QFrame):
         # Worked out from the model's shape, until the hub says it.
         guessed = row.choice is not None and row.choice.nbytes is None and row.download is None
         self._size.setText(f"{'~' if guessed else ''}{gigabytes(row.nbytes)}" if row.nbytes else "")
-        for part, verb in ((self.load, "Load"), (self.eject, "Eject"), (self.delete, "Delete"), (self.get, "Download")):
+        for part, verb in (
+            (self.load, tr("Load")),
+            (self.eject, tr("Eject")),
+            (self.delete, tr("Delete")),
+            (self.get, tr("Download")),
+        ):
             part.setAccessibleName(f"{verb} {row.name}")
-        self.details.setAccessibleName(f"Details of {row.name}")
+        self.details.setAccessibleName(tr("Details of {name}", name=row.name))
         self.delete.setVisible(row.own)
-        self.get.setText("Asking…" if row.asked else "Download" if row.choice is not None else "Choose…")
+        self.get.setText(tr("Asking…") if row.asked else tr("Download") if row.choice is not None else tr("Choose…"))
         self.get.setEnabled(not row.asked)
         self.details.setVisible(row.choice is not None)
         self.chip.setVisible(row.plan is not None)
@@ -211,15 +217,17 @@ class RowWidget(QFrame):
             self.chip.show_plan(row.plan)
             speed = row.plan.prediction.decode_tps
             self._speed.setText(predicted(row.plan))
-            self._speed.setToolTip(f"Predicted: {about(speed)} tok/s, from {rate_range(speed)}")
-            self.load.setText("Load" if row.plan.runnable else "Load anyway")
+            self._speed.setToolTip(
+                tr("Predicted: {speed} tok/s, from {speed2}", speed=about(speed), speed2=rate_range(speed))
+            )
+            self.load.setText(tr("Load") if row.plan.runnable else tr("Load anyway"))
         runs = row.plan is not None and row.plan.mode != "too_large"
-        said = (f"{self._speed.text()} tok/s" if runs else "", self._size.text())
+        said = (tr("{value} tok/s", value=self._speed.text()) if runs else "", self._size.text())
         self._figures.setText(" · ".join(filter(None, said)))
         self.load.setEnabled(row.problem is None)
         # Beside the longer text there is no room.
         self.others.setVisible(row.entry is not None and self.load.text() == "Load")
-        self.others.setAccessibleName(f"Details of {row.name}")
+        self.others.setAccessibleName(tr("Details of {name}", name=row.name))
         if row.download is not None:
             self._show_download(row.download)
         self.show_state(self._state)
@@ -231,14 +239,14 @@ class RowWidget(QFrame):
         self._came_bar.setRange(0, 1000)
         self._came_bar.setValue(round(1000 * status.done / status.total) if status.total else 0)
         _set_tone(self._came_bar, "vram" if status.state == "verifying" else "")
-        self.pause.setText("Resume" if stopped else "Pause")
+        self.pause.setText(tr("Resume") if stopped else tr("Pause"))
         self.pause.setAccessibleName(f"{self.pause.text()} {self.row.name}")
-        self.drop.setAccessibleName(f"Cancel {self.row.name}")
-        self.hurry.setAccessibleName(f"Download {self.row.name} next")
+        self.drop.setAccessibleName(tr("Cancel {name}", name=self.row.name))
+        self.hurry.setAccessibleName(tr("Download {name} next", name=self.row.name))
         self.hurry.setVisible(status.state == "queued")
         self._page = _address(status)
         self.visit.setVisible(bool(self._page))
-        self.visit.setAccessibleName(f"Open the page of {self.row.name}")
+        self.visit.setAccessibleName(tr("Open the page of {name}", name=self.row.name))
 
     def _pause_or_resume(self) -> None:
         if self.row.download is not None:
@@ -258,7 +266,7 @@ class RowWidget(QFrame):
             self._action.setCurrentIndex(3)
         elif mine and state.busy:
             self._action.setCurrentIndex(2)
-            self._message.setText(state.progress.message if state.progress else "Planning…")
+            self._message.setText(told(state.progress.message) if state.progress else tr("Planning…"))
             known = state.progress is not None and state.progress.total > 0
             self._progress.setRange(0, 1000 if known else 0)
             if known:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from app.language import tr
 from app.models.survey import ModelRow
-from app.words import counted, gigabytes
+from app.words import gigabytes
 from engine.hub.catalogue import CatalogueModel
 from engine.hub.downloads import DownloadStatus
 
@@ -88,15 +89,15 @@ def shelf(
         (by_path[row.path].repo, by_path[row.path].label) for row in here if row.path in by_path
     }
     # What the user has just asked for comes first.
-    items = _section(f"On Hugging Face · {counted(len(hits), 'repository')}", hits)
+    items = _section(tr("On Hugging Face · %n repositories", n=len(hits)), hits)
     found = wanted.sorted(_with_entries(here, by_path, offers))
     size = sum(row.nbytes for row in found)
-    count = f"{len(found)} {'model' if len(found) == 1 else 'models'}"
-    items += _section(f"On this PC · {count}{f', {gigabytes(size)}' if size else ''}", found)
+    head = tr("On this PC · %n models", n=len(found))
+    items += _section(tr("{head}, {size}", head=head, size=gigabytes(size)) if size else head, found)
     plans = {(row.choice.repo, row.choice.label): row for row in (*others, *offers) if row.choice is not None}
-    items += _section("Downloading", [_coming(status, plans) for status in unfinished])
+    items += _section(tr("Downloading"), [_coming(status, plans) for status in unfinished])
     open_offers = [row for row in offers if not downloads_of(row.entry) & (coming | have)]
-    items += _section("Catalogue", wanted.sorted(open_offers))
+    items += _section(tr("Catalogue"), wanted.sorted(open_offers))
     return items
 
 

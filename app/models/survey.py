@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.engine_worker import DEMO
+from app.language import mark, told, tr
 from app.planning import plan_with
-from app.words import counted, file_name, licence_name, sentence
+from app.words import file_name, licence_name, sentence
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.hub.catalogue import CatalogueDownload, CatalogueModel, catalogue
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DEMO_NAME = "Demo model"
-DEMO_DETAIL = "A small demonstration model; it errs often"
-DEMO_MISSING = "A small demonstration model, at first a download of 93 MB"
-DEMO_UNMADE = "A small demonstration model, put together when first loaded"
+DEMO_NAME = mark("Demo model")
+DEMO_DETAIL = mark("A small demonstration model; it errs often")
+DEMO_MISSING = mark("A small demonstration model, at first a download of 93 MB")
+DEMO_UNMADE = mark("A small demonstration model, put together when first loaded")
 
 
 @dataclass(frozen=True)
@@ -112,13 +113,17 @@ def find_models(api: Any, folder: Path | None, opened: Sequence[str]) -> Found:
     for other in find():
         if _identity(other.path) not in known:
             known.add(_identity(other.path))
-            detail = f"found in {other.program}, used in place"
+            detail = tr("found in {program}, used in place", program=other.program)
             rows.append(ModelRow(str(other.path), other.name, detail, other.nbytes, checkpoint=other.path))
     for text in opened:
         path = Path(text)
         if _identity(path) not in known and path.exists():
             known.add(_identity(path))
-            rows.append(ModelRow(text, file_name(path), f"opened in {path.parent}, used in place", checkpoint=path))
+            rows.append(
+                ModelRow(
+                    text, file_name(path), tr("opened in {parent}, used in place", parent=path.parent), checkpoint=path
+                )
+            )
     return Found(api.probe(), _name_duplicates(rows), find_offers())
 
 
@@ -169,7 +174,11 @@ def _offer(entry: CatalogueModel, choice: CatalogueDownload) -> ModelRow:
     parts = (
         choice.label,
         entry.author,
-        f"{billions(entry.params_total)}, {billions(entry.params_active)} active",
+        tr(
+            "{params_total}, {params_active} active",
+            params_total=billions(entry.params_total),
+            params_active=billions(entry.params_active),
+        ),
         licence_name(entry.licence),
     )
     key = f"catalogue:{entry.id}"
@@ -237,7 +246,7 @@ def plan_choices(
 
 def _problem(error: GreenroomError) -> str:
     """Without what it is about, since that stands above it."""
-    return f"{sentence(error.why)}. {error.remedy}"
+    return f"{sentence(told(error.why))}. {told(error.remedy)}"
 
 
 def _demo_row() -> ModelRow:
@@ -246,10 +255,10 @@ def _demo_row() -> ModelRow:
     try:
         path = demo_path()
     except GreenroomError as error:
-        return ModelRow(DEMO, DEMO_NAME, DEMO_DETAIL, problem=f"{error.what}. {error.remedy}")
+        return ModelRow(DEMO, tr(DEMO_NAME), tr(DEMO_DETAIL), problem=f"{told(error.what)}. {told(error.remedy)}")
     if not path.exists():
-        return ModelRow(DEMO, DEMO_NAME, DEMO_UNMADE if demo_is_here() else DEMO_MISSING)
-    return ModelRow(DEMO, DEMO_NAME, DEMO_DETAIL, checkpoint=path)
+        return ModelRow(DEMO, tr(DEMO_NAME), tr(DEMO_UNMADE if demo_is_here() else DEMO_MISSING))
+    return ModelRow(DEMO, tr(DEMO_NAME), tr(DEMO_DETAIL), checkpoint=path)
 
 
 def plan_model(
@@ -290,7 +299,7 @@ def facts(checkpoint: Checkpoint) -> str:
         inventory = take_inventory(spec, checkpoint)
         weights = billions(sum(math.prod(info.shape) for info in checkpoint.tensors.values()))
         if spec.is_moe:
-            weights += f", {billions(dense_values(inventory) + active_expert_values(inventory))} active"
+            weights += tr(", {value} active", value=billions(dense_values(inventory) + active_expert_values(inventory)))
     except GreenroomError as error:
         log.info("%s is not described: %s", checkpoint.name, error)
     return " · ".join(filter(None, (author, weights, licence_name(licence))))
@@ -317,8 +326,8 @@ def search_hub(settings: NetworkSettings, text: str) -> list[ModelRow]:
                 for part in (
                     hit.repo.partition("/")[0],
                     licence_name(hit.licence),
-                    counted(hit.downloads, "download"),
-                    "terms to accept first" if hit.gated else "",
+                    tr("%n downloads", n=hit.downloads),
+                    tr("terms to accept first") if hit.gated else "",
                 )
                 if part
             ),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
+from app.language import told, tr
 from app.theme import theme
 from app.theme.icons import make_pixmap
 from app.widgets.buttons import button
@@ -38,8 +39,8 @@ class Banner(QFrame):
         self.key = key
         self._tone = tone
         self.setProperty("surface", f"banner-{tone}")
-        self.setAccessibleName(error.what)
-        self.setAccessibleDescription(f"{error.why}. {error.remedy}")
+        self.setAccessibleName(told(error.what))
+        self.setAccessibleDescription(f"{told(error.why)}. {told(error.remedy)}")
         self._mark = QLabel()
         self._mark.setFixedSize(QSize(16, 20))
         self._mark.setAlignment(Qt.AlignmentFlag.AlignBottom)
@@ -48,8 +49,8 @@ class Banner(QFrame):
 
         text = QVBoxLayout()
         text.setSpacing(2)
-        text.addWidget(label(error.what, "strong", wrap=True))
-        why = label(f"{sentence(error.why)}. {error.remedy}", wrap=True)
+        text.addWidget(label(told(error.what), "strong", wrap=True))
+        why = label(f"{sentence(told(error.why))}. {told(error.remedy)}", wrap=True)
         why.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         text.addWidget(why)
 
@@ -63,7 +64,7 @@ class Banner(QFrame):
             action = button(caption, kind="primary" if tone == "info" and number == 0 else "")
             action.clicked.connect(_closing(run, closed))
             row.addWidget(action, 0, Qt.AlignmentFlag.AlignVCenter)
-        close = button("", icon="cross", kind="ghost", role="muted", name="Close this message")
+        close = button("", icon="cross", kind="ghost", role="muted", name=tr("Close this message"))
         close.clicked.connect(lambda: closed())
         row.addWidget(close, 0, Qt.AlignmentFlag.AlignVCenter)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 
+from app.language import told, tr
 from app.theme.theme import restyle
 from engine.placement.plan import OffloadPlan
 
@@ -32,8 +33,8 @@ class ChipButton(QPushButton):
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
 
     def show_plan(self, plan: OffloadPlan) -> None:
-        self.setText(plan.label)
-        self.setAccessibleName(f"Plan: {plan.label}")
+        self.setText(told(plan.label))
+        self.setAccessibleName(tr("Plan: {label}", label=told(plan.label)))
         tone = TONES[plan.mode]
         if self.property("chip") != tone:
             self.setProperty("chip", tone)

@@ -8,6 +8,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication, QPainterPath, QRegion
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
+from app.language import told, tr
 from app.widgets.buttons import button
 from app.widgets.chip import TONES, Chip
 from app.widgets.labels import label
@@ -36,8 +37,8 @@ class PlanPopover(QWidget):
         self._cut = QGuiApplication.platformName() == "xcb"
         self.setAttribute(Qt.WidgetAttribute.WA_TranslucentBackground, not self._cut)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setAccessibleName(f"Plan for {model}")
-        self.setAccessibleDescription(plan.explain())
+        self.setAccessibleName(tr("Plan for {model}", model=model))
+        self.setAccessibleDescription("\n".join(map(told, plan.explanation)))
         self.setFixedWidth(WIDTH)
 
         card = QFrame(self)
@@ -50,32 +51,32 @@ class PlanPopover(QWidget):
         box.setSpacing(8)
 
         head = QHBoxLayout()
-        head.addWidget(Chip(plan.label, TONES[plan.mode]))
+        head.addWidget(Chip(told(plan.label), TONES[plan.mode]))
         head.addStretch(1)
         box.addLayout(head)
         box.addWidget(label(model, "heading", wrap=True))
         for line in plan.explanation:
-            box.addWidget(label(line, wrap=True))
+            box.addWidget(label(told(line), wrap=True))
 
         box.addSpacing(4)
         if plan.bytes.vram_total:
             box.addLayout(_row("VRAM", needed(plan.bytes.vram_total), "strong"))
         box.addLayout(_row("RAM", needed(plan.bytes.ram_total), "strong"))
-        box.addLayout(_row("Answers, predicted", _expected(plan.prediction.decode_tps), "strong"))
+        box.addLayout(_row(tr("Answers, predicted"), _expected(plan.prediction.decode_tps), "strong"))
         if measured > 0:
-            box.addLayout(_row("Answers, measured", f"{rate(measured)} tok/s", "strong"))
-        box.addLayout(_row("Reading, predicted", _expected(plan.prediction.prefill_tps), "small"))
-        bottleneck = f"{sentence(plan.prediction.bottleneck).rstrip('.')}."
+            box.addLayout(_row(tr("Answers, measured"), tr("{measured} tok/s", measured=rate(measured)), "strong"))
+        box.addLayout(_row(tr("Reading, predicted"), _expected(plan.prediction.prefill_tps), "small"))
+        bottleneck = f"{sentence(told(plan.prediction.bottleneck)).rstrip('.')}."
         # A word joiner: a unit is not broken at its slash.
         box.addWidget(label(bottleneck.replace("/", "/\u2060"), "small", wrap=True))
 
         if plan.alternatives:
             box.addSpacing(4)
-            box.addWidget(label("What else would work", "strong"))
+            box.addWidget(label(tr("What else would work"), "strong"))
             for line in plan.alternatives:
-                box.addWidget(label(line, "small", wrap=True))
+                box.addWidget(label(told(line), "small", wrap=True))
         if load_anyway is not None:
-            anyway = button("Load anyway")
+            anyway = button(tr("Load anyway"))
             anyway.clicked.connect(lambda: (self.close(), load_anyway()))
             row = QHBoxLayout()
             row.addStretch(1)
@@ -100,7 +101,11 @@ class PlanPopover(QWidget):
 
 def _expected(speed: Range) -> str:
     ends = rate_range(speed)
-    return f"{about(speed)} tok/s ({ends})" if " to " in ends else f"{about(speed)} tok/s"
+    return (
+        tr("{speed} tok/s ({ends})", speed=about(speed), ends=ends)
+        if " to " in ends
+        else tr("{speed} tok/s", speed=about(speed))
+    )
 
 
 def _row(left: str, right: str, role: str) -> QHBoxLayout:
