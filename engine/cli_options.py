@@ -30,7 +30,11 @@ def add_wishes(parser: argparse.ArgumentParser) -> None:
         help="tokens of question and answer together (default 8192, or the model's own limit if lower)",
     )
     parser.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="what computes all but the routed experts"
+        "--device",
+        type=device,
+        default="auto",
+        metavar="auto|cpu|cuda|sim",
+        help="what computes all but the routed experts; sim plays a GPU on the CPU, e.g. sim:vram=2e9,copy=12e9",
     )
     parser.add_argument(
         "--dtype",
@@ -55,6 +59,13 @@ def add_wishes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--leave-ram", type=amount, metavar="GB", help="RAM to leave to other programs")
     parser.add_argument("--leave-vram", type=amount, metavar="GB", help="VRAM to leave to other programs")
     parser.add_argument("--keep-gpu", action="store_true", help="leave the GPU to games and other programs")
+
+
+def device(text: str) -> str:
+    """What `engine.placement.plan.Wishes` takes; the planner looks closer at a simulated one's settings."""
+    if text in ("auto", "cpu", "cuda") or text.partition(":")[0] == "sim":
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is none of auto, cpu, cuda and sim")
 
 
 def count(text: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from engine.hardware.report import GpuReport, HardwareReport
+from engine.hardware.simulated import is_simulated
 from engine.models.spec import ModelSpec
 from engine.placement import sizes
 from engine.placement.buffers import cpu_buffers
@@ -62,7 +63,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One placement. ram and vram: bytes per PlanBytes role, without the reserve."""
+    """One placement. ram and vram: bytes per PlanBytes role, without the reserve; hot_slots as in OffloadPlan."""
 
     mode: str
     device: str
@@ -73,6 +74,7 @@ class Candidate:
     vram: dict[str, int]
     ram_room: Room
     vram_room: Room
+    hot_slots: int = 0
 
     @property
     def ram_total(self) -> int:
@@ -116,15 +118,30 @@ def dense_layout(problem: Problem, dense_dtype: str) -> Layout:
     return Layout(dense_dtype)
 
 
+def device_expert_layout(dense_dtype: str) -> Layout:
+    """How routed experts lie on a device that holds them all: stored codes, dequantised as they are used."""
+    return Layout("blocks", floats="float32" if dense_dtype == "float32" else "bfloat16")
+
+
+def slot_bytes(problem: Problem) -> int:
+    """What a copy of one expert takes in VRAM: as much as the largest takes in RAM."""
+    layout = expert_layout(problem)
+    return max((-(-layout.total(shapes) // moe.experts) for moe, shapes in problem.inventory.experts), default=0)
+
+
 def candidates(problem: Problem) -> list[Candidate]:
     """In order of preference, as far as the wished device allows."""
     device = problem.wishes.device
     found = []
     if problem.gpu is not None and device != "cpu":
-        found.append(_all_gpu(problem))
+        dense_types = _dense_types(problem)
         if problem.spec.is_moe:
-            found.append(_hybrid(problem))
-    if device != "cuda":
+            # With experts in RAM nothing of the model is rounded as roughly as int4 does.
+            found += [_all_gpu(problem, dense) for dense in dense_types if dense != "int4"]
+            found += [_hybrid(problem, dense) for dense in dense_types]
+        else:
+            found += [_all_gpu(problem, dense) for dense in dense_types]
+    if device in ("auto", "cpu"):
         found.append(_cpu(problem))
     return found
 
@@ -147,44 +164,56 @@ def with_wishes(problem: Problem, **changes: object) -> Problem:
     return replace(problem, wishes=replace(problem.wishes, **changes))  # type: ignore[arg-type]
 
 
-def _gpu_types(problem: Problem) -> tuple[str, str]:
-    """Dense arithmetic and KV type on a GPU."""
-    exact = problem.wishes.dtype == "float32"
-    wished = problem.wishes.kv_type
-    return ("float32" if exact else "bfloat16"), (("f32" if exact else "bf16") if wished == "auto" else wished)
+def _dense_types(problem: Problem) -> tuple[str, ...]:
+    """How dense weights may be held on a GPU, best first."""
+    wished = problem.wishes.dtype
+    return ("bfloat16", "int8", "int4") if wished == "auto" else (wished,)
 
 
 def _kv_bytes(problem: Problem, kv_type: str) -> int:
     return problem.spec.kv_bytes(problem.context, kv_type)
 
 
-def _gpu_parts(problem: Problem) -> tuple[dict[str, int], dict[str, int], str, str]:
-    """(ram, vram, dense_dtype, kv_type) of everything but the routed experts."""
-    dense_dtype, kv_type = _gpu_types(problem)
+def _gpu_parts(problem: Problem, dense_dtype: str) -> tuple[dict[str, int], dict[str, int], str]:
+    """(ram, vram, kv_type) of everything but the routed experts."""
+    kv_type = problem.wishes.kv_type
+    if kv_type == "auto":
+        kv_type = "f32" if dense_dtype == "float32" else "bf16"
     layout = dense_layout(problem, dense_dtype)
     vram = sizes.dense_bytes(problem.inventory, layout)
     ram = {"embeddings": vram.pop("embeddings", 0)}
-    ram["buffers"] = (
-        sizes.TORCH_PROGRAM_BYTES + sizes.CUDA_PROGRAM_BYTES + sizes.staging_bytes(problem.inventory, layout)
-    )
+    program, context = sizes.TORCH_PROGRAM_BYTES, 0
+    if not is_simulated(problem.wishes.device):
+        program, context = program + sizes.CUDA_PROGRAM_BYTES, sizes.CUDA_CONTEXT_BYTES
+    ram["buffers"] = program + sizes.staging_bytes(problem.inventory, layout)
     vram["kv_cache"] = _kv_bytes(problem, kv_type)
-    work = sizes.activation_bytes(problem.spec, problem.context, masked=True)
-    vram["buffers"] = sizes.CUDA_CONTEXT_BYTES + work
-    return ram, vram, dense_dtype, kv_type
+    vram["buffers"] = context + sizes.activation_bytes(problem.spec, problem.context, masked=True)
+    if dense_dtype == "int4":
+        vram["buffers"] += sizes.dequantised_bytes(problem.inventory.roles.values(), floats=True)
+    return ram, vram, kv_type
 
 
-def _all_gpu(problem: Problem) -> Candidate:
-    ram, vram, dense_dtype, kv_type = _gpu_parts(problem)
+def _all_gpu(problem: Problem, dense_dtype: str) -> Candidate:
+    ram, vram, kv_type = _gpu_parts(problem, dense_dtype)
     if problem.spec.is_moe:
-        vram = {"experts": sizes.expert_bytes(problem.inventory, Layout(dense_dtype)), **vram}
+        layout = device_expert_layout(dense_dtype)
+        vram = {"experts": sizes.expert_bytes(problem.inventory, layout), **vram}
+        vram["buffers"] += sizes.dequantised_bytes((s for _, s in problem.inventory.experts), floats=False)
     return _candidate(problem, "all_gpu", dense_dtype, kv_type, "stored", ram, vram)
 
 
-def _hybrid(problem: Problem) -> Candidate:
-    ram, vram, dense_dtype, kv_type = _gpu_parts(problem)
+def _hybrid(problem: Problem, dense_dtype: str) -> Candidate:
+    ram, vram, kv_type = _gpu_parts(problem, dense_dtype)
     layout = expert_layout(problem)
     ram = {"experts": sizes.expert_bytes(problem.inventory, layout), **ram}
-    return _candidate(problem, "hybrid", dense_dtype, kv_type, layout.recode or "stored", ram, vram)
+    made = _candidate(problem, "hybrid", dense_dtype, kv_type, layout.recode or "stored", ram, vram)
+    # What is left holds copies of the experts that are called most.
+    each = slot_bytes(problem)
+    spare = made.vram_room.free - made.vram_room.reserve - made.vram_total
+    slots = max(0, min(spare // each, sum(moe.experts for moe, _ in problem.inventory.experts)))
+    if not slots:
+        return made
+    return replace(made, vram={"hot_experts": slots * each, **vram}, hot_slots=slots)
 
 
 def _cpu(problem: Problem) -> Candidate:
@@ -213,6 +242,9 @@ def _candidate(
     ram: dict[str, int],
     vram: dict[str, int],
 ) -> Candidate:
-    device = f"cuda:{problem.gpu[0]}" if vram and problem.gpu is not None else "cpu"
+    device = "cpu"
+    if vram and problem.gpu is not None:
+        wished = problem.wishes.device
+        device = wished if is_simulated(wished) else f"cuda:{problem.gpu[0]}"
     ram = {role: nbytes for role, nbytes in ram.items() if nbytes}
     return Candidate(mode, device, dense_dtype, kv_type, experts, ram, vram, problem.ram, problem.vram)

@@ -19,7 +19,7 @@ LABELS = {
 class Wishes:
     """What the user asks of a plan. None or "auto" leaves the choice to Greenroom.
 
-    device:  auto | cpu | cuda | sim
+    device:  auto | cpu | cuda | sim, with settings as `engine.hardware.simulated.Simulated` has them
     dtype:   auto | float32 | bfloat16 (float32 = exact checks: no activation quantisation anywhere)
     kv_type: auto | f32 | bf16 | f16 | q8 (int8 with a scale per head and token; on the CPU only)
     experts: stored | int8 | int4 (a lossy re-coding of float weights at load, asked for by name)
@@ -84,8 +84,8 @@ class Prediction:
 class PlanBytes:
     """Bytes per role.
 
-    Roles: experts, shared_experts, dense_mlp (layers without experts), attention, router_and_norms, embeddings,
-    lm_head, kv_cache, buffers, reserve.
+    Roles: experts, hot_experts (slots in VRAM for copies of experts in RAM), shared_experts, dense_mlp (layers without
+    experts), attention, router_and_norms, embeddings, lm_head, kv_cache, buffers, reserve.
     *_total leave the reserve out; the reserve is what is kept back for the system.
     """
 
@@ -101,11 +101,12 @@ class OffloadPlan:
 
     mode: str
     label: str
-    #: What runs the dense part: "cpu", "cuda:0", "sim".
+    #: What runs the dense part: "cpu", "cuda:0", "sim", "sim:vram=2e9".
     device: str
     context: int
     threads: int
-    #: "float32" (exact) or "bfloat16": the dense device's arithmetic. On the CPU "quantised" keeps stored codes.
+    #: "float32" (exact) or "bfloat16": the dense device's arithmetic. On the CPU "quantised" keeps stored codes; on a
+    #: GPU "int8" and "int4" hold dense matrices re-coded, for arithmetic in bfloat16.
     dense_dtype: str
     #: "f32", "bf16", "f16" or "q8".
     kv_type: str
@@ -116,6 +117,10 @@ class OffloadPlan:
     prediction: Prediction
     explanation: list[str]
     alternatives: list[str] = field(default_factory=list)
+    #: Experts that VRAM has room for beside everything else, over all layers.
+    hot_slots: int = 0
+    #: Tokens per forward call while a prompt is read.
+    prefill_chunk: int = 512
 
     @property
     def runnable(self) -> bool:

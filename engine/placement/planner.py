@@ -9,24 +9,26 @@ from typing import Any
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.errors import GreenroomError
 from engine.hardware.report import GpuReport, HardwareReport
+from engine.hardware.simulated import is_simulated, simulated
 from engine.models import model_spec
 from engine.models.spec import KV_TYPES, ModelSpec
 from engine.placement import sizes
 from engine.placement.alternatives import alternatives
-from engine.placement.candidates import Candidate, Problem, choose, dense_layout, expert_layout
+from engine.placement.candidates import Candidate, Problem, choose, dense_layout, device_expert_layout, expert_layout
 from engine.placement.explain import explanation, label
-from engine.placement.machines import ram_bandwidth
+from engine.placement.machines import link_bandwidth, ram_bandwidth
 from engine.placement.packing import RECODES, code_of
-from engine.placement.parts import find_gpu
+from engine.placement.parts import UNKNOWN_GPU, find_gpu
 from engine.placement.plan import OffloadPlan, PlanBytes, Prediction, Wishes
-from engine.placement.predict import CONVERSATION, Speeds, Work, predict
-from engine.placement.sizes import Inventory, Layout, Shapes
+from engine.placement.predict import CONVERSATION, NO_HITS, Speeds, Work, expected_hits, predict
+from engine.placement.profiles import measured_profile
+from engine.placement.sizes import Inventory, Shapes
 
 #: Tokens of KV cache when nobody says otherwise: a long conversation, at a price most machines can pay.
 DEFAULT_CONTEXT = 8192
 
 CHOICES = {
-    "device": ("auto", "cpu", "cuda"),
+    "device": ("auto", "cpu", "cuda", "sim"),
     "dtype": ("auto", "float32", "bfloat16"),
     "kv_type": ("auto", *KV_TYPES),
     "experts": ("stored", "int8", "int4", "int4_g128"),
@@ -56,7 +58,9 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
     inventory = sizes.take_inventory(spec, checkpoint)
     _check_experts(wanted, inventory, checkpoint.name)
     gpu, reason = find_usable_gpu(report)
-    if wanted.keep_gpu:
+    if is_simulated(wanted.device):
+        gpu, reason = (0, simulated(wanted.device).gpu()), ""
+    elif wanted.keep_gpu:
         gpu, reason = None, "the GPU is left to other programs, as asked for"
     elif wanted.kv_type == "q8":
         gpu, reason = None, "a KV cache in q8 is for the CPU only"
@@ -86,6 +90,7 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
         prediction=predict_candidate(problem, chosen, threads),
         explanation=explanation(problem, chosen, mode),
         alternatives=alternatives(problem, chosen, mode),
+        hot_slots=chosen.hot_slots,
     )
 
 
@@ -97,11 +102,9 @@ def read_wishes(wishes: dict[str, Any]) -> Wishes:
             raise GreenroomError(
                 f'The wish "{name}" is not known', "no plan has such a setting", f"Known are {', '.join(known)}."
             )
-        if name == "device" and value == "sim":
-            raise GreenroomError(
-                "The simulated device cannot be used", "this version has none", "Choose auto, cpu or cuda."
-            )
-        if name in CHOICES and value not in CHOICES[name]:
+        if name == "device" and isinstance(value, str) and is_simulated(value):
+            simulated(value)
+        elif name in CHOICES and value not in CHOICES[name]:
             raise GreenroomError(
                 f'{name} "{value}" cannot be planned', "there is no such choice", f"Choose {_either(CHOICES[name])}."
             )
@@ -147,12 +150,13 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
     dense.pop("embeddings", None)
     dense_total = sum(dense.values())
     experts_ram = 0 if all_gpu else sizes.active_expert_bytes(inventory, expert_layout(problem))
-    experts_gpu = sizes.active_expert_bytes(inventory, Layout(chosen.dense_dtype)) if all_gpu else 0
+    experts_gpu = sizes.active_expert_bytes(inventory, device_expert_layout(chosen.dense_dtype)) if all_gpu else 0
     short = min(CONVERSATION, problem.context)
     # Of a prompt only the last token goes through the output head.
     dense_values = sizes.dense_values(inventory) - sizes.head_values(inventory)
     expert_values = sizes.active_expert_values(inventory)
     code = _main_code(problem, chosen)
+    hybrid = on_gpu and not all_gpu
     work = Work(
         layers=len(spec.layers),
         cpu_expert_bytes=experts_ram,
@@ -169,9 +173,32 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
         tier=kernel_tier(problem.report, code, problem.wishes.isa),
         threads=threads,
         short_kv_bytes=sizes.kv_traffic(spec, short, chosen.kv_type),
+        gpu_beside_bytes=dense.get("shared_experts", 0) if hybrid else 0,
+        hits=expected_hits(cached_share(problem, chosen)) if hybrid else NO_HITS,
     )
-    gpu = find_gpu(problem.gpu[1].name if problem.gpu is not None else "")
-    return predict(work, Speeds(ram_bandwidth(problem.report, threads), gpu.bandwidth_gbs, gpu.teraflops))
+    return predict(work, _speeds(problem, chosen, threads), measured_profile(problem.report))
+
+
+def cached_share(problem: Problem, chosen: Candidate) -> float:
+    """Of all routed experts, those that have a slot in VRAM."""
+    experts = sum(moe.experts for moe, _ in problem.inventory.experts)
+    return getattr(chosen, "hot_slots", 0) / experts if experts else 0.0
+
+
+def _speeds(problem: Problem, chosen: Candidate, threads: int) -> Speeds:
+    """Measured where it was, else by the card's name."""
+    report = problem.report
+    ram = ram_bandwidth(report, threads)
+    if problem.gpu is None:
+        return Speeds(ram, UNKNOWN_GPU.bandwidth_gbs, UNKNOWN_GPU.teraflops)
+    card = problem.gpu[1]
+    model = find_gpu(card.name)
+    calibration = report.calibration
+    found = calibration.devices.get(chosen.device) if calibration is not None else None
+    memory = found.memory_gbs if found is not None else None
+    matrices = found.teraflops if found is not None else None
+    link = found.to_pinned_gbs or found.to_pageable_gbs if found is not None else None
+    return Speeds(ram, memory or model.bandwidth_gbs, matrices or model.teraflops, link or link_bandwidth(card))
 
 
 def kernel_tier(report: HardwareReport, code: str, isa: str | None) -> str:
@@ -198,7 +225,7 @@ def _main_code(problem: Problem, chosen: Candidate) -> str:
     inventory = problem.inventory
     groups: list[Shapes] = [shapes for _, shapes in inventory.experts]
     if not groups and chosen.dense_dtype != "quantised":
-        return {"float32": "f32", "bfloat16": "bf16"}[chosen.dense_dtype]
+        return "f32" if chosen.dense_dtype == "float32" else "bf16"
     recode = expert_layout(problem).recode if groups else None
     groups = groups or [shapes for role, shapes in inventory.roles.items() if role != "embeddings"]
     values: dict[str, int] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -20,6 +20,15 @@ GB = 1_000_000_000
 #: What may be re-coded to int8 or int4 when asked: plain numbers, and types that are held in more room than stored.
 RECODABLE = frozenset({"F32", "F16", "BF16", *WIDENED})
 DENSE_BYTES = {"float32": 4, "bfloat16": 2}
+#: Formats whose values torch multiplies as they are; a device holds them in the type it computes in.
+FLOATS = frozenset({"F32", "F16", "BF16"})
+#: Columns that share a scale and a zero point in "int4" on a device.
+INT4_GROUP = 32
+#: What a device needs for a moment per weight of a matrix that it dequantises: codes, values in float32 and their
+#: products with scales, the result.
+DEQUANTISED_BYTES = 15
+#: Weights dequantised at a time.
+DEQUANTISED_AT_ONCE = 1 << 24
 
 #: Widest head that our attention kernel takes.
 MAX_HEAD_DIM = 512
@@ -180,20 +189,29 @@ def role_of(weight: str) -> str:
 class Layout:
     """How weights are held in one memory.
 
-    values: "packed" (codes of our kernels), "float32" or "bfloat16" (torch tensors)
+    values: "packed" (codes of our kernels); or torch tensors: "float32", "bfloat16", "int8" (a scale per row), "int4"
+            (groups of INT4_GROUP), "blocks" (as the file has them, but floats as `floats`)
     recode: for packed weights, as `_native.Matrix` takes it
+    floats: "float32" or "bfloat16"
     """
 
     values: str
     recode: str | None = None
     isa: str | None = None
+    floats: str = "bfloat16"
 
     def nbytes(self, shape: Shape) -> int:
         if shape.rows == 0:
             return shape.columns * 4  # norms and biases are float32 everywhere
         if self.values == "packed":
             return packed_nbytes(shape.rows, shape.columns, shape.format, self.recode, self.isa)
-        return shape.values * DENSE_BYTES[self.values]
+        if self.values == "int8":
+            return shape.values + 2 * shape.rows
+        if self.values == "int4" and shape.columns % INT4_GROUP == 0:
+            return shape.values // 2 + 4 * shape.values // INT4_GROUP
+        if self.values == "blocks" and shape.format not in FLOATS:
+            return shape.read_bytes
+        return shape.values * DENSE_BYTES.get(self.values, DENSE_BYTES[self.floats])
 
     def total(self, shapes: Shapes) -> int:
         return sum(self.nbytes(shape) * count for shape, count in shapes.items())
@@ -239,6 +257,15 @@ def staging_bytes(inventory: Inventory, layout: Layout) -> int:
     if layout.values == "packed":
         return max((shape.read_bytes for shape in shapes), default=0)
     return max((shape.read_bytes + 4 * shape.values for shape in shapes), default=0)
+
+
+def dequantised_bytes(groups: Iterable[Shapes], *, floats: bool) -> int:
+    """Work space on a device while the largest of these matrices is dequantised.
+
+    floats: those stored as plain numbers are, too
+    """
+    coded = (s.values for shapes in groups for s in shapes if s.rows and (floats or s.format not in FLOATS))
+    return DEQUANTISED_BYTES * min(max(coded, default=0), DEQUANTISED_AT_ONCE)
 
 
 def dense_values(inventory: Inventory) -> int:
