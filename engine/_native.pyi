@@ -159,6 +159,33 @@ class Experts:
         """What the gate projection's kernel runs on; the others may differ when their codes do."""
 
     @property
+    def formats(self) -> tuple[str, str, str]:
+        """Whose packed form gate, up and down have: as stored, or what they were re-coded to ("Q8_0", "IQ4_NL",
+        "I4_G128_F16" or "F32").
+        """
+
+    @property
+    def strip_nbytes(self) -> tuple[int, int, int]:
+        """Bytes of one strip (16 rows) of gate, up and down."""
+
+    @property
+    def strips(self) -> list[tuple[int, int]]:
+        """Of each memory node's slice of an expert: pairs of a gate and an up strip, then strips of down."""
+
+    def pieces(self, expert: int) -> list[npt.NDArray[np.uint8]]:
+        """The packed bytes of one expert, one read-only view per memory node. Raises ValueError for no such expert."""
+
+    @property
+    def reordered(self) -> bool:
+        """True when some expert's columns are stored in an order of their own."""
+
+    def factors(self, part: str) -> npt.NDArray[np.float32]:
+        """[experts], what each one's products with this part are multiplied by."""
+
+    def biases(self, part: str) -> npt.NDArray[np.float32] | None:
+        """[experts, rows of the part]"""
+
+    @property
     def counts(self) -> npt.NDArray[np.uint64]:
         """[experts] how many tokens have gone to each since the layer was made, through `forward` or a
         `Decoder`. A copy; any thread may ask, also during a call.

@@ -1,6 +1,7 @@
 // engine._native: the core behind Python's calling conventions, and nothing else.
 #include <pybind11/stl/filesystem.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -38,6 +39,22 @@ Part part_named(const std::string& name) {
   if (name == "down")
     return Part::down;
   throw std::invalid_argument("unknown part \"" + name + "\"; known are gate, up, down");
+}
+
+// The format whose packed form the matrix has: the stored one, unless it was re-coded.
+std::string packed_format(const Layout& layout) {
+  if (layout.kind == layout.format->kind)
+    return layout.format->name;
+  switch (layout.kind) {
+  case kInt8F16:
+    return "Q8_0";
+  case kInt4Nl:
+    return "IQ4_NL";
+  case kF32:
+    return "F32";
+  default:
+    return "I4_G128_F16";
+  }
 }
 
 py::array_t<float> matrix_array(const Layout& layout) {
@@ -185,6 +202,58 @@ void bind_experts(py::module_& m) {
                                const std::vector<uint64_t> all = e.counts();
                                return py::array_t<uint64_t>(static_cast<py::ssize_t>(all.size()), all.data());
                              })
+      .def_property_readonly("formats",
+                             [](const Experts& e) {
+                               return std::make_tuple(packed_format(e.layout(Part::gate)),
+                                                      packed_format(e.layout(Part::up)),
+                                                      packed_format(e.layout(Part::down)));
+                             })
+      .def_property_readonly("strip_nbytes",
+                             [](const Experts& e) {
+                               return std::make_tuple(e.layout(Part::gate).strip_nbytes,
+                                                      e.layout(Part::up).strip_nbytes,
+                                                      e.layout(Part::down).strip_nbytes);
+                             })
+      .def_property_readonly("strips",
+                             [](const Experts& e) {
+                               std::vector<std::pair<size_t, size_t>> all;
+                               for (size_t node = 0; node < e.nodes(); ++node)
+                                 all.emplace_back(e.piece(0, node).pairs, e.piece(0, node).downs);
+                               return all;
+                             })
+      .def(
+          "pieces",
+          [](const std::shared_ptr<Experts>& e, long long expert) {
+            std::vector<py::array> all;
+            for (size_t node = 0; node < e->nodes(); ++node) {
+              const Experts::Piece piece = e->piece(expert, node);
+              all.push_back(Bytes(static_cast<py::ssize_t>(piece.nbytes), piece.data, py::cast(e)));
+              all.back().attr("flags").attr("writeable") = false;
+            }
+            return all;
+          },
+          py::arg("expert"))
+      .def_property_readonly("reordered", &Experts::reordered)
+      .def(
+          "factors",
+          [](const Experts& e, const std::string& part) {
+            const std::vector<float>& all = e.factors(part_named(part));
+            return py::array_t<float>(static_cast<py::ssize_t>(all.size()), all.data());
+          },
+          py::arg("part"))
+      .def(
+          "biases",
+          [](const Experts& e, const std::string& part) -> std::optional<py::array_t<float>> {
+            const std::vector<float>& all = e.biases(part_named(part));
+            if (all.empty())
+              return std::nullopt;
+            const size_t rows = e.layout(part_named(part)).rows;
+            py::array_t<float> out({e.experts(), rows});
+            for (size_t i = 0; i < e.experts(); ++i)
+              std::copy_n(&all[i * Experts::padded_rows(rows)], rows, out.mutable_data(static_cast<py::ssize_t>(i)));
+            return out;
+          },
+          py::arg("part"))
       .def_property_readonly("locked", &Experts::locked)
       .def("lock", &Experts::lock, Unlocked())
       .def(

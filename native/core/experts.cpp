@@ -259,6 +259,13 @@ void Experts::dequantise(long long expert, Part part, float* out) const {
   }
 }
 
+Experts::Piece Experts::piece(long long expert, size_t node) const {
+  const size_t e = checked(expert);
+  const Slice& slice = slices_.at(node);
+  const auto* data = reinterpret_cast<const uint8_t*>(arena_.data()) + slice.offset + e * slice.expert_nbytes;
+  return {data, slice.expert_nbytes, slice.strips, slice.downs};
+}
+
 std::vector<uint64_t> Experts::counts() const {
   std::vector<uint64_t> all(experts_);
   for (size_t e = 0; e < experts_; ++e)

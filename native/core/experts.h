@@ -50,12 +50,27 @@ public:
   size_t hidden() const { return hidden_; }
   size_t nbytes() const { return nbytes_; }
   size_t nodes() const { return slices_.size(); }
+  static size_t padded_rows(size_t rows) { return (rows + kGroup - 1) / kGroup * kGroup; }
+  // Some experts' columns are stored in an order of their own.
+  bool reordered() const { return !gate_.columns.empty() || !up_.columns.empty(); }
   // The system agreed to keep every slice on its node.
   bool bound() const { return bound_; }
   // Touches every page of a slice, so that it lies where the calling thread runs: for systems that refuse to bind.
   // Only before anything is loaded.
   void touch(size_t node);
   const Layout& layout(Part part) const;
+  // What an expert takes on one node, for whoever copies it elsewhere: pairs of a gate and an up strip, then down
+  // strips.
+  struct Piece {
+    const uint8_t* data;
+    size_t nbytes, pairs, downs;
+  };
+  // Throws std::invalid_argument for an expert that does not exist.
+  Piece piece(long long expert, size_t node) const;
+  // [experts] of the part.
+  const std::vector<float>& factors(Part part) const { return projection(part).factors; }
+  // [experts, padded rows of the part], or empty.
+  const std::vector<float>& biases(Part part) const { return projection(part).bias; }
   const KernelTable& kernels(Part part) const;
   bool locked() const { return arena_.locked(); }
   bool lock() { return arena_.lock(); }
@@ -105,9 +120,7 @@ private:
   struct Active;
   struct Pass;
 
-  static size_t padded_rows(size_t rows) { return (rows + kGroup - 1) / kGroup * kGroup; }
   void slice(size_t nodes);
-  bool reordered() const { return !gate_.columns.empty() || !up_.columns.empty(); }
   // Only strips of the slice may be asked for.
   PackedMatrix matrix(size_t expert, Part part, const Slice& slice) const;
   // [first, last) of the part's rows.
