@@ -7,7 +7,6 @@ import json
 import logging
 import math
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 import engine
 from engine.errors import GreenroomError
 from engine.hardware.child import Reply, ask
-from engine.hardware.kernel_speed import STEPS, kept_readings, measure_kernels
+from engine.hardware.kernel_speed import STEPS, kept_readings, measure_kernels, usual_reading
 from engine.hardware.report import Calibration, DeviceSpeed, HardwareReport, KernelSpeed
 from engine.progress import Progress, ProgressCallback, ignore_progress
 from engine.words import say
@@ -115,7 +114,7 @@ def measure(
             pool.close()
     kept = {str(threads): [speed / 1e9 for speed in kept_readings(found)] for threads, found in speeds.items()}
     known = Calibration(
-        bandwidth_gbs={threads: round(statistics.median(found), 1) for threads, found in kept.items()},
+        bandwidth_gbs={threads: round(usual_reading(found), 1) for threads, found in kept.items()},
         spread_gbs={threads: [round(min(found), 1), round(max(found), 1)] for threads, found in kept.items()},
     )
     measured = measure_kernels(report, usual_threads(report), known, progress, reads, total)

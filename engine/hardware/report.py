@@ -138,7 +138,7 @@ class DeviceSpeed:
 class Calibration:
     """What was measured here.
 
-    bandwidth_gbs, spread_gbs: {threads: median GB/s} of plain reads, {threads: [least, most]} without outliers
+    bandwidth_gbs, spread_gbs: {threads: GB/s} of plain reads (the upper quartile), {threads: [least, most]}
     threads:     of what follows, 0 = not measured
     kernels:     {"small", "large": our expert kernels at 2048 x 768 and 7168 x 2048}
     region_us:   from handing the pool some work that is over at once until it is done

@@ -100,9 +100,10 @@ GREENROOM = EngineProfile(
 SLOWEST_GOPS = 4.0
 
 
-#: Of the kernels alone, what is left of it in a whole model: the rest goes into norms, attention and rounding.
-WHOLE_MODEL_SHARE = 0.95
-#: Calibration times a prompt whose experts have a few rows each; the usual chunk has four times as many (measured).
+#: What a whole model leaves of the kernels' speed, at one token and in a prompt: norms, rounding and narrower matrices
+#: take the rest (0.95 and 0.70 to 0.93 measured).
+WHOLE_MODEL_SHARE, WHOLE_PROMPT_SHARE = 0.95, 0.88
+#: Calibration gives small experts a few rows each; the usual chunk has four times as many (measured).
 LARGER_CHUNK = 1.27
 #: Further off than this from the table is a disturbed measurement.
 SANE_FACTOR = (0.2, 5.0)
@@ -139,8 +140,9 @@ def _share(found: Calibration, shape: str) -> float | None:
 def _arithmetic(report: HardwareReport, found: Calibration, profile: EngineProfile) -> float:
     """Of the best undisturbed shape: other programs can only make one slower."""
     table = profile.gops_per_core.get(("int4", report.cpu.kernels.int4))
-    speeds = [kernel.prefill_gops for kernel in found.kernels.values()]
+    more_rows = {"small": LARGER_CHUNK}
+    speeds = [kernel.prefill_gops * more_rows.get(name, 1.0) for name, kernel in found.kernels.items()]
     if table is None or not speeds:
         return 1.0
-    factor = max(speeds) * LARGER_CHUNK * WHOLE_MODEL_SHARE / (table * found.threads)
+    factor = max(speeds) * WHOLE_PROMPT_SHARE / (table * found.threads)
     return factor if SANE_FACTOR[0] <= factor <= SANE_FACTOR[1] else 1.0

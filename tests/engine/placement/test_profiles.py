@@ -9,7 +9,7 @@ from fake_machines import make_report
 
 from engine.hardware.report import Calibration, HardwareReport, KernelSpeed
 from engine.placement.machines import VIRTUAL_SPREAD, link_bandwidth, ram_bandwidth
-from engine.placement.profiles import GREENROOM, LARGER_CHUNK, WHOLE_MODEL_SHARE, measured_profile
+from engine.placement.profiles import GREENROOM, LARGER_CHUNK, WHOLE_MODEL_SHARE, WHOLE_PROMPT_SHARE, measured_profile
 
 
 def calibrated(read: float = 60.0, decode: float = 45.0, gops: float = 2600.0, **changes: object) -> HardwareReport:
@@ -35,7 +35,7 @@ def test_shares_are_of_the_kernels() -> None:
 
 def test_arithmetic_scales_every_code() -> None:
     profile = measured_profile(calibrated())
-    core = 2600 / 8 * LARGER_CHUNK * WHOLE_MODEL_SHARE
+    core = 2600 / 8 * LARGER_CHUNK * WHOLE_PROMPT_SHARE
     assert profile.gops_per_core["int4", "avx512vnni"] == pytest.approx(core)
     factor = core / GREENROOM.gops_per_core["int4", "avx512vnni"]
     assert profile.gops_per_core["bf16", "avx2"] == pytest.approx(factor * GREENROOM.gops_per_core["bf16", "avx2"])
