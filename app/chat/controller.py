@@ -4,34 +4,54 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.chat.store import ChatStore, StoredMessage
+from app.chat.attaching import with_attachments
+from app.chat.preset_store import PresetStore
+from app.chat.presets import ChatSettings, Sampling, params_of, resolve
+from app.chat.records import Attachment, StoredMessage
+from app.chat.store import ChatStore
 from app.chat.thinking import split_thought
-from app.host import DEMO, AnswerDelta, AnswerResult, EngineHost
+from app.host import AnswerDelta, AnswerResult, EngineHost
 from app.settings.store import Settings
 from engine.errors import GreenroomError
-from engine.runtime.events import GenerationStats, Message, SamplingParams
+from engine.runtime.events import GenerationStats, Message
 
 log = logging.getLogger(__name__)
 
 #: A killed program loses at most this much of an answer.
 FLUSH_MS = 500
-SAMPLING = SamplingParams(temperature=0.7, top_p=0.95)
-#: A model as small as the demonstration one wanders off when it is warm, and falls into loops without a penalty.
-DEMO_SAMPLING = replace(SAMPLING, temperature=0.3, top_p=0.9, repetition_penalty=1.1)
+SUMMARY_TOKENS = 500
+#: Asked of the model, in no language in particular: it answers in that of the conversation.
+SUMMARY_QUESTION = (
+    "Summarise our conversation so far in at most 300 words, in the language it is held in. Keep facts, names, "
+    "numbers, decisions and open questions. Write the summary only."
+)
+SUMMARY_FRAME = "(What was said before, in short: {summary})"
+
+
+_PLAIN = ChatSettings()
 
 
 @dataclass
 class Stream:
-    """The answer that is being written. Times are monotonic seconds."""
+    """The answer that is being written. Times are monotonic seconds.
+
+    message_id: 0 for a summary, which is no message
+    begun:      what was there before, when an answer is continued
+    start:      of a summary: the first message that it does not stand for
+    """
 
     chat_id: int
     message_id: int
     text: str = ""
+    begun: str = ""
+    #: Tokens of `begun`.
+    tokens_before: int = 0
+    start: int | None = None
     stats: GenerationStats = field(default_factory=GenerationStats)
     #: Seconds spent in the thinking section; None when there is none.
     thought_s: float | None = None
@@ -39,13 +59,17 @@ class Stream:
 
     def add(self, delta: AnswerDelta) -> None:
         self.text += delta.text
-        self.stats = delta.stats
+        self.stats = self.whole(delta.stats)
         split = split_thought(self.text)
         now = time.monotonic()
         if self.thinking_since is None and split.thought is not None:
             self.thinking_since = now
         if self.thinking_since is not None and (split.thinking or self.thought_s is None):
             self.thought_s = now - self.thinking_since
+
+    def whole(self, stats: GenerationStats) -> GenerationStats:
+        """Figures of the whole answer from those of its continuation."""
+        return replace(stats, completion_tokens=stats.completion_tokens + self.tokens_before)
 
 
 class ChatController(QObject):
@@ -58,8 +82,12 @@ class ChatController(QObject):
     streamStarted = Signal(int)
     streamGrew = Signal(int)
     streamEnded = Signal(int)
+    #: int: the id of the chat whose beginning is kept as a summary from now on
+    summarised = Signal(int)
     #: GreenroomError: something could not be saved
     failed = Signal(object)
+    #: int: the id of the chat whose settings are others now, 0 for one without a message
+    settingsChanged = Signal(int)
 
     def __init__(
         self,
@@ -67,10 +95,14 @@ class ChatController(QObject):
         store: ChatStore,
         settings: Callable[[], Settings] = Settings,
         parent: QObject | None = None,
+        presets: PresetStore | None = None,
     ) -> None:
         """settings: the user's settings as they are when it is called."""
         super().__init__(parent)
         self._host, self._store, self._settings = host, store, settings
+        self.presets = presets or PresetStore()
+        #: For a chat that has no message yet.
+        self._next = ChatSettings()
         self._stream: Stream | None = None
         self._flush_timer = QTimer(self, singleShot=True, interval=FLUSH_MS)
         self._flush_timer.timeout.connect(self._flush)
@@ -87,23 +119,94 @@ class ChatController(QObject):
     def can_ask(self) -> bool:
         return self._stream is None and self._host.state.kind == "ready"
 
-    def ask(self, chat_id: int | None, question: str) -> int:
+    # Asking
+
+    def ask(self, chat_id: int | None, question: str, attachments: Sequence[Attachment] = ()) -> int:
         """Append a question to a chat, or to a new one, and have it answered. Returns the chat's id."""
         if chat_id is None:
-            chat_id = self._store.create_chat(question)
+            chat_id = self._store.create_chat(question or attachments[0].name)
+            self._save_settings(chat_id, self._next)
+            self._next = ChatSettings()
         messages = self._store.messages(chat_id)
         parent = messages[-1].id if messages else None
-        self._answer(chat_id, self._store.add_message(chat_id, parent, "user", question))
+        self._answer(chat_id, self._store.add_message(chat_id, parent, "user", question, attachments=attachments))
         return chat_id
 
-    def edit(self, message: StoredMessage, question: str) -> None:
-        """Ask differently from that question on. The old question and all that followed stay as another version."""
-        self._answer(message.chat_id, self._store.add_message(message.chat_id, message.parent_id, "user", question))
+    def edit(self, message: StoredMessage, question: str, attachments: Sequence[Attachment] | None = None) -> None:
+        """Ask differently from that question on. The old question and all that followed stay as another version.
+
+        attachments: None for those the question has
+        """
+        files = message.attachments if attachments is None else attachments
+        parent = message.parent_id
+        self._answer(
+            message.chat_id, self._store.add_message(message.chat_id, parent, "user", question, attachments=files)
+        )
 
     def regenerate(self, message: StoredMessage) -> None:
         """Have the question above this answer answered anew. The old answer stays as another version."""
         if message.parent_id is not None:
             self._answer(message.chat_id, message.parent_id)
+
+    def continue_answer(self, message: StoredMessage) -> None:
+        """Go on with an answer that was cut off, at the end of its chat."""
+        messages = self._store.messages(message.chat_id)
+        place = next((n for n, known in enumerate(messages) if known.id == message.id), None)
+        if place is None or not self.can_ask:
+            return
+        self._store.reopen(message.id)
+        tokens = message.stats.completion_tokens if message.stats is not None else 0
+        self._stream = Stream(
+            message.chat_id, message.id, message.text, message.text, tokens, thought_s=message.thought_s
+        )
+        self._generate(message.chat_id, messages[:place], begun=message.text)
+        self.streamStarted.emit(message.id)
+
+    def summarise(self, chat_id: int, start: int) -> None:
+        """Have the model put into few words what comes before the message `start`; `summarised` follows."""
+        messages = self._store.messages(chat_id)
+        before = messages[: next((n for n, m in enumerate(messages) if m.id == start), 0)]
+        if not before or not self.can_ask:
+            return
+        chat = self.settings_of(chat_id)
+        prompt = [*to_prompt(before, chat), Message("user", SUMMARY_QUESTION)]
+        if len(prompt) > 1 and prompt[-2].role == "user":
+            prompt[-2:] = [Message("user", f"{prompt[-2].content}\n\n{SUMMARY_QUESTION}")]
+        sampling, _, _ = self.resolved(chat_id)
+        thinking = "off" if "off" in self._host.state.thinking else None
+        self._stream = Stream(chat_id, 0, start=start)
+        calm = Sampling(temperature=min(0.3, sampling.temperature or 0.0), max_tokens=SUMMARY_TOKENS, stop=())
+        self._host.generate(prompt, params_of(calm.over(sampling)), thinking=thinking)
+        self.streamStarted.emit(0)
+
+    # Settings of a chat
+
+    def settings_of(self, chat_id: int | None) -> ChatSettings:
+        """None: of a chat that has no message yet."""
+        return self._next if chat_id is None else ChatSettings.from_plain(self._store.chat_settings(chat_id))
+
+    def set_settings(self, chat_id: int | None, settings: ChatSettings) -> None:
+        if chat_id is None:
+            self._next = settings
+        else:
+            self._save_settings(chat_id, settings)
+        self.settingsChanged.emit(chat_id or 0)
+
+    def _save_settings(self, chat_id: int, settings: ChatSettings) -> None:
+        try:
+            self._store.set_chat_settings(chat_id, settings.to_plain())
+        except GreenroomError as error:
+            self.failed.emit(error)
+
+    def resolved(self, chat_id: int | None) -> tuple[Sampling, str, str | None]:
+        """What holds for the next answer: sampling, system prompt, thinking."""
+        return resolve(self.settings_of(chat_id), self.presets.presets, self._host.state, self._settings())
+
+    def prompt(self, chat_id: int | None, messages: Sequence[StoredMessage]) -> list[Message]:
+        """What the model is sent for a path of messages."""
+        history = to_prompt(messages, self.settings_of(chat_id))
+        _, system, _ = self.resolved(chat_id)
+        return [Message("system", system), *history] if system else history
 
     def stop(self) -> None:
         if self._stream is not None:
@@ -117,13 +220,15 @@ class ChatController(QObject):
 
     def _answer(self, chat_id: int, question_id: int) -> None:
         answer_id = self._store.add_message(chat_id, question_id, "assistant", model=self._host.state.model_name)
-        settings = self._settings()
-        history = to_prompt(self._store.messages(chat_id)[:-1])
-        if settings.system_prompt.strip():
-            history.insert(0, Message("system", settings.system_prompt.strip()))
         self._stream = Stream(chat_id, answer_id)
         self.streamStarted.emit(answer_id)
-        self._host.generate(history, sampling(settings, self._host.state.path == DEMO))
+        self._generate(chat_id, self._store.messages(chat_id)[:-1])
+
+    def _generate(self, chat_id: int, messages: Sequence[StoredMessage], begun: str = "") -> None:
+        if self._host.state.path is not None:
+            self._store.set_model_path(chat_id, self._host.state.path)
+        sampling, _, thinking = self.resolved(chat_id)
+        self._host.generate(self.prompt(chat_id, messages), params_of(sampling), thinking=thinking, begun=begun)
 
     @Slot(object)
     def _grow(self, delta: AnswerDelta) -> None:
@@ -142,11 +247,14 @@ class ChatController(QObject):
             return
         self._stream = None
         self._flush_timer.stop()
+        if stream.start is not None:
+            self._take_summary(stream, result)
+            return
         try:
             self._store.finish(
                 stream.message_id,
-                result.text or stream.text,
-                result.stats if result.stats.prompt_tokens else stream.stats,
+                stream.begun + result.text if result.text else stream.text,
+                stream.whole(result.stats) if result.stats.prompt_tokens else stream.stats,
                 result.stop_reason,
                 result.error,
                 stream.thought_s,
@@ -155,9 +263,19 @@ class ChatController(QObject):
             self.failed.emit(error)
         self.streamEnded.emit(stream.message_id)
 
+    def _take_summary(self, stream: Stream, result: AnswerResult) -> None:
+        summary = split_thought(result.text).answer.strip()
+        if result.error is not None:
+            self.failed.emit(result.error)
+        elif summary and result.stop_reason != "cancelled":
+            changed = replace(self.settings_of(stream.chat_id), start=stream.start, summary=summary)
+            self.set_settings(stream.chat_id, changed)
+            self.summarised.emit(stream.chat_id)
+        self.streamEnded.emit(0)
+
     @Slot()
     def _flush(self) -> None:
-        if self._stream is None or not self._stream.text:
+        if self._stream is None or not self._stream.text or not self._stream.message_id:
             return
         try:
             self._store.set_text(self._stream.message_id, self._stream.text)
@@ -170,22 +288,22 @@ class ChatController(QObject):
             self.stop()
 
 
-def sampling(settings: Settings, demo: bool) -> SamplingParams:
-    """What suits the model, but for what the user has chosen."""
-    names = ("temperature", "top_p", "repetition_penalty", "max_tokens")
-    chosen = {name: getattr(settings, name) for name in names if getattr(settings, name) is not None}
-    return replace(DEMO_SAMPLING if demo else SAMPLING, **chosen)
-
-
-def to_prompt(messages: list[StoredMessage]) -> list[Message]:
+def to_prompt(messages: Sequence[StoredMessage], chat: ChatSettings = _PLAIN) -> list[Message]:
     """The visible messages as the model should see them.
 
     Thinking of earlier turns is left out: models are trained so, and it would fill the context. An answer that
     never came is left out too, and questions that thereby meet become one, for chat templates want turns to alternate.
+    What the chat has left behind is left out as well; its summary goes before the first question that is sent.
     """
+    start = next((n for n, message in enumerate(messages) if message.id == chat.start), 0)
     prompt: list[Message] = []
-    for message in messages:
-        text = split_thought(message.text).answer if message.role == "assistant" else message.text
+    if start and chat.summary:
+        prompt.append(Message("user", SUMMARY_FRAME.format(summary=chat.summary)))
+    for message in messages[start:]:
+        if message.role == "assistant":
+            text = split_thought(message.text).answer
+        else:
+            text = with_attachments(message.text, message.attachments)
         if message.role == "assistant" and not text.strip():
             continue
         if prompt and prompt[-1].role == message.role == "user":

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
+from app.tasks import alive
 from engine.errors import GreenroomError
 
 log = logging.getLogger(__name__)
@@ -114,10 +115,14 @@ class Database:
         return self._closed
 
     def subscribe(self, listener: Callable[[int], None]) -> None:
-        """listener: called with the id of each chat whose line in the list has changed."""
+        """listener: called with the id of each chat whose line in the list has changed; 0 for any of them.
+
+        A method of a widget is called for as long as the widget lives.
+        """
         self._listeners.append(listener)
 
     def _tell(self, chat_id: int) -> None:
+        self._listeners = [listener for listener in self._listeners if alive(listener)]
         for listener in self._listeners:
             listener(chat_id)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from PySide6.QtCore import QObject, Signal
 
+from app.engine_worker import CountRequest, TokenCount
 from app.host import DEMO, AnswerDelta, AnswerResult, HostState
 from engine.placement.plan import OffloadPlan, PlanBytes, Prediction, Range
 from engine.runtime.events import GenerationStats
@@ -32,12 +35,20 @@ class FakeHost(QObject):
     stateChanged = Signal(object)
     answerEvent = Signal(object)
     answerFinished = Signal(object)
+    tokensCounted = Signal(object)
+    contextPlanned = Signal(object)
 
     def __init__(self) -> None:
         super().__init__()
         self.state = READY
         #: (messages, params) of every `generate`
         self.asked = []
+        #: (thinking, begun) of every `generate`
+        self.wished = []
+        #: by key, what was last to be counted
+        self.counts = {}
+        self.planned = []
+        self.loads = []
         self.stops = 0
         self._text = ""
 
@@ -45,11 +56,25 @@ class FakeHost(QObject):
         self.state = state
         self.stateChanged.emit(state)
 
-    def generate(self, messages, params):
+    def generate(self, messages, params, thinking=None, begun=""):
         assert self.state.kind == "ready"
         self.asked.append((messages, params))
+        self.wished.append((thinking, begun))
         self._text = ""
-        self.set_state(HostState("generating", self.state.model_name, self.state.path, self.state.plan))
+        self.set_state(replace(self.state, kind="generating"))
+
+    def count(self, key, prompt, thinking=None):
+        self.counts[key] = CountRequest(key, prompt, thinking)
+
+    def counted(self, key, tokens):
+        """The engine has counted what was asked for last under that key."""
+        self.tokensCounted.emit(TokenCount(self.counts.pop(key), tokens))
+
+    def plan_context(self, context):
+        self.planned.append(context)
+
+    def load(self, path, force=False, context=None, **wishes):
+        self.loads.append((path, context))
 
     def stop(self):
         self.stops += 1
@@ -59,7 +84,7 @@ class FakeHost(QObject):
         self.answerEvent.emit(AnswerDelta(text, stats))
 
     def end(self, reason="end", stats=STATS, error=None):
-        self.set_state(HostState("ready", self.state.model_name, self.state.path, self.state.plan))
+        self.set_state(replace(self.state, kind="ready"))
         self.answerFinished.emit(AnswerResult(self._text, stats, reason, error))
 
     def answer(self, text):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from chat_fakes import PLAN, STATS
 
-from app.chat.controller import DEMO_SAMPLING, SAMPLING, ChatController, sampling, to_prompt
+from app.chat.controller import SUMMARY_QUESTION, ChatController, to_prompt
+from app.chat.presets import DEMO_USUAL, USUAL, ChatSettings, Sampling, params_of
+from app.chat.records import Attachment
 from app.chat.store import ChatStore
 from app.host import HostState
 from app.settings.store import Settings
@@ -30,7 +32,7 @@ def test_a_question_is_asked_with_what_was_said_before(controller, host, store):
     controller.ask(chat_id, "Which?")
     messages, params = host.asked[-1]
     assert messages == [Message("user", "Who are you?"), Message("assistant", "A model."), Message("user", "Which?")]
-    assert params == DEMO_SAMPLING
+    assert params == params_of(DEMO_USUAL)
     assert store.title(chat_id) == "Who are you?"
     assert store.messages(chat_id)[1].model == "Greenroom demo"
 
@@ -39,7 +41,7 @@ def test_other_models_are_sampled_without_a_penalty(controller, host):
     host.set_state(HostState("ready", "Qwen3-30B-A3B", "/models/qwen.gguf", PLAN))
     controller.ask(None, "q")
     params = host.asked[-1][1]
-    assert params == SAMPLING
+    assert params == params_of(USUAL)
     assert (params.temperature, params.top_p, params.repetition_penalty) == (0.7, 0.95, 1.0)
 
 
@@ -170,14 +172,6 @@ def test_a_busy_store_loses_no_text(host, tmp_path, monkeypatch, qtbot):
     store.close()
 
 
-def test_the_demo_keeps_its_own_sampling_but_for_what_the_user_chose():
-    assert sampling(Settings(), demo=True) == DEMO_SAMPLING
-    assert sampling(Settings(), demo=False) == SAMPLING
-    warm = sampling(Settings(temperature=0.0, max_tokens=256), demo=True)
-    assert (warm.temperature, warm.max_tokens) == (0.0, 256)
-    assert warm.repetition_penalty == DEMO_SAMPLING.repetition_penalty
-
-
 def test_the_system_prompt_of_the_settings_comes_first(host, store):
     settings = [Settings()]
     controller = ChatController(host, store, lambda: settings[0])
@@ -192,3 +186,111 @@ def test_the_system_prompt_of_the_settings_comes_first(host, store):
     assert texts(store, chat_id)[0] == "Who are you?", "the system prompt is not a message of the chat"
     host.answer("예.")
     controller.shutdown()
+
+
+def test_a_chat_has_settings_of_its_own(controller, host, store):
+    host.set_state(HostState("ready", "Qwen3", "/m/q.gguf", PLAN, thinking=("off", "on")))
+    controller.set_settings(None, ChatSettings(own=Sampling(seed=7, stop=("END",)), system="Be brief.", thinking="off"))
+    chat_id = controller.ask(None, "q")
+    messages, params = host.asked[-1]
+    assert messages[0] == Message("system", "Be brief.")
+    assert (params.seed, params.stop) == (7, ("END",))
+    assert host.wished[-1] == ("off", "")
+    host.answer("a")
+    assert controller.settings_of(chat_id).own.seed == 7
+    assert controller.settings_of(None) == ChatSettings(), "the next new chat starts afresh"
+    controller.ask(None, "other")
+    assert host.asked[-1][0] == [Message("user", "other")]
+    host.answer("b")
+    assert store.model_path(chat_id) == "/m/q.gguf"
+
+
+def test_an_answer_that_was_cut_off_goes_on_where_it_ended(controller, host, store, qtbot):
+    chat_id = controller.ask(None, "count")
+    host.say("<think>hm</think>\n\none two")
+    host.end("length")
+    cut = store.messages(chat_id)[-1]
+    assert cut.cut_off
+    controller.continue_answer(cut)
+    assert host.asked[-1][0] == [Message("user", "count")]
+    assert host.wished[-1] == (None, "<think>hm</think>\n\none two")
+    host.say(" three")
+    assert controller.stream.text.endswith("one two three")
+    controller._flush()
+    assert store.messages(chat_id)[-1].text.endswith("one two three")
+    assert store.unfinished() == (chat_id, cut.id), "a crash now would be noticed"
+    host.end()
+    whole = store.messages(chat_id)[-1]
+    assert (whole.id, whole.versions, whole.stop_reason) == (cut.id, 1, "end")
+    assert whole.text == "<think>hm</think>\n\none two three"
+    assert whole.stats.completion_tokens == 2 * STATS.completion_tokens
+    assert whole.thought_s == cut.thought_s
+
+
+def test_files_go_before_their_question(controller, host, store):
+    files = [Attachment('a"b.py', "print(1)\n", 9), Attachment("long.txt", "the beginning", 9000)]
+    chat_id = controller.ask(None, "What is this?", files)
+    assert host.asked[-1][0] == [
+        Message(
+            "user",
+            '<file name="a\'b.py">\nprint(1)\n</file>\n\n'
+            '<file name="long.txt" part="beginning">\nthe beginning\n</file>\n\nWhat is this?',
+        )
+    ]
+    host.answer("a")
+    question = store.messages(chat_id)[0]
+    assert question.text == "What is this?"
+    controller.edit(question, "And this?")
+    host.answer("b")
+    assert store.messages(chat_id)[0].attachments == tuple(files), "an edited question keeps its files"
+    only = controller.ask(None, "", [files[0]])
+    assert store.title(only) == 'a"b.py'
+    host.answer("c")
+
+
+def test_what_a_chat_has_left_behind_is_not_sent(controller, host, store):
+    chat_id = controller.ask(None, "q1")
+    host.answer("a1")
+    controller.ask(chat_id, "q2")
+    host.answer("a2")
+    third = store.messages(chat_id)[2]
+    controller.set_settings(chat_id, ChatSettings(start=third.id))
+    controller.ask(chat_id, "q3")
+    assert [m.content for m in host.asked[-1][0]] == ["q2", "a2", "q3"]
+    host.answer("a3")
+    controller.set_settings(chat_id, ChatSettings(start=third.id, summary="We spoke of q1."))
+    controller.ask(chat_id, "q4")
+    assert host.asked[-1][0][0] == Message("user", "(What was said before, in short: We spoke of q1.)\n\nq2")
+    host.answer("a4")
+    controller.set_settings(chat_id, ChatSettings(start=99_999, summary="of another version"))
+    controller.ask(chat_id, "q5")
+    assert host.asked[-1][0][0] == Message("user", "q1"), "that message is not on this path"
+    host.answer("a5")
+
+
+def test_the_beginning_of_a_chat_is_summarised(controller, host, store, qtbot):
+    host.set_state(HostState("ready", "Qwen3", "/m/q.gguf", PLAN, thinking=("off", "on")))
+    chat_id = controller.ask(None, "q1")
+    host.answer("a1")
+    controller.ask(chat_id, "q2")
+    host.answer("a2")
+    before = store.messages(chat_id)
+    controller.summarise(chat_id, before[2].id)
+    messages, params = host.asked[-1]
+    assert [m.content for m in messages] == ["q1", "a1", SUMMARY_QUESTION]
+    assert host.wished[-1] == ("off", "")
+    assert params.max_tokens
+    host.say("They spoke")
+    controller._flush()
+    with qtbot.waitSignal(controller.summarised):
+        host.answer(" of one.")
+    assert store.messages(chat_id) == before, "a summary is no message"
+    chat = controller.settings_of(chat_id)
+    assert (chat.start, chat.summary) == (before[2].id, "They spoke of one.")
+    controller.summarise(chat_id, before[2].id)
+    host.say("half")
+    host.end("cancelled")
+    assert controller.settings_of(chat_id) == chat
+    with qtbot.waitSignal(controller.failed):
+        controller.summarise(chat_id, before[2].id)
+        host.end("error", error=GreenroomError("No", "because", "Try."))
