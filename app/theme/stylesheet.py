@@ -4,7 +4,8 @@ Widgets say what they are through dynamic properties, never how they look:
   QLabel       role = title | heading | strong | muted | small | faint | figure | mono | warn | warn-small | accent
   QLabel, QPushButton  chip = accent | vram | warn | bad | plain
   QPushButton  kind = primary | nav | ghost | link | model (none: the bordered default)
-  QWidget      surface = page | card | row | shelf | side | topbar | statusbar | banner-warn | banner-bad | banner-info
+  QWidget      surface = page | card | row | shelf | side | stage | topbar | statusbar | banner-warn | banner-bad |
+               banner-info
   QFrame       surface = card, with best = true: the one that is recommended or chosen
   QFrame       surface = shelf: a row of a card, with place = first | middle | last | only
 """
@@ -66,6 +67,7 @@ QPushButton[kind="nav"]:checked { background: $panel; border-color: $line; color
 QPushButton[kind="nav"]:focus { border: 2px solid $accent; padding: 7px 7px; }
 QPushButton[kind="ghost"] { background: transparent; border-color: transparent; padding: 5px 8px; }
 QPushButton[kind="ghost"]:hover { background: $hover; }
+QPushButton[kind="ghost"]:checked { background: $hover; border-color: $line; }
 QPushButton[kind="ghost"]:focus { border: 2px solid $accent; padding: 4px 7px; }
 QPushButton[kind="link"] {
     background: transparent; border: 1px solid transparent; color: $muted; padding: 1px 4px;
@@ -108,6 +110,7 @@ QFrame[surface="card"], QWidget[surface="card"] { background: $panel; border: 1p
 QFrame[surface="card"][best="true"] { border: 2px solid $accent; }
 QWidget[surface="side"] { background: $side; border: none; border-right: 1px solid $line; }
 QWidget[surface="page"] { background: $bg; }
+QWidget[surface="stage"] { background: $panel; border: none; border-left: 1px solid $line; }
 QWidget[surface="topbar"] { background: $bg; border: none; border-bottom: 1px solid $line; }
 QWidget[surface="statusbar"] { background: $panel; border: none; border-top: 1px solid $line; }
 QFrame[surface="banner-bad"] { background: $bad_soft; border: 1px solid $bad; border-radius: 10px; }
@@ -124,6 +127,12 @@ QFrame[surface="shelf"][place="last"] { border-top-left-radius: 0; border-top-ri
 QProgressBar { background: $line; border: none; border-radius: 3px; min-height: 6px; max-height: 6px; }
 QProgressBar::chunk { background: $accent; border-radius: 3px; }
 QProgressBar[tone="vram"]::chunk { background: $vram; }
+
+QSlider::groove:horizontal { background: $line; height: 4px; border-radius: 2px; }
+QSlider::sub-page:horizontal { background: $accent; border-radius: 2px; }
+QSlider::handle:horizontal { background: $accent; width: 12px; height: 12px; margin: -4px 0; border-radius: 6px; }
+QSlider::handle:horizontal:focus { border: 2px solid $text; }
+QSlider::handle:horizontal:disabled, QSlider::sub-page:horizontal:disabled { background: $faint; }
 
 QProgressBar[thin="true"] { background: transparent; border-radius: 0; min-height: 3px; max-height: 3px; }
 QProgressBar[thin="true"]::chunk { border-radius: 0; }

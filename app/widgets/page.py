@@ -28,6 +28,14 @@ class PageHead(QWidget):
             self._row.addWidget(part)
 
 
+def scrolled_panel(content: QLayout) -> QScrollArea:
+    """The content of a narrow panel, on the panel's own ground; it scrolls only where it does not fit."""
+    inner = QWidget()
+    inner.setLayout(content)
+    content.setContentsMargins(16, 14, 16, 16)
+    return _area(inner)
+
+
 def scrolled(content: QLayout, max_width: int = MAX_WIDTH) -> QScrollArea:
     """The content in a page that scrolls down, never sideways, and keeps to the left on a wide screen."""
     content.setContentsMargins(0, 0, 0, 0)
@@ -41,6 +49,10 @@ def scrolled(content: QLayout, max_width: int = MAX_WIDTH) -> QScrollArea:
     row.addWidget(inner, 1)
     if max_width < MAX_WIDTH:
         row.addStretch(0)
+    return _area(page)
+
+
+def _area(page: QWidget) -> QScrollArea:
     area = QScrollArea()
     area.setWidget(page)
     area.setWidgetResizable(True)

@@ -3,5 +3,78 @@
 <TS version="2.1" language="en" sourcelanguage="en">
 <context>
     <name>greenroom</name>
+    <message numerus="yes">
+        <location filename="../../app/chat/card.py"/>
+        <location filename="../../app/chat/performance_chart.py"/>
+        <source>%n tokens</source>
+        <translation>
+            <numerusform>%n token</numerusform>
+            <numerusform>%n tokens</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/card.py"/>
+        <source>%n tokens, the first after {time}</source>
+        <translation>
+            <numerusform>%n token, after {time}</numerusform>
+            <numerusform>%n tokens, the first after {time}</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/card.py"/>
+        <source>%n tokens of context</source>
+        <translation>
+            <numerusform>%n token of context</numerusform>
+            <numerusform>%n tokens of context</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/exporting.py"/>
+        <source>%n chats</source>
+        <translation>
+            <numerusform>%n chat</numerusform>
+            <numerusform>%n chats</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/models/shelf.py"/>
+        <source>On Hugging Face · %n repositories</source>
+        <translation>
+            <numerusform>On Hugging Face · %n repository</numerusform>
+            <numerusform>On Hugging Face · %n repositories</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/models/shelf.py"/>
+        <source>On this PC · %n models</source>
+        <translation>
+            <numerusform>On this PC · %n model</numerusform>
+            <numerusform>On this PC · %n models</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/models/survey.py"/>
+        <source>%n downloads</source>
+        <translation>
+            <numerusform>%n download</numerusform>
+            <numerusform>%n downloads</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/stage/replay_bar.py"/>
+        <source>{done} of {whole} · %n tokens</source>
+        <translation>
+            <numerusform>{done} of {whole} · %n token</numerusform>
+            <numerusform>{done} of {whole} · %n tokens</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/stage/summary.py"/>
+        <source>called %n times, {share} of its layer&apos;s calls</source>
+        <translation>
+            <numerusform>called once, {share} of its layer&apos;s calls</numerusform>
+            <numerusform>called %n times, {share} of its layer&apos;s calls</numerusform>
+        </translation>
+    </message>
 </context>
 </TS>

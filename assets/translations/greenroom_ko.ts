@@ -72,6 +72,7 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
+        <location filename="../../app/stage/panel.py"/>
         <location filename="../../app/topbar.py"/>
         <source>Stage</source>
         <translation type="unfinished"></translation>
@@ -99,6 +100,7 @@
     <message>
         <location filename="../../app/actions.py"/>
         <location filename="../../app/main_window.py"/>
+        <location filename="../../app/models/page.py"/>
         <location filename="../../app/sidebar.py"/>
         <source>Models</source>
         <translation type="unfinished"></translation>
@@ -122,12 +124,210 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
+        <location filename="../../app/chat/attaching.py"/>
+        <source>Pasted text</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/card.py"/>
+        <location filename="../../app/chat/card_picture.py"/>
+        <source>predicted {range}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/card.py"/>
+        <source>Decode</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/card.py"/>
+        <location filename="../../app/chat/performance_chart.py"/>
+        <source>%n tokens</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/card.py"/>
+        <source>Prefill</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/card.py"/>
+        <source>%n tokens, the first after {time}</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/card.py"/>
+        <source>Processor</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/card.py"/>
+        <source>Memory</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/card.py"/>
+        <source>driver {version}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/card.py"/>
+        <source>not used</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/card.py"/>
+        <source>Graphics</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/card.py"/>
+        <source>%n tokens of context</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/card.py"/>
+        <source>{size} of RAM</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/card.py"/>
+        <source>{size} of VRAM</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/card.py"/>
+        <location filename="../../app/models/details.py"/>
+        <source>Plan</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/card.py"/>
+        <source>KV cache {type}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/card.py"/>
+        <source>Kernel</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/card.py"/>
+        <source>{speed} GB/s of weights</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/card.py"/>
+        <source>Reading</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/card.py"/>
+        <source>{used} threads on {cores} cores</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/card.py"/>
+        <source>{speed} GB/s measured</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/card.py"/>
+        <source>speed not measured</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/card.py"/>
+        <source>{percent} % of the memory&apos;s speed</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/exporting.py"/>
+        <source>You</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/exporting.py"/>
+        <source>Answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/exporting.py"/>
+        <source>System prompt</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/exporting.py"/>
+        <source>%n chats</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/exporting.py"/>
+        <source>{name} (the beginning)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <location filename="../../app/chat/math_view.py"/>
         <source>Formula: {source}</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
+        <location filename="../../app/chat/performance_chart.py"/>
+        <source>Time of each token</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_chart.py"/>
+        <source>No token has been timed yet.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_chart.py"/>
+        <source>{count} steps: median {median} ms a token, fastest {least} ms, slowest {most} ms.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_chart.py"/>
+        <source>Token {token}: {time} ms</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/presets.py"/>
+        <location filename="../../app/models/page.py"/>
+        <source>Recommended</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/presets.py"/>
+        <source>Precise</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/presets.py"/>
+        <source>Balanced</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/presets.py"/>
+        <source>Creative</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/presets.py"/>
+        <source>Always the same</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <location filename="../../app/contents.py"/>
+        <location filename="../../app/models/row.py"/>
         <source>Page</source>
         <translation type="unfinished"></translation>
     </message>
@@ -164,6 +364,432 @@
     <message>
         <location filename="../../app/main_window.py"/>
         <source>All files</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <source>Modes and speeds are worked out from the model&apos;s published shape.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <source>up to {context:,} tokens</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <source>{params_total} weights, {params_active} used for each token</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <source>licence {licence}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <source>Close</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <location filename="../../app/models/row.py"/>
+        <source>Asking…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <source>Asking Hugging Face what {repo} holds…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <source>A plan reads the file&apos;s header first, a few megabytes of it.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <source>Its terms must be accepted on its page first: {repo}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <source>Reading its header…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <source>No usual machine has enough memory for the smallest.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <source>The smallest wants a machine with {enough} GB of memory, RAM and VRAM together.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <source>{files} files, {detail}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <source>Worked out from the model&apos;s shape</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <source>Plan {name}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <source>Read its header and work out where it would live</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <location filename="../../app/models/row.py"/>
+        <source>working it out…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <location filename="../../app/models/row.py"/>
+        <source>Download</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <source>Download {name}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <source>{plan} tok/s</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/details.py"/>
+        <location filename="../../app/models/row.py"/>
+        <source>Predicted: {speed} tok/s, from {speed2}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>By name</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Smallest first</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Fastest first</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Open a file…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Open a folder…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Look again</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Filter, or press Enter to search Hugging Face</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Filter the models, or press Enter to search Hugging Face</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Fits this PC</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Free licence</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Only models that anybody may use for anything</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Any size</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Up to {size} GB</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Size</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Order</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Looking at what is here…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Downloads and models in {folder} are listed. Files and folders opened from elsewhere, and models of other programs, are used where they are, never copied.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Searching Hugging Face for &quot;{text}&quot;…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Hugging Face has nothing like that.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>{name} was deleted</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>it can be brought back until Greenroom closes</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Its room is freed then.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Undo</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <location filename="../../app/topbar.py"/>
+        <source>Show the sum behind this</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <source>Load</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <source>Delete</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <source>Details</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <source>Its other quantisations</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <source>● Loaded</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <source>Eject</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <source>Free its memory</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <source>Loading</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <location filename="../../app/topbar.py"/>
+        <source>Cancel</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <location filename="../../app/models/shelf.py"/>
+        <source>Downloading</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <location filename="../../app/stage/replay_bar.py"/>
+        <source>Pause</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <source>Next</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <source>Before everything else that waits</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <source>Open its page in the browser</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <source>Details of {name}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <source>Choose…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <location filename="../../app/notices.py"/>
+        <location filename="../../app/widgets/plan_popover.py"/>
+        <source>Load anyway</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <source>{value} tok/s</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <source>Resume</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <source>Cancel {name}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <source>Download {name} next</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <source>Open the page of {name}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row.py"/>
+        <source>Planning…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/models/shelf.py"/>
+        <source>On Hugging Face · %n repositories</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/models/shelf.py"/>
+        <source>On this PC · %n models</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/models/shelf.py"/>
+        <source>{head}, {size}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/shelf.py"/>
+        <source>Catalogue</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/survey.py"/>
+        <source>Demo model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/survey.py"/>
+        <source>A small demonstration model; it errs often</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/survey.py"/>
+        <source>A small demonstration model, at first a download of 93 MB</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/survey.py"/>
+        <source>A small demonstration model, put together when first loaded</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/survey.py"/>
+        <source>found in {program}, used in place</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/survey.py"/>
+        <source>opened in {parent}, used in place</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/survey.py"/>
+        <source>{params_total}, {params_active} active</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/models/survey.py"/>
+        <source>, {value} active</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/models/survey.py"/>
+        <source>%n downloads</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/models/survey.py"/>
+        <source>terms to accept first</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -212,11 +838,6 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
-        <location filename="../../app/notices.py"/>
-        <source>Load anyway</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
         <location filename="../../app/sidebar.py"/>
         <source>Menu</source>
         <translation type="unfinished"></translation>
@@ -232,6 +853,227 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
+        <location filename="../../app/stage/panel.py"/>
+        <source>Show the last moment, or the whole run</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/panel.py"/>
+        <location filename="../../app/stage/summary.py"/>
+        <source>in VRAM</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/panel.py"/>
+        <location filename="../../app/stage/summary.py"/>
+        <source>in RAM</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/panel.py"/>
+        <source>Served from VRAM</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/panel.py"/>
+        <source>Experts from RAM per token</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/panel.py"/>
+        <source>RAM bandwidth they use</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/panel.py"/>
+        <source>CPU ↔ GPU hand-off</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/panel.py"/>
+        <source>Copy benchmark card</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/panel.py"/>
+        <source>This model has no experts to choose from: all of it works for every token.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/panel.py"/>
+        <source>Load a mixture-of-experts model to see which of its experts work, and where they live.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/panel.py"/>
+        <source>{layers} layers × {experts} experts</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/panel.py"/>
+        <source>{time} µs a layer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/panel.py"/>
+        <source>{used} of {all} GB/s</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/panel.py"/>
+        <source>brighter = used more often</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/panel.py"/>
+        <source>brighter = used lately</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/recording.py"/>
+        <source>The run could not be saved</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/recording.py"/>
+        <source>Choose another folder.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/recording.py"/>
+        <source>it is no run kept by Greenroom, or it is damaged</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/recording.py"/>
+        <source>{name} could not be opened</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/recording.py"/>
+        <source>Choose a .stage file.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/replay_bar.py"/>
+        <source>Replay</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/replay_bar.py"/>
+        <source>Replay the last run</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/replay_bar.py"/>
+        <source>Save…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/replay_bar.py"/>
+        <source>Save this run</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/replay_bar.py"/>
+        <source>Open…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/replay_bar.py"/>
+        <source>Open a run that was saved</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/replay_bar.py"/>
+        <source>Close the replay</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/replay_bar.py"/>
+        <source>Play</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/replay_bar.py"/>
+        <source>Place in the run</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/replay_bar.py"/>
+        <source>Speed of the replay</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/replay_bar.py"/>
+        <source>A run</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/stage/replay_bar.py"/>
+        <source>{done} of {whole} · %n tokens</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/replay_bar.py"/>
+        <source>Runs</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/summary.py"/>
+        <source>Layer {layer}, expert {expert}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/stage/summary.py"/>
+        <source>called %n times, {share} of its layer&apos;s calls</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/summary.py"/>
+        <source>not called in this run</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/summary.py"/>
+        <source>{layers} layers with {experts} experts each.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/summary.py"/>
+        <source>{count} of {all} experts are in VRAM.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/summary.py"/>
+        <source>None has been called yet.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/summary.py"/>
+        <source>{share} of the calls were served from VRAM.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/summary.py"/>
+        <source>{share} of the experts were not called in this run.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/summary.py"/>
+        <source>The busiest is expert {expert} of layer {layer}, with {share} of that layer&apos;s calls.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/view.py"/>
+        <source>Stage: layers by experts</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <location filename="../../app/topbar.py"/>
         <source>Choose a model</source>
         <translation type="unfinished"></translation>
@@ -239,11 +1081,6 @@
     <message>
         <location filename="../../app/topbar.py"/>
         <source>Model: {name}. Choose another</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/topbar.py"/>
-        <source>Cancel</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -259,11 +1096,6 @@
     <message>
         <location filename="../../app/topbar.py"/>
         <source>Show where the experts are at work</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/topbar.py"/>
-        <source>Show the sum behind this</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -294,6 +1126,56 @@
     <message>
         <location filename="../../app/topbar.py"/>
         <source>Eject (free its memory)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/widgets/banner.py"/>
+        <source>Close this message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/widgets/chip.py"/>
+        <source>Plan: {label}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/widgets/plan_popover.py"/>
+        <source>Plan for {model}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/widgets/plan_popover.py"/>
+        <source>Answers, predicted</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/widgets/plan_popover.py"/>
+        <source>Answers, measured</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/widgets/plan_popover.py"/>
+        <source>{measured} tok/s</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/widgets/plan_popover.py"/>
+        <source>Reading, predicted</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/widgets/plan_popover.py"/>
+        <source>What else would work</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/widgets/plan_popover.py"/>
+        <source>{speed} tok/s ({ends})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/widgets/plan_popover.py"/>
+        <source>{speed} tok/s</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -419,6 +1301,7 @@
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
+        <location filename="../../engine/checkpoints/stored.py"/>
         <source>Download the file again.</source>
         <translation type="unfinished"></translation>
     </message>
@@ -469,6 +1352,7 @@
         <location filename="../../engine/checkpoints/stored.py"/>
         <location filename="../../engine/checkpoints/tokenizer_files.py"/>
         <location filename="../../engine/checkpoints/vocabulary_files.py"/>
+        <location filename="../../engine/hub/transfer.py"/>
         <source>{name} cannot be read</source>
         <translation type="unfinished"></translation>
     </message>
@@ -561,6 +1445,11 @@
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>tensor {name} has the impossible shape {shape}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source> (others as {types})</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -757,6 +1646,11 @@
     <message>
         <location filename="../../engine/checkpoints/safetensors_header.py"/>
         <source>its header describes tensor {name} in a way that makes no sense</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/stored.py"/>
+        <source>the file ends after {have} of {want}</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -1120,6 +2014,11 @@
     </message>
     <message>
         <location filename="../../engine/hub/downloads.py"/>
+        <source>, {size} more for other downloads</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
         <source>There is not enough room on the disk</source>
         <translation type="unfinished"></translation>
     </message>
@@ -1201,7 +2100,7 @@
     </message>
     <message>
         <location filename="../../engine/hub/library.py"/>
-        <source>Installed: demo{value}.</source>
+        <source>Installed: {names}.</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -1486,7 +2385,12 @@
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
-        <source>&quot;{label}&quot; names {value} of its models</source>
+        <source>&quot;{label}&quot; names {count} of its models</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/repository.py"/>
+        <source>&quot;{label}&quot; names none of its models</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -1537,7 +2441,7 @@
     </message>
     <message>
         <location filename="../../engine/hub/transfer.py"/>
-        <source>{name} cannot be {value}</source>
+        <source>{name} cannot be written</source>
         <translation type="unfinished"></translation>
     </message>
     <message>

@@ -31,6 +31,7 @@ def private_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def english(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever this system speaks."""
     monkeypatch.setattr(language, "system_language", lambda: language.SOURCE)
+    language.set_language(language.SOURCE)
     yield
     language.set_language(language.SOURCE)
 

@@ -1,0 +1,323 @@
+"""The stage beside the chat: the picture, what it means, its figures, and runs that were kept."""
+
+from __future__ import annotations
+
+import time
+
+from PySide6.QtCore import QRectF, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QHideEvent, QPainter, QPaintEvent, QShowEvent
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+
+from app.host import EngineHost
+from app.language import tr
+from app.stage.activity import Activity
+from app.stage.replay_bar import ReplayBar
+from app.stage.sources import LiveRun, Replay
+from app.stage.summary import percent, summarise
+from app.stage.view import StageView
+from app.theme import theme
+from app.widgets.buttons import button
+from app.widgets.labels import ElideLabel, label
+from app.widgets.page import scrolled_panel
+from app.words import gigabytes
+
+WIDTH = 336
+#: Milliseconds between two pictures while something moves, and between two looks at figures.
+FRAME_MS, FIGURES_MS = 33, 500
+#: Where nothing is to move, pictures come as seldom as figures.
+STILL_MS = 500
+#: A layer needs no more room than this.
+TALLEST_LAYER = 10
+
+
+class StagePanel(QWidget):
+    #: The user wants the card that says how fast this was, and on what.
+    cardWanted = Signal()
+
+    def __init__(self, host: EngineHost, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._host = host
+        self.live = LiveRun(host, parent=self)
+        self._replay: Replay | None = None
+        self._ticked = time.monotonic()
+        self._overall = False
+        self.setProperty("surface", "stage")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setAccessibleName(tr("Stage"))
+        self._build()
+        self._frames = QTimer(self, timerType=Qt.TimerType.PreciseTimer)
+        self._frames.timeout.connect(self._tick)
+        self._figures = QTimer(self, interval=FIGURES_MS)
+        self._figures.timeout.connect(self._show_figures)
+        self.live.changed.connect(self._show_live)
+        host.stateChanged.connect(self._wake)
+        theme().changed.connect(self._restyle)
+        self._restyle()
+        self._show_live()
+
+    def _build(self) -> None:
+        self.shape = ElideLabel("", "small")
+        self.shape.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        head = QHBoxLayout()
+        head.addWidget(label(tr("Stage"), "heading"))
+        head.addWidget(self.shape, 1)
+        self.view = StageView()
+        self.nothing = label("", "small", wrap=True)
+        self.meaning = button("", kind="link")
+        self.meaning.setToolTip(tr("Show the last moment, or the whole run"))
+        self.meaning.clicked.connect(self._switch_meaning)
+        legend = QHBoxLayout()
+        legend.setSpacing(12)
+        legend.addWidget(_Key("vram", tr("in VRAM")))
+        legend.addWidget(_Key("ram", tr("in RAM")))
+        legend.addWidget(self.meaning)
+        legend.addStretch(1)
+        self.served, self.bar = _Row(tr("Served from VRAM")), _ShareBar()
+        self.from_ram = _Row(tr("Experts from RAM per token"))
+        self.bandwidth = _Row(tr("RAM bandwidth they use"))
+        self.hand_off = _Row(tr("CPU ↔ GPU hand-off"))
+        self.replay_bar = ReplayBar()
+        self.replay_bar.opened.connect(self.open_replay)
+        self.replay_bar.lastWanted.connect(self._replay_last)
+        self.replay_bar.closed.connect(self.close_replay)
+        self.card = button(tr("Copy benchmark card"))
+        self.card.clicked.connect(self.cardWanted)
+        self.card.hide()
+        column = QVBoxLayout()
+        column.setSpacing(10)
+        column.addLayout(head)
+        column.addWidget(self.nothing)
+        column.addWidget(self.view, 1)
+        column.addLayout(legend)
+        for part in (self.served, self.bar, self.from_ram, self.bandwidth, self.hand_off, self.replay_bar):
+            column.addWidget(part)
+        column.addWidget(self.card, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addStretch(0)
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(1, 0, 0, 0)
+        outer.addWidget(scrolled_panel(column))
+        self._parts = [self.view, self.served, self.bar, self.from_ram, self.bandwidth, self.hand_off]
+
+    # What is shown
+
+    @property
+    def activity(self) -> Activity | None:
+        return self._replay.activity if self._replay is not None else self.live.activity
+
+    @property
+    def replay(self) -> Replay | None:
+        """The kept run that is shown; None while the loaded model is."""
+        return self._replay
+
+    @Slot(object)
+    def open_replay(self, replay: Replay) -> None:
+        self.close_replay()
+        self._replay = replay
+        replay.setParent(self)
+        replay.changed.connect(self._show)
+        replay.changed.connect(self._wake)
+        self.replay_bar.show_replay(replay)
+        replay.play()
+
+    @Slot()
+    def close_replay(self) -> None:
+        """Back to the model that is loaded."""
+        if self._replay is not None:
+            self._replay.deleteLater()
+            self._replay = None
+            self.replay_bar.show_replay(None)
+            self._show()
+
+    @Slot()
+    def _replay_last(self) -> None:
+        if self.live.recording is not None:
+            self.open_replay(Replay(self.live.recording))
+
+    @Slot()
+    def _show_live(self) -> None:
+        if self.live.running:
+            self.close_replay()  # an answer begins: that is what the stage is for
+        self.replay_bar.show_last(None if self.live.running else self.live.recording)
+        self._show()
+        self._wake()
+
+    @Slot()
+    def _show(self) -> None:
+        activity = self.activity
+        for part in self._parts:
+            part.setVisible(activity is not None)
+        self.meaning.setVisible(activity is not None)
+        self.nothing.setVisible(activity is None)
+        if activity is None:
+            loaded = self._host.loaded is not None
+            self.nothing.setText(
+                tr("This model has no experts to choose from: all of it works for every token.")
+                if loaded
+                else tr("Load a mixture-of-experts model to see which of its experts work, and where they live.")
+            )
+            self.shape.setText("")
+        else:
+            shape = {"layers": len(activity.layers), "experts": activity.experts}
+            self.shape.setText(tr("{layers} layers × {experts} experts", **shape))
+            self.view.setMaximumHeight(max(theme().px(TALLEST_LAYER) * len(activity.layers), 140))
+        self.view.show_activity(activity)
+        self._show_figures()
+
+    @Slot()
+    def _show_figures(self) -> None:
+        activity, status = self.activity, self._host.status()
+        if activity is None:
+            return
+        served = activity.served_from_vram
+        self.served.show_value("" if served is None else percent(served))
+        self.bar.show_share(served)
+        self.view.setAccessibleDescription(summarise(activity))
+        source = self._replay or self.live
+        per_token = activity.ram_uses_per_token
+        read = None if per_token is None or not source.expert_bytes else per_token * source.expert_bytes
+        self.from_ram.show_value("" if read is None else gigabytes(round(read)))
+        speed = activity.decoded_tokens / activity.seconds if activity.seconds > 0 else 0.0
+        self.bandwidth.show_value("" if read is None or self._replay is not None else self._share_of_ram(read * speed))
+        hand_off = 0.0 if status is None or self._replay is not None else status.handoff_s
+        self.hand_off.show_value(tr("{time} µs a layer", time=f"{hand_off * 1e6:.0f}") if hand_off else "")
+        self.replay_bar.show_time()
+
+    def _share_of_ram(self, bytes_per_second: float) -> str:
+        hardware = self._host.state.hardware
+        measured = hardware.memory.bandwidth_gbs if hardware is not None else {}
+        used = f"{bytes_per_second / 1e9:.0f}" if bytes_per_second >= 9.95e9 else f"{bytes_per_second / 1e9:.1f}"
+        if not measured:
+            return f"{used} GB/s"
+        return tr("{used} of {all} GB/s", used=used, all=f"{max(measured.values()):.0f}")
+
+    # What moves
+
+    @property
+    def _settled(self) -> bool:
+        """Brightness by the whole run."""
+        return self._overall or theme().reduced_motion
+
+    @Slot()
+    def _switch_meaning(self) -> None:
+        self._overall = not self._overall
+        self._restyle()
+
+    @Slot()
+    def _restyle(self) -> None:
+        self.setFixedWidth(theme().px(WIDTH))
+        self.meaning.setText(tr("brighter = used more often") if self._settled else tr("brighter = used lately"))
+        self.meaning.setAccessibleName(self.meaning.text())
+        self._frames.setInterval(STILL_MS if theme().reduced_motion else FRAME_MS)
+        self._wake()
+
+    @Slot()
+    def _wake(self) -> None:
+        """Begin to move if there is something that does."""
+        if not self._frames.isActive():
+            self._ticked = time.monotonic()
+            self._frames.start()
+
+    @Slot()
+    def _tick(self) -> None:
+        now = time.monotonic()
+        passed, self._ticked = now - self._ticked, now
+        source = self._replay or self.live
+        source.tick(passed)
+        if self._replay is not None and self.live.running:
+            self.live.tick(passed)
+        if self.activity is not None:
+            if self._settled:
+                self.activity.settle()
+            self.view.show_activity(self.activity)
+        moving = source.running or (self.activity is not None and self.activity.alight and not self._settled)
+        if not moving and not self.live.running:
+            self._frames.stop()
+            self._show_figures()
+        if source.running != self._figures.isActive():
+            if source.running and self.isVisible():
+                self._figures.start()
+            else:
+                self._figures.stop()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._wake()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._figures.stop()
+
+
+class _Key(QWidget):
+    """A colour and what it stands for."""
+
+    def __init__(self, token: str, text: str) -> None:
+        super().__init__()
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(5)
+        row.addWidget(_Swatch(token))
+        row.addWidget(label(text, "small"))
+
+
+class _Swatch(QWidget):
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self._token = token
+        self.setFixedSize(theme().px(10), theme().px(10))
+        theme().changed.connect(self.update)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(theme().colour(self._token))
+        painter.drawRoundedRect(QRectF(self.rect()), 2, 2)
+
+
+class _Row(QWidget):
+    """A word and its figure; hidden while there is none."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+        self.value = label("", "figure")
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(label(text, "small"))
+        row.addStretch(1)
+        row.addWidget(self.value)
+
+    def show_value(self, text: str) -> None:
+        self.value.setText(text or "–")
+        self.setAccessibleName(f"{self._text}: {text or '–'}")
+
+
+class _ShareBar(QWidget):
+    """From VRAM at the left, from RAM at the right."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._share: float | None = None
+        self.setFixedHeight(6)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        theme().changed.connect(self.update)
+
+    def show_share(self, share: float | None) -> None:
+        self._share = share
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(100, 6)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        whole = QRectF(self.rect())
+        painter.setBrush(theme().colour("line" if self._share is None else "ram"))
+        painter.drawRoundedRect(whole, 3, 3)
+        if self._share:
+            painter.setBrush(theme().colour("vram"))
+            painter.setClipRect(whole.adjusted(0, 0, whole.width() * (self._share - 1), 0))
+            painter.drawRoundedRect(whole, 3, 3)

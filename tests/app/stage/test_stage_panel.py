@@ -1,0 +1,298 @@
+"""The stage beside the chat, live and replayed, with a fake engine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fakes import FakeApi, FakeEngine, make_report
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import QKeyEvent, QMouseEvent
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from app import tasks
+from app.host import EngineHost
+from app.stage.activity import Frame
+from app.stage.panel import StagePanel
+from app.stage.recording import Recording, save_recording
+from app.stage.sources import LiveRun, Replay
+from app.theme import theme
+from engine.hardware.report import MemoryReport
+from engine.runtime.events import Message, SamplingParams
+from engine.runtime.status import EngineStatus, ExpertUsage
+
+LONG = 20_000
+
+
+class Counters:
+    """What the fake engine's router has done; the test moves it on."""
+
+    def __init__(self) -> None:
+        self.counts = np.zeros((2, 4), np.uint64)
+        self.in_vram = np.zeros((2, 4), np.bool_)
+        self.dense = False
+
+    def usage(self) -> ExpertUsage | None:
+        return (
+            None
+            if self.dense
+            else ExpertUsage(tuple(range(1, len(self.counts) + 1)), self.counts.copy(), self.in_vram.copy())
+        )
+
+
+@pytest.fixture
+def counters(monkeypatch: pytest.MonkeyPatch) -> Counters:
+    made = Counters()
+    monkeypatch.setattr(FakeEngine, "usage", lambda engine: made.usage())
+    monkeypatch.setattr(FakeEngine, "status", lambda engine: EngineStatus(path="hybrid", handoff_s=21e-6))
+    return made
+
+
+@pytest.fixture
+def panel(host: EngineHost, counters: Counters, qtbot: QtBot) -> Iterator[StagePanel]:
+    made = StagePanel(host)
+    qtbot.addWidget(made)
+    made.resize(made.width(), 700)
+    made.show()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def answer(host: EngineHost, api: FakeApi, load: Callable[..., None], qtbot: QtBot) -> Callable[[], None]:
+    """Begins an answer that waits for the test's gate."""
+
+    def begin() -> None:
+        api.gate = threading.Semaphore(0)
+        load(host)
+        host.generate([Message("user", "Hello?")], SamplingParams())
+        qtbot.waitUntil(lambda: host.state.kind == "generating", timeout=LONG)
+
+    return begin
+
+
+def finish(host: EngineHost, api: FakeApi, qtbot: QtBot) -> None:
+    with qtbot.waitSignal(host.answerFinished, timeout=LONG):
+        api.gate.release(100)
+
+
+def test_without_a_model_it_says_what_would_be_here(panel: StagePanel, qtbot: QtBot) -> None:
+    assert "Load a mixture-of-experts model" in panel.nothing.text()
+    assert panel.view.isHidden()
+    assert panel.replay_bar.again.isHidden()
+    qtbot.waitUntil(lambda: not panel._frames.isActive(), timeout=LONG)
+
+
+def test_a_model_without_experts_says_so(
+    panel: StagePanel, counters: Counters, host: EngineHost, load: Callable[..., None]
+) -> None:
+    counters.dense = True
+    load(host)
+    assert "no experts to choose from" in panel.nothing.text()
+
+
+def test_a_loaded_model_shows_where_its_experts_are(
+    panel: StagePanel, counters: Counters, host: EngineHost, load: Callable[..., None], qtbot: QtBot
+) -> None:
+    counters.in_vram[0, 1] = True
+    load(host)
+    assert panel.nothing.isHidden()
+    assert panel.shape.text() == "2 layers × 4 experts"
+    assert panel.activity.in_vram.sum() == 1
+    assert panel.served.value.text() == "–"
+    qtbot.waitUntil(lambda: not panel._frames.isActive(), timeout=LONG)  # nothing moves, so no picture is painted
+
+
+def test_an_answer_lights_experts_and_gives_figures(
+    panel: StagePanel,
+    counters: Counters,
+    host: EngineHost,
+    api: FakeApi,
+    answer: Callable[[], None],
+    qtbot: QtBot,
+) -> None:
+    api.report = make_report(memory=MemoryReport(64_000_000_000, 50_000_000_000, {"8": 52.0}))
+    counters.in_vram[0, 0] = True
+    answer()
+    counters.counts[0, 0] += 3
+    counters.counts[1, 2] += 1
+    qtbot.waitUntil(lambda: panel.activity.uses.sum() == 4, timeout=LONG)
+    assert panel.activity.glow[0, 0] > 0
+    assert panel.live.running
+    assert panel.replay_bar.save.isHidden(), "what goes on cannot be kept yet"
+    panel._show_figures()
+    assert panel.served.value.text() == "75%"
+    assert panel.hand_off.value.text() == "21 µs a layer"
+    assert "75% of the calls were served from VRAM" in panel.view.accessibleDescription()
+    api.gate.release(2)
+    qtbot.waitUntil(lambda: panel.live._tokens == 2, timeout=LONG)
+    panel.live._look()
+    counters.counts[1, 3] += 2
+    finish(host, api, qtbot)
+    assert panel.activity.uses.sum() == 6
+    assert panel.from_ram.value.text() != "–"
+    assert "of 52 GB/s" in panel.bandwidth.value.text()
+    assert not panel.replay_bar.save.isHidden()
+    qtbot.waitUntil(lambda: not panel._frames.isActive(), timeout=LONG)
+
+
+def test_the_last_run_can_be_replayed_and_kept(
+    panel: StagePanel,
+    counters: Counters,
+    host: EngineHost,
+    api: FakeApi,
+    answer: Callable[[], None],
+    qtbot: QtBot,
+    tmp_path: Path,
+) -> None:
+    answer()
+    counters.counts[0, 0] += 5
+    finish(host, api, qtbot)
+    panel.replay_bar.save_to(panel.live.recording, tmp_path / "run.stage")
+    tasks.finish()
+    panel.replay_bar.again.click()
+    assert panel.replay is not None
+    qtbot.waitUntil(lambda: not panel.replay.running, timeout=LONG)
+    assert panel.activity.uses[0, 0] == 5
+    panel.replay_bar.leave.click()
+    assert panel.replay is None
+    panel.replay_bar.open_from(tmp_path / "run.stage")
+    tasks.finish()
+    assert panel.replay is not None
+    assert panel.replay_bar.title.text() == "Qwen3-30B-A3B"
+    with qtbot.waitSignal(panel.live.changed, timeout=LONG):
+        host.generate([Message("user", "Again?")], SamplingParams())
+    assert panel.replay is None, "an answer takes the stage back"
+    finish(host, api, qtbot)
+
+
+def test_a_file_that_is_no_run_is_said_below_the_buttons(panel: StagePanel, tmp_path: Path) -> None:
+    (tmp_path / "x.stage").write_bytes(b"something else")
+    panel.replay_bar.open_from(tmp_path / "x.stage")
+    tasks.finish()
+    assert "x.stage could not be opened" in panel.replay_bar.trouble.text()
+    panel.replay_bar.save_to(Recording("m", (0,), 1), tmp_path / "x.stage")
+    tasks.finish()
+    assert panel.replay_bar.trouble.isHidden()
+
+
+def ten_seconds() -> Recording:
+    run = Recording("m", (0, 1), 4)
+    for second in range(1, 11):
+        moved = [0] if second == 5 else []
+        used = np.array([second % 8], np.uint32)
+        run.add(Frame(float(second), second, used, np.array([1], np.uint32), np.array(moved, np.uint32)))
+    return run
+
+
+def test_a_replay_goes_to_any_place(qapp: QApplication) -> None:
+    replay = Replay(ten_seconds())
+    replay.seek(7.5)
+    assert (replay.activity.tokens, int(replay.activity.uses.sum())) == (7, 7)
+    assert replay.activity.in_vram[0, 0]
+    replay.seek(3.0)
+    assert (replay.activity.tokens, int(replay.activity.uses.sum())) == (3, 3)
+    assert not replay.activity.in_vram[0, 0]
+    assert replay.activity.glow[0, 3] > 0.8
+    assert replay.activity.glow[0, 2] < 0.1
+    replay.seek(99)
+    assert replay.seconds == 10
+
+
+def test_a_replay_runs_at_its_speed_and_begins_anew_at_its_end(qapp: QApplication) -> None:
+    replay = Replay(ten_seconds())
+    replay.speed = 4.0
+    replay.play()
+    replay.tick(1.0)
+    assert replay.activity.tokens == 4
+    replay.tick(2.0)
+    assert not replay.running
+    assert replay.activity.tokens == 10
+    replay.play()
+    assert replay.activity.tokens == 0
+
+
+def test_the_slider_and_play_move_the_replay(panel: StagePanel) -> None:
+    panel.open_replay(Replay(ten_seconds()))
+    bar = panel.replay_bar
+    bar.play.click()
+    assert not panel.replay.running
+    assert bar.play.accessibleName() == "Play"
+    bar.slider.setValue(100)
+    assert panel.replay.seconds == 5.0
+    assert bar.time.text() == "0:05 of 0:10 · 5 tokens"
+    bar.speed.setCurrentIndex(0)
+    bar.speed.activated.emit(0)
+    assert panel.replay.speed == 0.25
+
+
+def test_hover_and_arrow_keys_tell_about_an_expert(panel: StagePanel, qtbot: QtBot) -> None:
+    replay = Replay(ten_seconds())
+    panel.open_replay(replay)
+    replay.pause()
+    replay.seek(6.0)
+    view = panel.view
+    view.grab()
+    at = QPointF(view.width() * 3.5 / 4, view.height() * 0.25)
+    move = QMouseEvent(
+        QEvent.Type.MouseMove,
+        at,
+        view.mapToGlobal(at),
+        Qt.MouseButton.NoButton,
+        Qt.MouseButton.NoButton,
+        Qt.KeyboardModifier.NoModifier,
+    )
+    QApplication.sendEvent(view, move)
+    assert view.chosen == (0, 3)
+    assert view.describe() == "Layer 0, expert 3 · in RAM · called once, 33% of its layer's calls"
+    view.setFocus()
+    for key in (Qt.Key.Key_Down, Qt.Key.Key_Left, Qt.Key.Key_Down):
+        QApplication.sendEvent(view, QKeyEvent(QEvent.Type.KeyPress, key, Qt.KeyboardModifier.NoModifier))
+    assert view.chosen == (1, 2)
+    assert "Layer 1, expert 2" in view.accessibleDescription()
+    assert view.mapToGlobal(QPoint(0, 0)) is not None
+
+
+def test_brightness_by_the_whole_run_stands_still(panel: StagePanel, qtbot: QtBot) -> None:
+    replay = Replay(ten_seconds())
+    panel.open_replay(replay)
+    replay.pause()
+    replay.seek(10.0)
+    panel.meaning.click()
+    assert panel.meaning.text() == "brighter = used more often"
+    qtbot.waitUntil(lambda: not panel._frames.isActive(), timeout=LONG)
+    assert panel.activity.glow[0, 1] == 1.0, "used twice, though not lately"
+
+
+def test_with_reduced_motion_nothing_fades(panel: StagePanel, qtbot: QtBot) -> None:
+    theme().set_look("system", 1.0, "comfortable", True)
+    try:
+        assert panel.meaning.text() == "brighter = used more often"
+        assert panel._frames.interval() >= 500
+    finally:
+        theme().set_look("system", 1.0, "comfortable", False)
+
+
+def test_another_model_is_another_stage(
+    counters: Counters, host: EngineHost, load: Callable[..., None], qtbot: QtBot
+) -> None:
+    live = LiveRun(host)
+    load(host)
+    first = live.activity
+    counters.counts = np.zeros((3, 8), np.uint64)
+    counters.in_vram = np.zeros((3, 8), np.bool_)
+    load(host, "/models/Other.gguf")
+    assert live.activity is not first
+    assert live.activity.uses.shape == (3, 8)
+    with qtbot.waitSignal(live.changed, timeout=LONG):
+        host.unload()
+    assert live.activity is None
+
+
+def test_saving_a_run_needs_no_window(tmp_path: Path) -> None:
+    save_recording(ten_seconds(), tmp_path / "a.stage")
+    assert (tmp_path / "a.stage").stat().st_size < 1000
