@@ -18,9 +18,9 @@ Array = npt.NDArray[Any]
 Decoder = Callable[[Bytes], Floats]
 
 #: Four-bit codes of IQ4_NL and IQ4_XS: finer around zero, where most weights lie.
-_IQ4_VALUES = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float32)
+IQ4_VALUES = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float32)
 #: Twice the values of e2m1, so that all are whole; the scales below are halved for it.
-_FP4_VALUES = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.float32)
+FP4_VALUES = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.float32)
 
 
 def _half(data: Bytes) -> Floats:
@@ -119,21 +119,21 @@ def _q6_k(b: Bytes) -> Floats:
 
 
 def _iq4_nl(b: Bytes) -> Floats:
-    return _half(b[:, :2]) * _IQ4_VALUES[_halves(b[:, 2:])]
+    return _half(b[:, :2]) * IQ4_VALUES[_halves(b[:, 2:])]
 
 
 def _iq4_xs(b: Bytes) -> Floats:
     top = np.ascontiguousarray(b[:, 2:4]).view("<u2") >> np.arange(0, 16, 2, dtype=np.uint16) & np.uint16(3)
     low = (b[:, 4:8, None] >> np.array([0, 4], np.uint8) & 15).reshape(len(b), -1)
     six = (low | top.astype(np.uint8) << np.uint8(4)).view(np.int8) - np.int8(32)
-    return _grouped(_half(b[:, :2]) * six, _IQ4_VALUES[_runs(b[:, 8:], 16, (0, 4), 15)])
+    return _grouped(_half(b[:, :2]) * six, IQ4_VALUES[_runs(b[:, 8:], 16, (0, 4), 15)])
 
 
 def _mxfp4(b: Bytes) -> Floats:
     """Half of 2 ** (e - 127), which for the two smallest is no normal float32."""
     exponents = b[:, :1].astype(np.uint32)
     bits = np.where(exponents < 2, np.uint32(1 << 21) << exponents, (exponents - np.uint32(1)) << np.uint32(23))
-    return bits.astype(np.uint32).view(np.float32) * _FP4_VALUES[_halves(b[:, 1:])]
+    return bits.astype(np.uint32).view(np.float32) * FP4_VALUES[_halves(b[:, 1:])]
 
 
 def _half_ue4m3() -> Floats:
@@ -143,11 +143,11 @@ def _half_ue4m3() -> Floats:
     return values
 
 
-_UE4M3_HALVES = _half_ue4m3()
+UE4M3_HALVES = _half_ue4m3()
 
 
 def _nvfp4(b: Bytes) -> Floats:
-    return _grouped(_UE4M3_HALVES[b[:, :4]], _FP4_VALUES[_runs(b[:, 4:], 8, (0, 4), 15)])
+    return _grouped(UE4M3_HALVES[b[:, :4]], FP4_VALUES[_runs(b[:, 4:], 8, (0, 4), 15)])
 
 
 DECODERS: Mapping[str, Decoder] = {

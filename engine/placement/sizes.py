@@ -26,7 +26,7 @@ FLOATS = frozenset({"F32", "F16", "BF16"})
 INT4_GROUP = 32
 #: What a device needs for a moment per weight of a matrix that it dequantises: codes, values in float32 and their
 #: products with scales, the result.
-DEQUANTISED_BYTES = 15
+DEQUANTISED_BYTES = 10
 #: Weights dequantised at a time.
 DEQUANTISED_AT_ONCE = 1 << 24
 
