@@ -15,7 +15,13 @@ from engine.errors import GreenroomError
 from engine.hardware.simulated import is_simulated, simulated
 from engine.placement.plan import OffloadPlan
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+#: A plan's dense_dtype -> arithmetic, and what matrices are re-coded to.
+DENSE = {
+    "float32": (torch.float32, None),
+    "bfloat16": (torch.bfloat16, None),
+    "int8": (torch.bfloat16, "int8"),
+    "int4": (torch.bfloat16, "int4"),
+}
 KV_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
@@ -62,6 +68,8 @@ class Device(ABC):
         self.torch_device = torch_device
         self.pinned = True
         self.notes: list[str] = []
+        #: Of torch, tried on this device: whether they are there and right.
+        self.operators: dict[str, bool] = {}
 
     def working(self) -> AbstractContextManager[Any]:
         """Around all torch operations on the device's tensors, on the thread that calls them."""
@@ -293,11 +301,13 @@ class DenseDevice:
 
     dtype:  arithmetic of dense projections; activations between them stay float32
     native: dense projections run in our kernels, on the stored codes
+    code:   "int8" or "int4" where matrices are re-coded; None keeps them in dtype
     """
 
     device: Device
     dtype: torch.dtype
     native: bool
+    code: str | None = None
 
     @property
     def own_attention(self) -> bool:
@@ -311,7 +321,8 @@ class DenseDevice:
             if plan.device != "cpu":
                 raise ValueError(f"dense_dtype quantised on {plan.device}")
             return cls(HostDevice(), torch.float32, native=True)
-        return cls(open_device(plan.device), DTYPES[plan.dense_dtype], native=False)
+        dtype, code = DENSE[plan.dense_dtype]
+        return cls(open_device(plan.device), dtype, native=False, code=code)
 
 
 def open_device(name: str) -> Device:

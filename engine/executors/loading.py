@@ -111,6 +111,23 @@ class Loader:
         self._add(self.nbytes(role))
         return data
 
+    def float32_rows(self, role: str) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
+        """(first row, float32 [n, columns]) in pieces, reporting in between, where the file allows; else in one."""
+        ref, shape = self.spec.weights[role], self.shape(role)
+        if len(shape) != 2 or not _whole_rows(ref, shape):
+            values = self.float32(role)
+            yield 0, values.reshape(-1, shape[-1])
+            return
+        rows, columns = shape
+        start = ref.rows[0] if ref.rows is not None else 0
+        step = max(1, PIECE // 4 // columns)
+        for first in range(0, rows, step):
+            last = min(first + step, rows)
+            values = self.checkpoint.read_float32(ref.name, ref.index, (start + first, start + last))
+            self._add(self.nbytes(role) // rows * (last - first))
+            self.report(self._message)
+            yield first, values
+
     def pack(
         self,
         role: str,

@@ -1,48 +1,15 @@
-"""Linear layers, norms and MLPs as float tensors on a torch device."""
+"""Norms and MLPs on a torch device."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import torch
 from torch.nn.functional import gelu, layer_norm, rms_norm, silu
 
-from engine.executors.devices import Device
-from engine.executors.linear import Linear, RowOrder, rows_of_role
-from engine.executors.loading import Loader
+from engine.executors.linear import Linear
 from engine.models.spec import MlpSpec
 
 #: gpt-oss' approximation of gelu: x sigmoid(1.702 x) (Hendrycks and Gimpel 2016).
 OAI_GAIN = 1.702
-
-
-class TorchLinear:
-    """A float matrix [rows, columns] on a torch device; arithmetic in the matrix's dtype."""
-
-    def __init__(
-        self,
-        device: Device,
-        dtype: torch.dtype,
-        loader: Loader,
-        roles: Sequence[str],
-        orders: Sequence[RowOrder] | None = None,
-    ) -> None:
-        rows = [rows_of_role(loader, role) for role in roles]
-        columns = loader.shape(roles[0])[-1]
-        self.rows = sum(rows)
-        self._weight = device.empty(self.rows, columns, dtype=dtype)
-        first = 0
-        for role, count, order in zip(roles, rows, orders or [None] * len(roles), strict=True):
-            values = loader.float32(role).reshape(count, columns)
-            self._weight[first : first + count].copy_(torch.from_numpy(values if order is None else values[order]))
-            first += count
-
-    @property
-    def nbytes(self) -> int:
-        return self._weight.nbytes
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.linear(x.to(self._weight.dtype), self._weight).float()
 
 
 class TorchRmsNorm:

@@ -12,6 +12,7 @@ from engine import _native
 from engine.errors import GreenroomError
 from engine.executors.attention import TorchAttention
 from engine.executors.building import Builder, Floats
+from engine.executors.device_linear import TorchLinear, device_linear
 from engine.executors.devices import KV_DTYPES, DenseDevice
 from engine.executors.layer import Mixer
 from engine.executors.linear import Linear, RowOrder
@@ -20,7 +21,7 @@ from engine.executors.mlp import Mlp
 from engine.executors.moe import ChooseExperts
 from engine.executors.norms import Norm
 from engine.executors.short_conv import ShortConv
-from engine.executors.torch_blocks import TorchLayerNorm, TorchLinear, TorchMlp, TorchRmsNorm
+from engine.executors.torch_blocks import TorchLayerNorm, TorchMlp, TorchRmsNorm
 from engine.executors.torch_router import Router
 from engine.executors.torch_states import ConvState, TorchKv
 from engine.models.spec import AttentionSpec, LayerSpec, MlpSpec, MoeSpec, ShortConvSpec
@@ -46,7 +47,7 @@ class TorchBuilder(Builder):
     def linear(self, roles: Sequence[str], orders: Sequence[RowOrder] | None = None) -> Linear:
         if self._device.native:
             return super().linear(roles, orders)
-        return TorchLinear(self._device.device, self._device.dtype, self._loader, roles, orders)
+        return device_linear(self._device, self._loader, roles, orders)
 
     def _rms_norm(self, weight: Floats) -> Norm:
         if self._device.own_attention:
