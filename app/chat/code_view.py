@@ -17,6 +17,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPush
 
 from app.chat.copy_button import CopyButton
 from app.chat.markdown import Code
+from app.language import tr
 from app.theme import theme
 
 #: Seconds of highlighting between two turns of the event loop.
@@ -70,7 +71,7 @@ class CodeView(QFrame):
         self._leaf = Code("")
         self._language = QLabel(self)
         self._language.setProperty("role", "small")
-        self._copy = CopyButton(lambda: self._leaf.text, self.tr("Copy code"), self)
+        self._copy = CopyButton(lambda: self._leaf.text, tr("Copy code"), self)
         self._text = _CodeText(self)
         head = QHBoxLayout()
         head.setContentsMargins(14, 6, 8, 0)
@@ -98,7 +99,7 @@ class CodeView(QFrame):
 
     def show_leaf(self, leaf: Code) -> None:
         """Show this code. Cheap when it only continues what is shown."""
-        self._language.setText(leaf.language or self.tr("text"))
+        self._language.setText(leaf.language or tr("text"))
         self._text.show_code(leaf, self._leaf)
         self._leaf = leaf
         if self._width_known:
@@ -136,7 +137,7 @@ class _CodeText(QPlainTextEdit):
         self.setTabStopDistance(4 * QFontMetrics(self.font()).horizontalAdvance(" "))
         self.document().setDocumentMargin(0)
         self.setViewportMargins(14, 0, 8, 10)
-        self.setAccessibleName(self.tr("Code"))
+        self.setAccessibleName(tr("Code"))
         self._widest = 0
         self._measured = 0
         self._pending: Iterator[tuple[int, Any, str]] | None = None

@@ -258,6 +258,7 @@ class ChatController(QObject):
                 result.stop_reason,
                 result.error,
                 stream.thought_s,
+                self._host.state.plan.prediction.decode_tps if self._host.state.plan is not None else None,
             )
         except GreenroomError as error:
             self.failed.emit(error)

@@ -8,6 +8,7 @@ from PySide6.QtCore import QTimer, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QPushButton, QWidget
 
+from app.language import tr
 from app.widgets.buttons import button
 
 COPIED_MS = 1500
@@ -23,7 +24,7 @@ class CopyButton(QPushButton):
 
     def __init__(self, source: Callable[[], str], name: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setText(self.tr("Copy"))
+        self.setText(tr("Copy"))
         self.setProperty("kind", "link")
         self.setAccessibleName(name)
         self._source = source
@@ -34,9 +35,9 @@ class CopyButton(QPushButton):
     @Slot()
     def _copy(self) -> None:
         QGuiApplication.clipboard().setText(self._source())
-        self.setText(self.tr("Copied"))
+        self.setText(tr("Copied"))
         self._back.start()
 
     @Slot()
     def _offer(self) -> None:
-        self.setText(self.tr("Copy"))
+        self.setText(tr("Copy"))

@@ -3,33 +3,49 @@
 from __future__ import annotations
 
 from app.host import HostState
-from app.words import rate
-from engine.runtime.events import STOP_REASONS, GenerationStats
+from app.language import mark, tr
+from app.words import rate, rate_range
+from engine.placement.plan import Range
+from engine.runtime.events import GenerationStats
+
+#: Why an answer ended, by the keys of `engine.runtime.events.STOP_REASONS`.
+ENDINGS = {
+    "end": mark("stopped: end of text"),
+    "stop_string": mark("stopped: stop string"),
+    "length": mark("stopped: token limit"),
+    "context": mark("stopped: context full"),
+    "cancelled": mark("stopped by you"),
+    "error": mark("stopped: error"),
+}
 
 
-def stats_line(stats: GenerationStats | None, stop_reason: str | None) -> str:
-    """ "12.4 tok/s · 245 tokens · first token 0.8 s · stopped: end of text"; figures that are unknown are left out."""
+def stats_line(stats: GenerationStats | None, stop_reason: str | None, predicted: Range | None = None) -> str:
+    """ "12.4 tok/s (predicted 11 to 14) · 245 tokens · first token 0.8 s · stopped: end of text", if known."""
     parts = []
     if stats is not None and stats.completion_tokens:
-        if stats.decode_tps > 0:
-            parts.append(f"{rate(stats.decode_tps)} tok/s")
-        parts.append(f"{stats.completion_tokens} token" + "s" * (stats.completion_tokens != 1))
-        parts.append(f"first token {seconds(stats.first_token_s)}")
+        speed = rate(stats.decode_tps)
+        if stats.decode_tps > 0 and predicted is not None:
+            parts.append(tr("{speed} tok/s (predicted {range})", speed=speed, range=rate_range(predicted)))
+        elif stats.decode_tps > 0:
+            parts.append(tr("{speed} tok/s", speed=speed))
+        parts.append(tr("%n tokens", n=stats.completion_tokens))
+        parts.append(tr("first token {time}", time=seconds(stats.first_token_s)))
     # Without a reason the program ended before the answer did.
-    reason = STOP_REASONS.get(stop_reason or "", "Greenroom was closed")
-    parts.append(reason if reason.startswith("stopped") else f"stopped: {reason}")
+    parts.append(tr(ENDINGS.get(stop_reason or "", mark("stopped: Greenroom was closed"))))
     return " · ".join(parts)
 
 
 def stats_detail(stats: GenerationStats | None) -> str:
-    """How the question was read: "Read 34 tokens at 410 tok/s, 12 more were still in memory"; "" when unknown."""
+    """How the question was read: "Read 34 tokens at 410 tok/s; 12 more were still in memory"; "" when unknown."""
     if stats is None or not stats.prompt_tokens:
         return ""
     computed = stats.prompt_tokens - stats.reused_tokens
-    text = f"Read {computed} token" + "s" * (computed != 1)
+    text = tr("Read %n tokens", n=computed)
     if stats.prefill_tps > 0:
-        text += f" at {rate(stats.prefill_tps)} tok/s"
-    return text + (f"; {stats.reused_tokens} more were still in memory" if stats.reused_tokens else "")
+        text = tr("Read %n tokens at {speed} tok/s", n=computed, speed=rate(stats.prefill_tps))
+    if stats.reused_tokens:
+        text += tr("; {count} more were still in memory", count=stats.reused_tokens)
+    return text
 
 
 def seconds(value: float) -> str:

@@ -24,6 +24,7 @@ from PySide6.QtWidgets import QMenu, QTextBrowser, QWidget
 
 from app.chat.markdown import LINE_BREAK, Span
 from app.chat.math_object import CODE_STEP, PLACE, FormulaObjects
+from app.language import tr
 from app.theme import theme
 
 #: The width of the mark at the end of a growing text.
@@ -68,7 +69,7 @@ class FlowView(QTextBrowser):
         self._formulas = FormulaObjects(self.document(), self._room_of_line)
         self._formulas.moved.connect(self._moved)
         self._formulas.shown.connect(self._refit)
-        self.setAccessibleName(self.tr("Message text"))
+        self.setAccessibleName(tr("Message text"))
         self.anchorClicked.connect(self._choose)
 
     def set_width(self, width: int) -> None:
@@ -103,11 +104,11 @@ class FlowView(QTextBrowser):
         menu = QMenu(self)
         cursor = self.textCursor()
         link = self.anchorAt(self._to_viewport(event.pos()))
-        copy = menu.addAction(self.tr("Copy"), self.copy)
+        copy = menu.addAction(tr("Copy"), self.copy)
         copy.setEnabled(cursor.hasSelection())
         if link:
-            menu.addAction(self.tr("Copy link address"), lambda: QGuiApplication.clipboard().setText(link))
-        menu.addAction(self.tr("Select all"), self.selectAll)
+            menu.addAction(tr("Copy link address"), lambda: QGuiApplication.clipboard().setText(link))
+        menu.addAction(tr("Select all"), self.selectAll)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(event.globalPos())
 

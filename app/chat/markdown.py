@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.tasklists import tasklists_plugin
 
-from app.chat.markdown_rules import add_rules
+from app.chat.markdown_rules import add_rules, open_formula
 
 LINE_BREAK = "\u2028"
 #: Characters after which a paragraph that is being written is cut: parsing and laying it out again must stay quick.
@@ -145,7 +145,10 @@ class StreamParser:
         tokens = _PARSER.parse(tail, self._env)
         walker = _Walker(self._item)
         leaves = walker.walk(tokens)
-        line, first_leaf, self._item = walker.last_mark(tail.count("\n"))
+        unknown, formula = tail.count("\n"), open_formula(tail)
+        if formula is not None:
+            unknown = min(unknown, formula + 1)
+        line, first_leaf, self._item = walker.last_mark(unknown)
         self._start += _line_offset(tail, line)
         self._settled += first_leaf
         self._fence = _OpenFence.find(tokens, leaves[first_leaf:], text, self._start)
@@ -228,9 +231,12 @@ class _Walker:
         self._marker = self._footnote = ""
         self._close = False
 
-    def last_mark(self, whole_lines: int) -> tuple[int, int, _Item | None]:
-        """Where the last block begins. What an unfinished line will be is not known yet: "9" may become "9) nine"."""
-        return next(mark for mark in reversed(self._marks) if mark[0] < whole_lines or mark is self._marks[0])
+    def last_mark(self, unknown: int) -> tuple[int, int, _Item | None]:
+        """Where the last block begins of which it is known that it is one. unknown: a line, and all below it.
+
+        What an unfinished line will be is not known yet: "9" may become "9) nine".
+        """
+        return next(mark for mark in reversed(self._marks) if mark[0] < unknown or mark is self._marks[0])
 
     def walk(self, tokens: Sequence[Token]) -> list[Leaf]:
         index = 0

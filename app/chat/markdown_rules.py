@@ -16,12 +16,32 @@ from markdown_it.rules_inline import StateInline
 MOST_LINES, LONGEST_INLINE = 120, 1500
 _ENVIRONMENTS = "equation|align|alignat|gather|multline|eqnarray|split|aligned|gathered|cases|[pbvBV]?matrix|array"
 _OPENING = re.compile(rf"\$\$|\\\[|\\begin\{{((?:{_ENVIRONMENTS})\*?)\}}")
+#: The same at the beginning of a line, within quotes and lists too.
+_LINE_OPENING = re.compile(rf"^[ \t>]*(?:(?:[-*+]|\d{{1,9}}[.)])[ \t]+)*({_OPENING.pattern})", re.MULTILINE)
+_BLANK_LINE = re.compile(r"^[ \t]*\n", re.MULTILINE)
 #: What may follow a formula on its line without making it part of a sentence.
 _ENDS = re.compile(r"\s*([.,;:]?)\s*$")
 #: Words in a row: nobody writes them into a formula without \text, but between two prices.
 _PROSE = re.compile(r"[^\W\d_]{2,}\s+[^\W\d_]{2,}")
 _TEX = re.compile(r"[\\^_={}]")
 _FOOTNOTE = re.compile(r"\[\^([^\]\s]{1,40})\]")
+
+
+def open_formula(text: str) -> int | None:
+    """The line at which a formula begins that may still be closed by what follows; None when there is none.
+
+    Until then its lines look like other blocks: "- b" like a list.
+    """
+    start = max((blank.end() for blank in _BLANK_LINE.finditer(text, max(0, text.rfind("\n\n") - 1))), default=0)
+    at = start
+    while opening := _LINE_OPENING.search(text, at):
+        mark = opening[1]
+        closing = "$$" if mark == "$$" else "\\]" if mark == "\\[" else f"\\end{{{opening[2]}}}"
+        found = text.find(closing, opening.end())
+        if found < 0:
+            return text.count("\n", 0, opening.start(1)) if text.count("\n", opening.end()) <= MOST_LINES else None
+        at = found + len(closing)
+    return None
 
 
 def add_rules(parser: MarkdownIt) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import time
 
 from PySide6.QtCore import QEvent, QPoint, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QEnterEvent, QPaintEvent
+from PySide6.QtGui import QEnterEvent, QKeyEvent, QMouseEvent, QPaintEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.chat.body_view import BodyView
+from app.chat.chips import ChipRows
 from app.chat.copy_button import CopyButton, link_button
-from app.chat.figures import seconds, stats_detail, stats_line
+from app.chat.figures import stats_detail, stats_line
 from app.chat.markdown import LINE_BREAK, Span, Text
 from app.chat.rich_text import TextView
 from app.chat.store import StoredMessage
 from app.chat.thinking import split_thought
+from app.chat.thought_view import ThoughtView
+from app.language import tr
 from app.theme import theme
 from app.widgets.labels import ElideLabel, label
 from engine.errors import GreenroomError
@@ -32,8 +35,8 @@ class Pager(QWidget):
 
     def __init__(self, version: int, versions: int, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        older = link_button("‹", self.tr("Previous version"))
-        newer = link_button("›", self.tr("Next version"))
+        older = link_button("‹", tr("Previous version"))
+        newer = link_button("›", tr("Next version"))
         older.setEnabled(version > 1)
         newer.setEnabled(version < versions)
         older.clicked.connect(lambda: self.stepped.emit(-1))
@@ -79,11 +82,12 @@ class QuestionView(QWidget):
         self._bubble = QFrame(self)
         self._bubble.setObjectName("bubble")
         self._text = TextView(self._bubble)
-        self._text.setAccessibleName(self.tr("Your message"))
-        self._text.move(BUBBLE_PADDING, 8)
-        self._edit = _QuietButton("edit", self.tr("Edit message"), self)
+        self._text.setAccessibleName(tr("Your message"))
+        self._files = ChipRows(False, self._bubble)
+        self._files.show_files(message.attachments)
+        self._edit = _QuietButton("edit", tr("Edit message"), self)
         self._edit.clicked.connect(lambda: self.editWanted.emit(self.message))
-        self._more = _QuietButton("dots", self.tr("More for this message"), self)
+        self._more = _QuietButton("dots", tr("More for this message"), self)
         self._more.clicked.connect(lambda: self.menuWanted.emit(self.message, _below(self._more)))
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
@@ -115,8 +119,19 @@ class QuestionView(QWidget):
         pager = self._pager.sizeHint().width() if self._pager is not None else 0
         beside = self._edit.width() + self._more.width() + 12 + pager
         limit = min(BUBBLE_WIDTH, width - beside) - 2 * BUBBLE_PADDING
+        said = bool(self.message.text.strip())
+        self._text.setVisible(said)
         self._text.set_width(self._text.natural_width(limit))
-        self._bubble.setFixedSize(self._text.width() + 2 * BUBBLE_PADDING, self._text.height() + 20)
+        inner, top = self._text.width() if said else 0, 8
+        if self.message.attachments:
+            self._files.adjustSize()
+            size = self._files.sizeHint()
+            self._files.setGeometry(BUBBLE_PADDING, 12, min(limit, size.width()), size.height())
+            inner = max(inner, self._files.width())
+            top = self._files.geometry().bottom() + (6 if said else 0)
+        self._text.move(BUBBLE_PADDING, top)
+        height = top + (self._text.height() if said else 0) + 12
+        self._bubble.setFixedSize(inner + 2 * BUBBLE_PADDING, height)
         self.setFixedHeight(max(self._bubble.height(), self._edit.height()))
         # The lower end of a long question is in sight beside its answer, its middle is not.
         low = self.height() > 2 * self._edit.height()
@@ -125,6 +140,7 @@ class QuestionView(QWidget):
                 self.layout().setAlignment(part, Qt.AlignmentFlag.AlignBottom if low else Qt.AlignmentFlag.AlignVCenter)
 
     def restyle(self) -> None:
+        self._files.show_files(self.message.attachments)
         self._write()
         self.set_width(self._width)
 
@@ -144,86 +160,6 @@ class QuestionView(QWidget):
         for part in (self._edit, self._more):
             part.shown = on
             part.update()
-
-
-class ThoughtView(QFrame):
-    """A thinking section, closed at first. Its text is laid out only while it is open."""
-
-    linkChosen = Signal(str)
-    #: It has become taller or shorter.
-    resized = Signal()
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("thought")
-        self._toggle = QPushButton(self)
-        self._toggle.setObjectName("thoughtToggle")
-        self._toggle.setCheckable(True)
-        self._toggle.toggled.connect(self._show_body)
-        self._body = BodyView("muted", self)
-        self._body.linkChosen.connect(self.linkChosen)
-        self._body.resized.connect(self._refit)
-        self._body.hide()
-        self._text = ""
-        self._thinking = False
-        self._caption = ""
-        column = QVBoxLayout(self)
-        column.setContentsMargins(1, 1, 1, 1)
-        column.setSpacing(0)
-        column.addWidget(self._toggle)
-        column.addWidget(self._body, 0, Qt.AlignmentFlag.AlignHCenter)
-        column.addStretch()
-
-    @property
-    def toggle(self) -> QPushButton:
-        return self._toggle
-
-    def show_thought(self, text: str, thinking: bool, took: float | None) -> None:
-        """took: seconds so far, None when nobody measured."""
-        if thinking:
-            self._caption = self.tr("Thinking… {0}").format(seconds(took or 0.0))
-        elif took is None:
-            self._caption = self.tr("Thoughts")
-        else:
-            self._caption = self.tr("Thought for {0}").format(seconds(took))
-        self._text = text
-        self._thinking = thinking
-        self._show_caption()
-        if self._toggle.isChecked():
-            self._body.grow(text)
-            self._fit()
-
-    def set_width(self, width: int) -> None:
-        self.setFixedWidth(width)
-        self._body.set_width(width - 28)
-        self._fit()
-
-    def restyle(self) -> None:
-        self._body.restyle()
-        self._fit()
-
-    def _fit(self) -> None:
-        self.ensurePolished()
-        closed = self._toggle.sizeHint().height() + 2
-        self.setFixedHeight(closed + self._body.height() + 11 if self._toggle.isChecked() else closed)
-
-    def _show_caption(self) -> None:
-        self._toggle.setText(("▾ " if self._toggle.isChecked() else "▸ ") + self._caption)
-
-    @Slot(bool)
-    def _show_body(self, on: bool) -> None:
-        self._show_caption()
-        if on and self._thinking:
-            self._body.grow(self._text)
-        elif on:
-            self._body.set_text(self._text)
-        self._body.setVisible(on)
-        self._refit()
-
-    @Slot()
-    def _refit(self) -> None:
-        self._fit()
-        self.resized.emit()
 
 
 class ErrorView(QFrame):
@@ -246,10 +182,34 @@ class ErrorView(QFrame):
         self.setFixedHeight(self.layout().heightForWidth(width))
 
 
+class FiguresLabel(ElideLabel):
+    """The line under an answer: a click, or Enter, asks for all of its figures."""
+
+    chosen = Signal()
+
+    def __init__(self, text: str, parent: QWidget | None = None) -> None:
+        super().__init__(text, "small", parent=parent)
+        self.setAccessibleName(tr("Figures of this answer: {line}", line=text))
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton and self.rect().contains(event.position().toPoint()):
+            self.chosen.emit()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
+            self.chosen.emit()
+        else:
+            super().keyPressEvent(event)
+
+
 class AnswerView(QWidget):
     """An answer, as wide as the column. While it is written it grows; then its figures and actions appear."""
 
     regenerateWanted = Signal(object)
+    #: StoredMessage: all its figures are asked for
+    figuresWanted = Signal(object)
     #: StoredMessage, QPoint: what else can be done with it, asked for at that place of the screen
     menuWanted = Signal(object, QPoint)
     versionWanted = Signal(object, int)
@@ -278,7 +238,7 @@ class AnswerView(QWidget):
         self._draw_timer.timeout.connect(self._draw_pending)
         if streaming:
             self._body.hide()
-            self._waiting = label(self.tr("Reading your message…"), "muted", parent=self)
+            self._waiting = label(tr("Reading your message…"), "muted", parent=self)
             self._column.insertWidget(0, self._waiting)
             self._waiting.show()
         else:
@@ -402,22 +362,23 @@ class AnswerView(QWidget):
         row = QHBoxLayout(self._footer)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(8)
-        figures = ElideLabel(stats_line(message.stats, message.stop_reason), "small")
+        figures = FiguresLabel(stats_line(message.stats, message.stop_reason, message.predicted))
         figures.setObjectName("stats")
         figures.detail = stats_detail(message.stats)
         figures.setAccessibleDescription(figures.detail)
+        figures.chosen.connect(lambda: self.figuresWanted.emit(self.message))
         row.addWidget(figures, 1)
         if message.versions > 1:
             pager = Pager(message.version, message.versions)
             pager.stepped.connect(lambda step: self.versionWanted.emit(self.message, step))
             row.addWidget(pager)
         if self.shown_text:
-            row.addWidget(CopyButton(lambda: self.shown_text, self.tr("Copy answer")))
-        again = link_button(self.tr("Regenerate"), self.tr("Regenerate this answer"))
+            row.addWidget(CopyButton(lambda: self.shown_text, tr("Copy answer")))
+        again = link_button(tr("Regenerate"), tr("Regenerate this answer"))
         again.setObjectName("regenerate")
         again.clicked.connect(lambda: self.regenerateWanted.emit(self.message))
         row.addWidget(again)
-        more = link_button("⋯", self.tr("More for this answer"))
+        more = link_button("⋯", tr("More for this answer"))
         more.setObjectName("more")
         more.clicked.connect(lambda: self.menuWanted.emit(self.message, _below(more)))
         row.addWidget(more)

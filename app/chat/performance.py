@@ -122,7 +122,10 @@ class PerformanceLog(QObject):
 
     @Slot(int)
     def begin(self, message_id: int) -> None:
-        """An answer begins in this message, or goes on in it."""
+        """An answer begins in this message, or goes on in it. 0: what is written now is not for a message."""
+        if not message_id:
+            self._current = None
+            return
         self._current = Measured(message_id, self._host.state)
         self._answers[message_id] = self._current
         self._answers.move_to_end(message_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.errors import GreenroomError
+from engine.placement.plan import Range
 from engine.runtime.events import GenerationStats
 
 
@@ -64,6 +65,7 @@ class StoredMessage:
     stop_reason: a key of STOP_REASONS; None for a question, an answer being written, and one cut off by a crash.
     version, versions: its 1-based place among the siblings that could stand here, and their number.
     thought_s: seconds spent in the thinking section, None while unknown.
+    predicted: tokens per second that the plan had promised for it, None while unknown.
     """
 
     id: int
@@ -79,6 +81,7 @@ class StoredMessage:
     version: int
     versions: int
     attachments: tuple[Attachment, ...] = ()
+    predicted: Range | None = None
 
     @property
     def cut_off(self) -> bool:

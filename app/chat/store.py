@@ -21,6 +21,7 @@ from app.chat.portable import PortableChat, PortableMessage
 from app.chat.records import Attachment, ChatInfo, Draft, Hit, StoredMessage
 from app.chat.search import excerpt, like
 from engine.errors import GreenroomError
+from engine.placement.plan import Range
 from engine.runtime.events import GenerationStats
 
 __all__ = ["ChatInfo", "ChatStore", "StoredMessage", "title_of"]
@@ -225,7 +226,9 @@ class ChatStore(Database):
         )
         files = self._attachments(chat_id)
         return [
-            StoredMessage(*row[:7], _stats(row[7]), row[8], _error(row[9]), *row[10:], files.get(row[0], ()))
+            StoredMessage(
+                *row[:7], _stats(row[7]), row[8], _error(row[9]), *row[10:], files.get(row[0], ()), _predicted(row[7])
+            )
             for row in rows
         ]
 
@@ -304,13 +307,14 @@ class ChatStore(Database):
         stop_reason: str,
         error: GreenroomError | None = None,
         thought_s: float | None = None,
+        predicted: Range | None = None,
     ) -> None:
-        """Save a whole answer with how it went."""
+        """Save a whole answer with how it went, and how fast it was to be."""
         self._replace_text(message_id, text)
         self._db.execute(
             "UPDATE messages SET stats = ?, stop_reason = ?, error = ?, thought_s = ? WHERE id = ?",
             (
-                json.dumps(asdict(stats)) if stats else None,
+                json.dumps(asdict(stats) | _promise(predicted)) if stats else None,
                 stop_reason,
                 json.dumps([error.what, error.why, error.remedy]) if error else None,
                 thought_s,
@@ -331,9 +335,13 @@ class ChatStore(Database):
         ).fetchone()
         return None if row is None else (row[0], row[1])
 
-    def settle_unfinished(self) -> None:
-        """The user knows of the answers that were cut off."""
-        self._set("UPDATE messages SET stop_reason = ? WHERE role = 'assistant' AND stop_reason IS NULL", CLOSED)
+    def settle_unfinished(self, newest: int) -> None:
+        """The user knows of the answers that were cut off, up to that message."""
+        self._set(
+            "UPDATE messages SET stop_reason = ? WHERE role = 'assistant' AND stop_reason IS NULL AND id <= ?",
+            CLOSED,
+            newest,
+        )
 
     @saves
     def show_version(self, message_id: int, step: int) -> None:
@@ -475,6 +483,16 @@ def _stats(text: str | None) -> GenerationStats | None:
     known: dict[str, Any] = json.loads(text)
     # A file may carry fields of another version of the program.
     return GenerationStats(**{k: v for k, v in known.items() if k in GenerationStats.__dataclass_fields__})
+
+
+def _promise(predicted: Range | None) -> dict[str, list[float]]:
+    """The prediction lies beside the figures that it is compared with."""
+    return {} if predicted is None else {"predicted_tps": [predicted.low, predicted.likely, predicted.high]}
+
+
+def _predicted(text: str | None) -> Range | None:
+    promise = None if text is None else json.loads(text).get("predicted_tps")
+    return None if promise is None else Range(*promise)
 
 
 def _error(text: str | None) -> GreenroomError | None:

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QFrame, QPushButton
 from app.chat.controller import Stream
 from app.chat.message_view import AnswerView, QuestionView
 from app.chat.store import StoredMessage
+from app.language import tr
 from app.theme import theme
 
 COLUMN, MARGIN = 652, 24
@@ -49,8 +50,11 @@ class Transcript(QScrollArea):
 
     editWanted = Signal(object)
     regenerateWanted = Signal(object)
+    figuresWanted = Signal(object)
     menuWanted = Signal(object, QPoint)
     versionWanted = Signal(object, int)
+    #: MessageView: the widgets of a message were made, or made anew
+    viewMade = Signal(object)
     linkChosen = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -59,7 +63,7 @@ class Transcript(QScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.setAccessibleName(self.tr("Messages"))
+        self.setAccessibleName(tr("Messages"))
         self._content = QWidget()
         self._content.setProperty("surface", "page")
         self._column = QVBoxLayout(self._content)
@@ -82,8 +86,8 @@ class Transcript(QScrollArea):
         self._jump = QPushButton(self.viewport())
         self._jump.setObjectName("jump")
         self._jump.setFixedSize(32, 32)
-        self._jump.setAccessibleName(self.tr("Go to the end"))
-        self._jump.setToolTip(self.tr("Go to the end"))
+        self._jump.setAccessibleName(tr("Go to the end"))
+        self._jump.setToolTip(tr("Go to the end"))
         theme().bind_icon(self._jump, "chevron-down", "text")
         self._jump.clicked.connect(self.go_to_end)
         self._jump.hide()
@@ -181,6 +185,7 @@ class Transcript(QScrollArea):
             stream = self._stream if self._stream is not None and self._stream.message_id == message.id else None
             view = AnswerView(message, stream is not None, self._content)
             view.regenerateWanted.connect(self.regenerateWanted)
+            view.figuresWanted.connect(self.figuresWanted)
             view.resized.connect(self._view_resized)
             if stream is not None and stream.text:
                 view.grow(stream.text, stream.thought_s)
@@ -232,6 +237,8 @@ class Transcript(QScrollArea):
         view.set_width(self._width())
         self._column.insertWidget(place, view, 0, Qt.AlignmentFlag.AlignHCenter)
         view.show()
+        if not isinstance(view, Room):
+            self.viewMade.emit(view)
 
     def _drop(self, view: MessageView | Room) -> None:
         self._stale.discard(view)
@@ -247,6 +254,7 @@ class Transcript(QScrollArea):
         if self._building:
             return
         view = self.sender()
+        self.viewMade.emit(view)
         value = self.verticalScrollBar().value()
         # What grows above the part that is looked at must not push it away.
         above = isinstance(view, AnswerView) and view.y() + view.height() - growth <= value

@@ -5,19 +5,18 @@
     <name>greenroom</name>
     <message numerus="yes">
         <location filename="../../app/chat/card.py"/>
-        <location filename="../../app/chat/performance_chart.py"/>
-        <source>%n tokens</source>
+        <source>%n tokens written</source>
         <translation>
-            <numerusform>%n token</numerusform>
-            <numerusform>%n tokens</numerusform>
+            <numerusform>%n token written</numerusform>
+            <numerusform>%n tokens written</numerusform>
         </translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/card.py"/>
-        <source>%n tokens, the first after {time}</source>
+        <source>%n tokens read, first token after {time}</source>
         <translation>
-            <numerusform>%n token, after {time}</numerusform>
-            <numerusform>%n tokens, the first after {time}</numerusform>
+            <numerusform>%n token read, first token after {time}</numerusform>
+            <numerusform>%n tokens read, first token after {time}</numerusform>
         </translation>
     </message>
     <message numerus="yes">
@@ -29,11 +28,44 @@
         </translation>
     </message>
     <message numerus="yes">
+        <location filename="../../app/chat/chips.py"/>
+        <source>%n characters</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
         <location filename="../../app/chat/exporting.py"/>
         <source>%n chats</source>
         <translation>
             <numerusform>%n chat</numerusform>
             <numerusform>%n chats</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/figures.py"/>
+        <location filename="../../app/chat/performance_chart.py"/>
+        <source>%n tokens</source>
+        <translation>
+            <numerusform>%n token</numerusform>
+            <numerusform>%n tokens</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/figures.py"/>
+        <source>Read %n tokens</source>
+        <translation>
+            <numerusform>Read %n token</numerusform>
+            <numerusform>Read %n tokens</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/figures.py"/>
+        <source>Read %n tokens at {speed} tok/s</source>
+        <translation>
+            <numerusform>Read %n token at {speed} tok/s</numerusform>
+            <numerusform>Read %n tokens at {speed} tok/s</numerusform>
         </translation>
     </message>
     <message numerus="yes">

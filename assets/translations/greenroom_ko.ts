@@ -62,6 +62,7 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
+        <location filename="../../app/chat/composer.py"/>
         <source>Write a message</source>
         <translation type="unfinished"></translation>
     </message>
@@ -141,8 +142,7 @@
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/card.py"/>
-        <location filename="../../app/chat/performance_chart.py"/>
-        <source>%n tokens</source>
+        <source>%n tokens written</source>
         <translation type="unfinished">
             <numerusform></numerusform>
         </translation>
@@ -154,7 +154,7 @@
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/card.py"/>
-        <source>%n tokens, the first after {time}</source>
+        <source>%n tokens read, first token after {time}</source>
         <translation type="unfinished">
             <numerusform></numerusform>
         </translation>
@@ -166,6 +166,7 @@
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
+        <location filename="../../app/settings/pages/performance.py"/>
         <source>Memory</source>
         <translation type="unfinished"></translation>
     </message>
@@ -247,6 +248,168 @@
         <source>{percent} % of the memory&apos;s speed</source>
         <translation type="unfinished"></translation>
     </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/chips.py"/>
+        <source>%n characters</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/chips.py"/>
+        <source>{n} tokens</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/chips.py"/>
+        <source>the beginning · {size}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/chips.py"/>
+        <source>Remove {name}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/code_view.py"/>
+        <source>Copy code</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/code_view.py"/>
+        <source>text</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/code_view.py"/>
+        <source>Code</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Editing an earlier message. The old one stays as another version.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/models/row.py"/>
+        <location filename="../../app/topbar.py"/>
+        <source>Cancel</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Cancel editing</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Attach text files</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Attach text files, or drop them here</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/options.py"/>
+        <source>How this chat answers</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>{send} sends, {newline} starts a new line</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>How this chat answers: {preset}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Preset, system prompt and sampling of this chat</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Attach</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Message {0}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>{used} of {size} tokens</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Context used</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>How much of the model&apos;s context this chat takes, with what you write</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Stop</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Send</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Stop the answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Send message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Your message is sent after this answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Your message is sent when the model is loaded</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Answering in “{0}”</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/copy_button.py"/>
+        <location filename="../../app/chat/flow_view.py"/>
+        <source>Copy</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/copy_button.py"/>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>Copied</source>
+        <translation type="unfinished"></translation>
+    </message>
     <message>
         <location filename="../../app/chat/exporting.py"/>
         <source>You</source>
@@ -259,6 +422,8 @@
     </message>
     <message>
         <location filename="../../app/chat/exporting.py"/>
+        <location filename="../../app/chat/options.py"/>
+        <location filename="../../app/settings/pages/answers.py"/>
         <source>System prompt</source>
         <translation type="unfinished"></translation>
     </message>
@@ -275,8 +440,433 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
+        <location filename="../../app/chat/figures.py"/>
+        <source>stopped: end of text</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/figures.py"/>
+        <source>stopped: stop string</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/figures.py"/>
+        <source>stopped: token limit</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/figures.py"/>
+        <source>stopped: context full</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/figures.py"/>
+        <source>stopped by you</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/figures.py"/>
+        <source>stopped: error</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/figures.py"/>
+        <source>{speed} tok/s (predicted {range})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/figures.py"/>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <location filename="../../app/widgets/plan_popover.py"/>
+        <source>{speed} tok/s</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/figures.py"/>
+        <location filename="../../app/chat/performance_chart.py"/>
+        <source>%n tokens</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/figures.py"/>
+        <source>first token {time}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/figures.py"/>
+        <source>stopped: Greenroom was closed</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/figures.py"/>
+        <source>Read %n tokens</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/figures.py"/>
+        <source>Read %n tokens at {speed} tok/s</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/figures.py"/>
+        <source>; {count} more were still in memory</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/find_bar.py"/>
+        <source>Find in this chat</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/find_bar.py"/>
+        <source>Message before</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/find_bar.py"/>
+        <source>Message after</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/find_bar.py"/>
+        <location filename="../../app/models/details.py"/>
+        <source>Close</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/find_bar.py"/>
+        <source>{n} of {all}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/find_bar.py"/>
+        <source>not found</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/flow_view.py"/>
+        <source>Message text</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/flow_view.py"/>
+        <source>Copy link address</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/flow_view.py"/>
+        <source>Select all</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <location filename="../../app/chat/math_view.py"/>
         <source>Formula: {source}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_view.py"/>
+        <source>Previous version</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_view.py"/>
+        <source>Next version</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_view.py"/>
+        <source>Your message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_view.py"/>
+        <source>Edit message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_view.py"/>
+        <source>More for this message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_view.py"/>
+        <source>Figures of this answer: {line}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_view.py"/>
+        <source>Reading your message…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_view.py"/>
+        <source>Copy answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_view.py"/>
+        <source>Regenerate</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_view.py"/>
+        <source>Regenerate this answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_view.py"/>
+        <source>More for this answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/notice.py"/>
+        <location filename="../../app/widgets/banner.py"/>
+        <source>Close this message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <location filename="../../app/settings/pages/answers.py"/>
+        <source>Temperature</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Higher is bolder, 0 always takes the likeliest word</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <location filename="../../app/settings/pages/answers.py"/>
+        <source>Top-p</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Only the likeliest words that together reach this share</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Top-k</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Only this many of the likeliest words; 0 is all</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Min-p</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Only words at least this likely beside the likeliest</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <location filename="../../app/settings/pages/answers.py"/>
+        <source>Repetition penalty</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Above 1, words that were there come up less</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Presence penalty</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Above 0, words of this answer come up less</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Frequency penalty</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Above 0, the more often, the less</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <location filename="../../app/settings/pages/answers.py"/>
+        <source>Longest answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>In tokens</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Seed</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>The same seed gives the same answer again</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Off</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>On</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>None</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Minimal</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Low</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Medium</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>High</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Max</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>{preset}, changed</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Preset</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>More about presets</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Save as a preset…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Delete this preset</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Back to the preset</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Import presets…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Export my presets…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Thinking</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>As made</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Stop strings</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>none; several are separated by |</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>The answer ends before any of these</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>random</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>no limit</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>none</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>temperature {t}, top-p {p}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Sampling: {values}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Sampling</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Save as a preset</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Name</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -297,6 +887,124 @@
     <message>
         <location filename="../../app/chat/performance_chart.py"/>
         <source>Token {token}: {time} ms</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>Performance</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>Close the performance panel</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>Milliseconds a token. Shaded: predicted.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>Reading and writing</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>Bandwidth used</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <location filename="../../app/stage/panel.py"/>
+        <source>Copy benchmark card</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>Copy as text</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>Save as picture…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>Writing</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>predicted</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>Reading the prompt</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>First token</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>Weights read</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>Drafts accepted</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <location filename="../../app/stage/panel.py"/>
+        <source>Served from VRAM</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>No answer in this session yet.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>{accepted} of {drafted}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>reading {time}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>writing {time}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>{used} GB/s</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>{used} of {there} GB/s</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>Save the benchmark card</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/performance_panel.py"/>
+        <source>Pictures (*.png)</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -323,6 +1031,46 @@
     <message>
         <location filename="../../app/chat/presets.py"/>
         <source>Always the same</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/saving.py"/>
+        <source>Not saved</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/saving.py"/>
+        <source>{name} was not saved</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/saving.py"/>
+        <source>The system says: {why}. Choose another folder or name.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/thought_view.py"/>
+        <source>Thinking… {time}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/thought_view.py"/>
+        <source>Thoughts</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/thought_view.py"/>
+        <source>Thought for {time}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/transcript.py"/>
+        <source>Messages</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/transcript.py"/>
+        <source>Go to the end</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -384,11 +1132,6 @@
     <message>
         <location filename="../../app/models/details.py"/>
         <source>licence {licence}</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/models/details.py"/>
-        <source>Close</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -638,12 +1381,6 @@
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
-        <location filename="../../app/topbar.py"/>
-        <source>Cancel</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/models/row.py"/>
         <location filename="../../app/models/shelf.py"/>
         <source>Downloading</source>
         <translation type="unfinished"></translation>
@@ -676,6 +1413,7 @@
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
+        <location filename="../../app/settings/models_folder.py"/>
         <source>Choose…</source>
         <translation type="unfinished"></translation>
     </message>
@@ -838,6 +1576,702 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
+        <location filename="../../app/settings/models_folder.py"/>
+        <source>Choose the models folder</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/models_folder.py"/>
+        <source>Use the default</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/models_folder.py"/>
+        <source>The program&apos;s own folder</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/models_folder.py"/>
+        <location filename="../../app/settings/pages/models.py"/>
+        <source>Models folder</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/models_folder.py"/>
+        <source>Move the models that lie in {folder} to the new folder?</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/models_folder.py"/>
+        <source>On the same disk that takes a moment. Otherwise they stay where they are.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/models_folder.py"/>
+        <source>Move them</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/models_folder.py"/>
+        <source>Leave them there</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/network.py"/>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>Access token</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/network.py"/>
+        <source>Save</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/network.py"/>
+        <source>Save the access token</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/network.py"/>
+        <source>Remove</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/network.py"/>
+        <source>Remove the access token</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/network.py"/>
+        <source>HF_TOKEN is set and is used.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/network.py"/>
+        <source>One is in the keyring.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/network.py"/>
+        <source>None is stored.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/about.py"/>
+        <source>Greenroom {version}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/about.py"/>
+        <source>Free software under the Apache licence, version 2.0.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/about.py"/>
+        <source>Components</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/about.py"/>
+        <source>Terms</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/about.py"/>
+        <source>see its terms</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/about.py"/>
+        <source>It came without a text; its licence is named above.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/about.py"/>
+        <source>About</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/about.py"/>
+        <source>Version</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/about.py"/>
+        <source>Licences</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/about.py"/>
+        <source>Of everything that Greenroom ships or runs on. Choose one to read its terms.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/answers.py"/>
+        <source>Chosen by Greenroom</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/answers.py"/>
+        <source>{value} tokens</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/answers.py"/>
+        <source>Answers</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/answers.py"/>
+        <source>What the model is told before every chat. Leave it empty for none.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/answers.py"/>
+        <source>For example: Answer briefly, in Korean.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/answers.py"/>
+        <source>0 always takes the likeliest word; higher is more varied.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/answers.py"/>
+        <source>Only the likeliest words that together reach this share are considered.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/answers.py"/>
+        <source>1 is off; a little more keeps small models from looping.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/answers.py"/>
+        <source>In tokens; where an answer is cut off at the latest.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/answers.py"/>
+        <source>Until the model ends it</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/answers.py"/>
+        <source>A chat&apos;s own settings go before these.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/appearance.py"/>
+        <source>Appearance</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/appearance.py"/>
+        <source>Theme</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/appearance.py"/>
+        <source>Light, dark, or as the system has it.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/appearance.py"/>
+        <location filename="../../app/settings/pages/general.py"/>
+        <source>Follow the system</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/appearance.py"/>
+        <source>Light</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/appearance.py"/>
+        <source>Dark</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/appearance.py"/>
+        <source>Text size</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/appearance.py"/>
+        <source>Of all text. Ctrl and + or - change it anywhere.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/appearance.py"/>
+        <source>Density</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/appearance.py"/>
+        <source>How much room there is around buttons and fields.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/appearance.py"/>
+        <source>Comfortable</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/appearance.py"/>
+        <source>Compact</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/appearance.py"/>
+        <source>Motion</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/appearance.py"/>
+        <source>The stage then shows the whole run instead of glowing with every token.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/appearance.py"/>
+        <source>As little as possible</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/general.py"/>
+        <source>General</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/general.py"/>
+        <source>Language</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/general.py"/>
+        <source>Holds at once.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/general.py"/>
+        <source>Load at start</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/general.py"/>
+        <source>The window opens first, then this loads.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/general.py"/>
+        <source>The model used last</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/general.py"/>
+        <source>The demo model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/general.py"/>
+        <source>Nothing</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/general.py"/>
+        <source>Enter key</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/general.py"/>
+        <source>While you write a message. Shift+Enter always begins a new line.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/general.py"/>
+        <source>Sends the message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/general.py"/>
+        <source>Begins a new line</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/models.py"/>
+        <source>Where Greenroom looks for models and puts downloads. Files elsewhere can be opened as well.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/models.py"/>
+        <source>Models of LM Studio, Ollama and Hugging Face are found where they are, and used in place.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>The system&apos;s</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>Network and downloads</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>Offline</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>Nothing is asked of the network, not even when you press a button that would.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>Work offline</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>Downloads at once</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>Models on their way at the same time; the others wait.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>Two</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>Speed limit</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>In megabytes per second, for all downloads together.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>No limit</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>For models whose terms you accepted on Hugging Face. It is kept in the system&apos;s keyring.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>Hub</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>Another address that speaks the same language, such as a mirror of your company.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>Proxy</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>http, https, socks5 or socks5h, for example socks5h://localhost:1080.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>Certificates</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>A PEM file to trust, for networks that look into encrypted traffic.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>Hugging Face</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>Chosen by the plan</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>Context length</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>In tokens: how much text a chat can hold. Longer needs more memory.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>Threads</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>One for each physical core is usually best, more can be slower.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>Graphics card</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>Models then run on the CPU alone, and usually slower.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>Keep my GPU for games</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>RAM to leave free</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>In gigabytes, for other programs. More leaves less room for models.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>VRAM to leave free</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>In gigabytes, for the desktop and other programs. More leaves fewer experts on the GPU.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>VRAM to use at most</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>In gigabytes. Less makes answers slower.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>All that is free</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>KV cache</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>How the conversation is kept. q8 takes half the memory of bf16 and runs on the CPU only.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>f32 (twice the memory)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>Exact arithmetic</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>For comparing with other programs. Costs twice to four times the memory, and most of the speed.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>Compute in float32</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>Advanced</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>Holds from the next loading of a model on. What fits, and how fast, is worked out anew at once.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>When you search or open a model&apos;s details, the search words or the model&apos;s name go to Hugging Face.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>When you download a model, Hugging Face learns which one, and your address on the internet as any site does.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>If you saved an access token, it goes to Hugging Face with these requests, and nowhere else.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>A link in an answer opens in your browser, after you have seen where it leads and pressed the button.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>Chats, drafts, attached files and everything the model writes stay in a file on this PC.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>Pictures that an answer refers to are never fetched.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>There is no telemetry, no crash report, no look for updates, no account.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>Chats: {folder}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>Settings: {folder}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>Log: {folder}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>Show the folder</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>Show the folder of the chats</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>Forget them</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>Forget the models opened lately</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>Privacy</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>What may leave this PC</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>Only this, and only when you ask for it:</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>What never does</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>Where it is kept</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>Models opened lately</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>Their paths are kept for the menu and for the next start.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>On this PC</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>Nothing leaves this PC unasked.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/shortcuts.py"/>
+        <source>Shortcuts</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/shortcuts.py"/>
+        <source>Click a field and press the keys.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/shortcut_field.py"/>
+        <source>Shortcut of {action}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/shortcut_field.py"/>
+        <source>No shortcut for {action}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/shortcut_field.py"/>
+        <source>The usual shortcut of {action}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/shortcut_field.py"/>
+        <source>Take it</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/shortcut_field.py"/>
+        <source>{keys} belongs to: {action}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <location filename="../../app/sidebar.py"/>
         <source>Menu</source>
         <translation type="unfinished"></translation>
@@ -871,11 +2305,6 @@
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
-        <source>Served from VRAM</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/stage/panel.py"/>
         <source>Experts from RAM per token</source>
         <translation type="unfinished"></translation>
     </message>
@@ -887,11 +2316,6 @@
     <message>
         <location filename="../../app/stage/panel.py"/>
         <source>CPU ↔ GPU hand-off</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/stage/panel.py"/>
-        <source>Copy benchmark card</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -1129,11 +2553,6 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
-        <location filename="../../app/widgets/banner.py"/>
-        <source>Close this message</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
         <location filename="../../app/widgets/chip.py"/>
         <source>Plan: {label}</source>
         <translation type="unfinished"></translation>
@@ -1171,11 +2590,6 @@
     <message>
         <location filename="../../app/widgets/plan_popover.py"/>
         <source>{speed} tok/s ({ends})</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/widgets/plan_popover.py"/>
-        <source>{speed} tok/s</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -1955,6 +3369,21 @@
     <message>
         <location filename="../../engine/hub/demo.py"/>
         <source>The demo model cannot be saved in {folder}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/described.py"/>
+        <source>&quot;{name}&quot; cannot be planned</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/described.py"/>
+        <source>its quantisation is not known</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/described.py"/>
+        <source>Choose one of {labels}.</source>
         <translation type="unfinished"></translation>
     </message>
     <message>

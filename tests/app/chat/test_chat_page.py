@@ -67,7 +67,9 @@ def test_a_question_is_typed_answered_and_measured(page, host, qtbot):
     host.say(" is **Paris**.")
     host.end()
     assert shown(page)[-1] == "The capital is **Paris**."
-    assert stats_of(last(page)) == "12.4 tok/s · 245 tokens · first token 0.8 s · stopped: end of text"
+    assert stats_of(last(page)) == (
+        "12.4 tok/s (predicted 1.0 to 3.0) · 245 tokens · first token 0.8 s · stopped: end of text"
+    )
     assert page.composer.meter_text == "312 of 8k tokens"
     assert page.composer.action_button.text() == "Send"
 

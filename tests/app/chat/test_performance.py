@@ -147,7 +147,6 @@ class TestChart:
     def test_any_number_of_steps_is_painted(self, chart, count):
         chart.show_steps([(n + 2, 20.0 + n % 7) for n in range(count)], Range(40, 50, 60))
         image = chart.grab().toImage()
-        accent = theme().colour("accent")
         colours = (QColor(image.pixel(x, y)) for x in range(image.width()) for y in range(image.height()))
         painted = sum(colour.green() - colour.red() > 40 for colour in colours)  # the accent is green, thin lines pale
         assert (painted > 5) == (count > 1)
