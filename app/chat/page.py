@@ -11,6 +11,8 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QStackedWidget, QVBoxLayout, 
 from app.chat.composer import Composer
 from app.chat.controller import ChatController
 from app.chat.figures import why_not_ready
+from app.chat.performance import performance_log
+from app.chat.performance_panel import PerformancePanel, copy_card
 from app.chat.store import ChatStore, StoredMessage
 from app.chat.style import chat_style
 from app.chat.transcript import Transcript
@@ -89,6 +91,8 @@ class ChatPage(QWidget):
     chatChanged = Signal(int)
     #: int: the id of the chat in which an answer is being written, 0 for none
     answeringChanged = Signal(int)
+    #: bool: whether the performance panel is shown
+    performanceShown = Signal(bool)
 
     def __init__(
         self,
@@ -140,12 +144,18 @@ class ChatPage(QWidget):
         row.addStretch(1)
         row.addWidget(centred, 1000)
         row.addStretch(1)
-        column = QVBoxLayout(self)
+        column = QVBoxLayout()
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addWidget(self.banners)
         column.addWidget(self._stack, 1)
         column.addLayout(row)
+        self._beside = QHBoxLayout(self)
+        self._beside.setContentsMargins(0, 0, 0, 0)
+        self._beside.setSpacing(0)
+        self._beside.addLayout(column, 1)
+        #: Made when it is first wanted.
+        self._figures: PerformancePanel | None = None
         self.setFocusProxy(self.composer)
 
     def _connect(self) -> None:
@@ -153,6 +163,7 @@ class ChatPage(QWidget):
         self._host.answerFinished.connect(self._hold_if_stopped)
         self._store.subscribe(self._chat_changed)
         controller, transcript = self._controller, self.transcript
+        controller.streamStarted.connect(performance_log(self._host).begin)
         controller.streamStarted.connect(self._show_stream_state)
         controller.streamGrew.connect(self._grow)
         controller.streamEnded.connect(self._finish)
@@ -161,6 +172,7 @@ class ChatPage(QWidget):
         transcript.regenerateWanted.connect(self._regenerate)
         transcript.versionWanted.connect(self._show_version)
         transcript.linkChosen.connect(self.link_bar.offer)
+        transcript.figuresWanted.connect(lambda message: self.show_performance(True, message.id))
         self.composer.sent.connect(self.send)
         self.composer.stopped.connect(controller.stop)
         self.composer.editCancelled.connect(self._end_edit)
@@ -207,6 +219,30 @@ class ChatPage(QWidget):
         self._chat = chat
         self._show_path()
         self._announce()
+
+    @property
+    def performance(self) -> PerformancePanel | None:
+        """The panel beside the messages while it is shown."""
+        return self._figures
+
+    def show_performance(self, on: bool, message_id: int | None = None) -> None:
+        """The figures of an answer beside the messages; of the newest one without a message."""
+        if on and self._figures is None:
+            self._figures = PerformancePanel(performance_log(self._host), self)
+            self._figures.closed.connect(lambda: self.show_performance(False))
+            self._beside.addWidget(self._figures)
+        elif not on and self._figures is not None:
+            self._beside.removeWidget(self._figures)
+            self._figures.hide()
+            self._figures.deleteLater()
+            self._figures = None
+        if self._figures is not None:
+            self._figures.choose(message_id)
+        self.performanceShown.emit(on)
+
+    def copy_card(self) -> bool:
+        """Copy the benchmark card of the newest answer; False when there is none."""
+        return copy_card(performance_log(self._host).newest)
 
     def shutdown(self) -> None:
         """Save what is being written and close the store. The page is of no use afterwards."""

@@ -206,16 +206,9 @@ class PerformancePanel(QWidget):
 
     @Slot()
     def _copy_card(self) -> None:
-        """As a picture and as text: each program takes what it can show."""
-        card = make_card(self.shown) if self.shown is not None else None
-        if card is None:
-            return
-        data = QMimeData()
-        data.setText(card.text)
-        data.setImageData(paint_card(card))
-        QGuiApplication.clipboard().setMimeData(data)
-        self.copy_card.setText(tr("Copied"))
-        self._back.start()
+        if copy_card(self.shown):
+            self.copy_card.setText(tr("Copied"))
+            self._back.start()
 
     @Slot()
     def _offer_card(self) -> None:
@@ -233,6 +226,21 @@ class PerformancePanel(QWidget):
         if card is not None:
             name = f"greenroom-{card.title}.png"
             save_bytes(self, tr("Save the benchmark card"), name, png(paint_card(card)), tr("Pictures (*.png)"))
+
+
+def copy_card(measured: Measured | None) -> bool:
+    """Copy the benchmark card of an answer, as a picture and as text: each program takes what it can show.
+
+    False when there is no card.
+    """
+    card = make_card(measured) if measured is not None else None
+    if card is None:
+        return False
+    data = QMimeData()
+    data.setText(card.text)
+    data.setImageData(paint_card(card))
+    QGuiApplication.clipboard().setMimeData(data)
+    return True
 
 
 class ShareBar(QWidget):

@@ -76,6 +76,9 @@ class FakeHost(QObject):
     def load(self, path, force=False, context=None, **wishes):
         self.loads.append((path, context))
 
+    def status(self):
+        return None
+
     def stop(self):
         self.stops += 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -492,3 +493,20 @@ def test_a_message_far_above_is_gone_to_without_building_all_between(page, store
     assert len(page.transcript.views) < 100
     page.transcript.go_to(-1)
     assert page.transcript.verticalScrollBar().value() == top
+
+
+def test_the_figures_of_an_answer_open_beside_the_messages(page, host, qtbot):
+    for tps in (11.0, 22.0):
+        page.send("q")
+        host.say("a", replace(STATS, decode_tps=tps))
+        host.end(stats=replace(STATS, decode_tps=tps))
+    first = next(view for view in page.transcript.views if isinstance(view, AnswerView))
+    with qtbot.waitSignal(page.performanceShown):
+        click(qtbot, first.findChild(QLabel, "stats"))
+    assert page.performance.value("decode") == "11.0 tok/s"
+    last(page).findChild(QLabel, "stats").setFocus()
+    qtbot.keyClick(last(page).findChild(QLabel, "stats"), Qt.Key.Key_Return)
+    assert page.performance.value("decode") == "22.0 tok/s"
+    page.performance.closed.emit()
+    assert page.performance is None
+    assert not page.copy_card(), "the fake has no machine"
