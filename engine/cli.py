@@ -157,7 +157,7 @@ def _probe(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
 
 
 def _plan_options(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
+    add_model(parser, planned_only=True)
     add_threads(parser)
     add_wishes(parser)
     cli_machines.add_what_if(parser)
@@ -165,7 +165,7 @@ def _plan_options(parser: argparse.ArgumentParser) -> None:
 
 def _plan(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     report = cli_machines.this_or_another(args)
-    with opened(args.model, terminal) as checkpoint:
+    with opened(args.model, terminal, planned_only=True) as checkpoint:
         plan = planned(checkpoint, report, args, args.context)
         terminal.say(f"{checkpoint.name}, {gigabytes(checkpoint.nbytes)}")
         for line in plan.explanation:
@@ -381,7 +381,8 @@ def _catalogue(args: argparse.Namespace, terminal: Terminal) -> Iterator[dict[st
 
 
 @contextlib.contextmanager
-def opened(name: str, terminal: Terminal) -> Iterator[Checkpoint]:
+def opened(name: str, terminal: Terminal, *, planned_only: bool = False) -> Iterator[Checkpoint]:
+    """planned_only: a model that is not here will do, if it is known by name."""
     import engine
     from engine.hub.library import resolve
 
@@ -393,7 +394,15 @@ def opened(name: str, terminal: Terminal) -> Iterator[Checkpoint]:
             terminal.note(f"The demo model is prepared; this happens once and takes a minute{download}.")
         path = prepare_demo(progress=terminal.progress)
     else:
-        path = resolve(name)
+        try:
+            path = resolve(name)
+        except GreenroomError:
+            from engine.hub.described import described
+
+            if not planned_only or (found := described(name)) is None:
+                raise
+            yield found
+            return
     with contextlib.closing(engine.open_checkpoint(path)) as checkpoint:
         yield checkpoint
 

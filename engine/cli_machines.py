@@ -53,7 +53,7 @@ def this_or_another(args: argparse.Namespace) -> HardwareReport:
 
 
 def add_compare_options(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
+    add_model(parser, planned_only=True)
     add_wishes(parser)
     group = parser.add_argument_group("the machines: this PC, and every combination of")
     group.add_argument("--ram", type=amounts, metavar="GB,GB", help="RAM built in")
@@ -83,7 +83,7 @@ def compare(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     machines = _priced([Machine("This PC", here), *_others(args, here)], args)
     use = Use(args.years, args.hours_per_day)
     wishes = {name: getattr(args, name) for name in WISHES}
-    with opened(args.model, terminal) as checkpoint:
+    with opened(args.model, terminal, planned_only=True) as checkpoint:
         rows = side_by_side(checkpoint, machines, args.context, use, **wishes)
         terminal.say(f"{checkpoint.name}, {gigabytes(checkpoint.nbytes)}")
         for line in _table(rows):

@@ -7,8 +7,12 @@ import contextlib
 import math
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help='a file, a folder, the name of a model you have, or "demo"')
+def add_model(parser: argparse.ArgumentParser, *, planned_only: bool = False) -> None:
+    """planned_only: one of the catalogue will do, or one that is only known."""
+    known = 'a file, a folder, the name of a model you have, or "demo"'
+    if planned_only:
+        known += '; also one that is not here: "glm-4.6", "deepseek-v3:Q8_0"'
+    parser.add_argument("model", metavar="MODEL", help=known)
 
 
 def add_loading(parser: argparse.ArgumentParser) -> None:

@@ -53,6 +53,7 @@ class Checkpoint(ABC):
     architecture: as the file names it: GGUF `general.architecture` ("qwen2moe"), config.json `model_type` ("qwen2_moe")
     name:         what to call it on screen
     config:       GGUF key-values (without the tokenizer's arrays) or config.json
+    described:    there is no file, only a description of one: nothing can be read
     tensors:      by the file's own names. A quantised matrix that a file spreads over several tensors is one tensor
                   here, named as the plain one would be (its parts are not listed)
     """
@@ -63,6 +64,7 @@ class Checkpoint(ABC):
     name: str
     config: Mapping[str, Any]
     tensors: Mapping[str, TensorInfo]
+    described = False
 
     @abstractmethod
     def read(self, name: str, index: int | None = None, rows: tuple[int, int] | None = None) -> npt.NDArray[np.uint8]:

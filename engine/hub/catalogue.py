@@ -297,6 +297,8 @@ def _repo(value: Any) -> str:
 class _Described(Checkpoint):
     """A checkpoint that is only described."""
 
+    described = True
+
     def __init__(self, model: CatalogueModel, label: str) -> None:
         self.path = Path(model.id)
         self.form = "safetensors"

@@ -139,6 +139,20 @@ class AttentionSpec:
 
 
 @dataclass(frozen=True)
+class LatentAttentionSpec(AttentionSpec):
+    """Keys and values of all heads come from one vector that a token keeps: `latent` numbers, and a key of `rotated`
+    that all heads share (DeepSeek-V2's attention). Known for plans only, no executor computes it.
+    """
+
+    latent: int = 0
+    rotated: int = 0
+
+    def token_bytes(self, kv_type: str) -> int:
+        number, scale = KV_TYPES[kv_type]
+        return (self.latent + self.rotated) * number + scale
+
+
+@dataclass(frozen=True)
 class ShortConvSpec:
     """Gated short convolution (LFM2): out(c * conv(b * x)), where (b, c, x) = in(hidden) are thirds of 3 hidden.
 

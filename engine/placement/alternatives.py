@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from engine.placement import sizes
 from engine.placement.amounts import amount
-from engine.placement.candidates import Candidate, Problem, choose, with_wishes
+from engine.placement.candidates import Candidate, Problem, candidates, choose, with_wishes
 from engine.placement.plan import LABELS
 
 RUNNABLE = ("all_gpu", "hybrid", "cpu")
@@ -27,7 +27,7 @@ def alternatives(problem: Problem, chosen: Candidate, mode: str) -> list[str]:
         lines += _smaller_file(problem)
         lines += _more_ram(problem, chosen, mode)
     elif mode != "all_gpu":
-        lines += _all_on_gpu(problem)
+        lines += _more_on_gpu(problem, mode)
         lines += _recoded(problem, "would take less room and time")
     return lines
 
@@ -106,15 +106,25 @@ def _more_ram(problem: Problem, chosen: Candidate, mode: str) -> list[str]:
     return []
 
 
-def _all_on_gpu(problem: Problem) -> list[str]:
+def _more_on_gpu(problem: Problem, mode: str) -> list[str]:
+    """What a shorter conversation leaves room for: everything, or where nothing fits there now all but the experts."""
     if problem.gpu is None or problem.wishes.device == "cpu":
         return []
+    wanted = {"all_gpu": "everything"}
+    if mode == "cpu" and all(candidate.missing_vram for candidate in candidates(problem) if candidate.vram):
+        wanted["hybrid"] = "everything but the routed experts"
+    lines: list[str] = []
     context = problem.context
-    while (context := context // 2) >= SHORTEST_CONTEXT:
-        candidate, mode = choose(replace(problem, context=context))
-        if mode == "all_gpu":
-            return [f"With a context of {context} tokens everything would fit on the GPU: {_takes((candidate, mode))}."]
-    return []
+    while wanted and (context := context // 2) >= SHORTEST_CONTEXT:
+        candidate, found = choose(replace(problem, context=context))
+        if found in wanted:
+            what = wanted.pop(found)
+            lines.append(
+                f"With a context of {context} tokens {what} would fit on the GPU: {_takes((candidate, found))}."
+            )
+        if found == "all_gpu":
+            break
+    return lines
 
 
 def _takes(found: tuple[Candidate, str]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 #: How each role is called in a sentence.
 ROLE_NAMES = {
     "experts": "routed experts",
+    "hot_experts": "copies of routed experts",
     "shared_experts": "shared experts",
     "dense_mlp": "MLP layers",
     "attention": "attention",

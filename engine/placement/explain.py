@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from engine.models.spec import KV_TYPES
+from engine.models.spec import KV_TYPES, LatentAttentionSpec
 from engine.placement import sizes
 from engine.placement.amounts import addition, amount, free_amount, rounded_parts, unit_for
 from engine.placement.candidates import Candidate, Problem, Room
-from engine.placement.plan import LABELS
+from engine.placement.estimate import cache_hits, cached_share
+from engine.placement.plan import LABELS, Prediction
 
 
-def label(chosen: Candidate, mode: str) -> str:
-    """The label of LABELS, completed with what is missing."""
+def label(problem: Problem, chosen: Candidate, mode: str) -> str:
+    """The label of LABELS, completed with what is missing, or how many experts have a copy in VRAM."""
+    if mode == "hybrid" and (percent := _cached_percent(problem, chosen)):
+        return f"{LABELS[mode]}, {percent}% of experts cached in VRAM"
     if mode != "tight":
         return LABELS[mode]
     parts = []
@@ -21,15 +24,21 @@ def label(chosen: Candidate, mode: str) -> str:
     return f"{LABELS[mode]}: needs {' and '.join(parts)}"
 
 
-def explanation(problem: Problem, chosen: Candidate, mode: str) -> list[str]:
-    """One sentence each: why this mode, the sums, the KV cache, what happens to the weights."""
-    lines = [_why(problem, chosen, mode)]
+def explanation(
+    problem: Problem, chosen: Candidate, mode: str, prediction: Prediction, slower: Prediction | None = None
+) -> list[str]:
+    """One sentence each: why this mode, the sums, the KV cache, what happens to the weights.
+
+    slower: of the plan with the GPU that was not taken
+    """
+    lines = [_why(problem, chosen, mode) if slower is None else _why_not_gpu(problem, prediction, slower)]
     wishes = problem.wishes
     keeper = "the system" if wishes.leave_ram is None else "other programs, as asked for"
     lines.append(_sum("RAM", keeper, chosen.ram, chosen.ram_room, chosen.missing_ram, mode))
     if chosen.vram:
         keeper = "the desktop" if wishes.leave_vram is None else "other programs, as asked for"
         lines.append(_sum("VRAM", keeper, chosen.vram, chosen.vram_room, chosen.missing_vram, mode))
+    lines += _cached(problem, chosen)
     lines.append(_context(problem, chosen))
     lines += _weights(problem, chosen)
     if problem.wishes.unload_bytes:
@@ -37,12 +46,45 @@ def explanation(problem: Problem, chosen: Candidate, mode: str) -> list[str]:
     return lines
 
 
+def _cached_percent(problem: Problem, chosen: Candidate) -> int:
+    return int(100 * cached_share(problem, chosen))
+
+
+def _cached(problem: Problem, chosen: Candidate) -> list[str]:
+    """What the slots in VRAM are taken to bring."""
+    share = cached_share(problem, chosen)
+    if chosen.mode != "hybrid" or not share:
+        return []
+    experts = sum(moe.experts for moe, _ in problem.inventory.experts)
+    if share == 1:
+        return [f"VRAM has room for copies of all {experts} experts; they lie in RAM as well."]
+    hits = cache_hits(problem, chosen)
+    return [
+        f"VRAM has room for copies of {chosen.hot_slots} of {experts} experts, those used last and most; the "
+        f"prediction assumes that about {hits.likely:.0%} of all uses find one there ({hits.even:.0%} to "
+        f"{hits.steady:.0%})."
+    ]
+
+
+def _why_not_gpu(problem: Problem, taken: Prediction, slower: Prediction) -> str:
+    gpu = problem.gpu[1].name if problem.gpu is not None else ""
+    fast, slow = taken.decode_tps.likely, slower.decode_tps.likely
+    return (
+        f"{LABELS['cpu']}: by prediction faster here, about {_tps(fast)} tok/s against {_tps(slow)} with the experts "
+        f"in RAM and the rest on {gpu}."
+    )
+
+
+def _tps(speed: float) -> str:
+    return f"{speed:.1f}" if speed < 10 else f"{speed:.0f}"
+
+
 def _why(problem: Problem, chosen: Candidate, mode: str) -> str:
     gpu = problem.gpu[1].name if problem.gpu is not None else ""
     if mode == "too_large":
         return f"{LABELS[mode]}: it would not fit even if no other program ran."
     if mode == "tight":
-        return f"{label(chosen, mode)}; it would fit if other programs were closed."
+        return f"{label(problem, chosen, mode)}; it would fit if other programs were closed."
     if mode == "all_gpu":
         return f"{LABELS[mode]}: the whole model fits in the free memory of {gpu}, where it is fastest."
     if mode == "hybrid":
@@ -95,6 +137,15 @@ def _context(problem: Problem, chosen: Candidate) -> str:
             f"for {problem.context} tokens{most}; {len(short)} of {len(spec.layers)} layers keep only the last "
             f"{max(short)} of them, and a copy to go back to"
         )
+    latent = {(a.latent, a.rotated) for a in spec.attentions if isinstance(a, LatentAttentionSpec)}
+    if len(latent) == 1 and len(spec.attentions) == len(spec.layers):
+        (kept_numbers, rotated), each_scale = latent.pop(), f" + {scale} bytes of scale" if scale else ""
+        total = amount(spec.kv_bytes(problem.context, chosen.kv_type))
+        line += (
+            f": {len(spec.layers)} layers x ({kept_numbers} latent + {rotated} position numbers) x {number} bytes"
+            f"{each_scale} ({chosen.kv_type}), {total} in all"
+        )
+        return f"{line}."
     kinds = {(attention.kv_heads, attention.head_dim) for attention in spec.attentions}
     if not short and len(kinds) == 1 and len(spec.attentions) == len(spec.layers):
         heads, dim = kinds.pop()
@@ -108,8 +159,11 @@ def _weights(problem: Problem, chosen: Candidate) -> list[str]:
     inventory, wishes = problem.inventory, problem.wishes
     lines = []
     if chosen.vram:
-        held = "routed experts" if chosen.mode == "all_gpu" and problem.spec.is_moe else "weights"
-        lines.append(f"On the GPU {held} are held as {chosen.dense_dtype}, whatever the file stores.")
+        loss = "; this loses some accuracy" if chosen.dense_dtype in ("int4", "int8") else ""
+        kept = " but routed experts" if problem.spec.is_moe else ""
+        lines.append(f"On the GPU all weights{kept} are held as {chosen.dense_dtype}, whatever the file stores{loss}.")
+        if "experts" in chosen.vram:
+            lines.append("Routed experts keep the codes that the file stores.")
     if "experts" not in chosen.ram:
         if wishes.experts != "stored":
             lines.append(f"Re-coding to {wishes.experts} is not needed: the experts fit on the GPU unchanged.")

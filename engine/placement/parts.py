@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -52,6 +52,9 @@ class GpuModel:
 
 
 UNKNOWN_GPU = GpuModel("", 0, 250, 15, "")
+#: The lower end of what cards of the last generations have for each gigabyte of memory.
+GUESSED_GBS_PER_GB, MOST_GUESSED_GBS = 28.0, 800.0
+GUESSED_TERAFLOPS_PER_GB, MOST_GUESSED_TERAFLOPS = 3.0, 80.0
 
 
 def cpus() -> tuple[CpuModel, ...]:
@@ -80,6 +83,12 @@ def known_gpu(name: str) -> GpuModel | None:
     return next((model for model in gpus() if re.search(model.pattern, name.lower())), None)
 
 
-def find_gpu(name: str) -> GpuModel:
-    """A cautious stand-in for a name that is not known."""
-    return known_gpu(name) or UNKNOWN_GPU
+def find_gpu(name: str, vram: int = 0) -> GpuModel:
+    """For a name that is not known a cautious stand-in by its bytes of memory: larger cards have faster memory."""
+    size = vram / (1 << 30)
+    guessed = replace(
+        UNKNOWN_GPU,
+        bandwidth_gbs=min(MOST_GUESSED_GBS, max(UNKNOWN_GPU.bandwidth_gbs, GUESSED_GBS_PER_GB * size)),
+        teraflops=min(MOST_GUESSED_TERAFLOPS, max(UNKNOWN_GPU.teraflops, GUESSED_TERAFLOPS_PER_GB * size)),
+    )
+    return known_gpu(name) or guessed

@@ -11,18 +11,16 @@ from engine.errors import GreenroomError
 from engine.hardware.report import GpuReport, HardwareReport
 from engine.hardware.simulated import is_simulated, simulated
 from engine.models import model_spec
+from engine.models.sketches import sketch
 from engine.models.spec import KV_TYPES, ModelSpec
 from engine.placement import sizes
 from engine.placement.alternatives import alternatives
-from engine.placement.candidates import Candidate, Problem, choose, dense_layout, device_expert_layout, expert_layout
+from engine.placement.candidates import Candidate, Problem, candidates, choose
+from engine.placement.estimate import TIERS, predict_candidate
 from engine.placement.explain import explanation, label
-from engine.placement.machines import link_bandwidth, ram_bandwidth
 from engine.placement.packing import RECODES, code_of
-from engine.placement.parts import UNKNOWN_GPU, find_gpu
 from engine.placement.plan import OffloadPlan, PlanBytes, Prediction, Wishes
-from engine.placement.predict import CONVERSATION, NO_HITS, Speeds, Work, expected_hits, predict
-from engine.placement.profiles import measured_profile
-from engine.placement.sizes import Inventory, Shapes
+from engine.placement.sizes import Inventory
 
 #: Tokens of KV cache when nobody says otherwise: a long conversation, at a price most machines can pay.
 DEFAULT_CONTEXT = 8192
@@ -34,12 +32,8 @@ CHOICES = {
     "experts": ("stored", "int8", "int4", "int4_g128"),
 }
 AMOUNTS = ("threads", "ram_free", "vram_free", "max_vram", "unload_bytes", "leave_ram", "leave_vram")
-#: Instruction sets a plan can be capped at, lowest first.
-TIERS = ("portable", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx")
 #: Caps the kernels of a whole process; read by the compiled module.
 CAP_VARIABLE = "GREENROOM_ISA"
-#: Codes whose activations are rounded to int8.
-INTEGER_CODES = ("int4", "int8")
 
 
 def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = None, **wishes: Any) -> OffloadPlan:
@@ -51,7 +45,7 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
     Raises GreenroomError for a model that is not supported and for wishes that cannot be fulfilled; a model that does
     not fit is a plan ("tight", "too_large"), not an error.
     """
-    spec = model_spec(checkpoint)
+    spec, unsupported = _spec(checkpoint)
     wanted = read_wishes(wishes)
     _check_cap(os.environ.get(CAP_VARIABLE))
     tokens = _context(spec, context)
@@ -71,9 +65,15 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
     problem = Problem(spec, inventory, report, tokens, wanted, gpu, reason)
     threads = _threads(wanted, report)
     chosen, mode = choose(problem)
+    prediction = predict_candidate(problem, chosen, threads)
+    slower = None
+    if mode == "hybrid" and (cpu := _faster_on_cpu(problem, threads, prediction)) is not None:
+        slower = prediction
+        chosen, prediction = cpu
+        mode = chosen.mode
     return OffloadPlan(
         mode=mode,
-        label=label(chosen, mode),
+        label=label(problem, chosen, mode),
         device=chosen.device,
         context=tokens,
         threads=threads,
@@ -87,11 +87,32 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
             ram_total=chosen.ram_total,
             vram_total=chosen.vram_total,
         ),
-        prediction=predict_candidate(problem, chosen, threads),
-        explanation=explanation(problem, chosen, mode),
+        prediction=prediction,
+        explanation=[*unsupported, *explanation(problem, chosen, mode, prediction, slower)],
         alternatives=alternatives(problem, chosen, mode),
         hot_slots=chosen.hot_slots,
     )
+
+
+def _faster_on_cpu(problem: Problem, threads: int, hybrid: Prediction) -> tuple[Candidate, Prediction] | None:
+    """The plan without the GPU, where it fits and is faster: a card of little memory can cost more than it gives."""
+    for candidate in candidates(problem):
+        if candidate.mode == "cpu" and candidate.fits:
+            prediction = predict_candidate(problem, candidate, threads)
+            if prediction.decode_tps.likely > hybrid.decode_tps.likely:
+                return candidate, prediction
+    return None
+
+
+def _spec(checkpoint: Checkpoint) -> tuple[ModelSpec, list[str]]:
+    """And a sentence where the model is only planned."""
+    try:
+        return model_spec(checkpoint), []
+    except GreenroomError as error:
+        found = sketch(checkpoint) if checkpoint.described else None
+        if found is None:
+            raise
+        return found, [f"Only a plan: {error.why}."]
 
 
 def read_wishes(wishes: dict[str, Any]) -> Wishes:
@@ -140,100 +161,6 @@ def find_usable_gpu(report: HardwareReport) -> tuple[tuple[int, GpuReport] | Non
     if report.gpus:
         return None, f"{report.gpus[0].name} is integrated and shares the RAM, so it has no memory of its own"
     return None, "no GPU was found"
-
-
-def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Prediction:
-    """What one token costs under this placement, and how long that takes here."""
-    inventory, spec = problem.inventory, problem.spec
-    on_gpu, all_gpu = bool(chosen.vram), chosen.mode == "all_gpu"
-    dense = sizes.dense_bytes(inventory, dense_layout(problem, chosen.dense_dtype))
-    dense.pop("embeddings", None)
-    dense_total = sum(dense.values())
-    experts_ram = 0 if all_gpu else sizes.active_expert_bytes(inventory, expert_layout(problem))
-    experts_gpu = sizes.active_expert_bytes(inventory, device_expert_layout(chosen.dense_dtype)) if all_gpu else 0
-    short = min(CONVERSATION, problem.context)
-    # Of a prompt only the last token goes through the output head.
-    dense_values = sizes.dense_values(inventory) - sizes.head_values(inventory)
-    expert_values = sizes.active_expert_values(inventory)
-    code = _main_code(problem, chosen)
-    hybrid = on_gpu and not all_gpu
-    work = Work(
-        layers=len(spec.layers),
-        cpu_expert_bytes=experts_ram,
-        cpu_dense_bytes=0 if on_gpu else dense_total,
-        gpu_bytes=experts_gpu + (dense_total if on_gpu else 0),
-        context=problem.context,
-        kv_bytes=sizes.kv_traffic(spec, problem.context, chosen.kv_type),
-        kv_on_gpu=on_gpu,
-        attention_ops=sizes.attention_ops(spec, short),
-        cpu_values=(0 if all_gpu else expert_values) + (0 if on_gpu else dense_values),
-        gpu_values=(expert_values if all_gpu else 0) + (dense_values if on_gpu else 0),
-        gpu_experts=sum(moe.experts for moe, _ in inventory.experts) if all_gpu else 0,
-        code=code,
-        tier=kernel_tier(problem.report, code, problem.wishes.isa),
-        threads=threads,
-        short_kv_bytes=sizes.kv_traffic(spec, short, chosen.kv_type),
-        gpu_beside_bytes=dense.get("shared_experts", 0) if hybrid else 0,
-        hits=expected_hits(cached_share(problem, chosen)) if hybrid else NO_HITS,
-    )
-    return predict(work, _speeds(problem, chosen, threads), measured_profile(problem.report))
-
-
-def cached_share(problem: Problem, chosen: Candidate) -> float:
-    """Of all routed experts, those that have a slot in VRAM."""
-    experts = sum(moe.experts for moe, _ in problem.inventory.experts)
-    return getattr(chosen, "hot_slots", 0) / experts if experts else 0.0
-
-
-def _speeds(problem: Problem, chosen: Candidate, threads: int) -> Speeds:
-    """Measured where it was, else by the card's name."""
-    report = problem.report
-    ram = ram_bandwidth(report, threads)
-    if problem.gpu is None:
-        return Speeds(ram, UNKNOWN_GPU.bandwidth_gbs, UNKNOWN_GPU.teraflops)
-    card = problem.gpu[1]
-    model = find_gpu(card.name)
-    calibration = report.calibration
-    found = calibration.devices.get(chosen.device) if calibration is not None else None
-    memory = found.memory_gbs if found is not None else None
-    matrices = found.teraflops if found is not None else None
-    link = found.to_pinned_gbs or found.to_pageable_gbs if found is not None else None
-    return Speeds(ram, memory or model.bandwidth_gbs, matrices or model.teraflops, link or link_bandwidth(card))
-
-
-def kernel_tier(report: HardwareReport, code: str, isa: str | None) -> str:
-    """The tier of this code's kernels here, at most `isa`."""
-    kernels = report.cpu.kernels
-    tier = {"int4": kernels.int4, "int8": kernels.int8, "bf16": kernels.bf16, "e4m3": kernels.bf16}.get(
-        code, kernels.int8
-    )
-    if isa is not None and tier in TIERS:
-        tier = min(tier, isa, key=TIERS.index)
-    # A name without kernels of its own for a code stands for the next lower ones.
-    if code in INTEGER_CODES:
-        has_vnni = "avxvnni" in report.cpu.isa.usable
-        lower = {"avx512bf16": "avx512vnni"} | dict.fromkeys(("avx512", "avxvnni"), "avxvnni" if has_vnni else "avx2")
-    else:
-        lower = {"avx512": "avx2", "avxvnni": "avx2"}
-        if code not in ("bf16", "e4m3"):
-            lower |= dict.fromkeys(("amx", "avx512bf16"), "avx512vnni")
-    return lower.get(tier, tier)
-
-
-def _main_code(problem: Problem, chosen: Candidate) -> str:
-    """The code of most weights that are computed on the CPU."""
-    inventory = problem.inventory
-    groups: list[Shapes] = [shapes for _, shapes in inventory.experts]
-    if not groups and chosen.dense_dtype != "quantised":
-        return "f32" if chosen.dense_dtype == "float32" else "bf16"
-    recode = expert_layout(problem).recode if groups else None
-    groups = groups or [shapes for role, shapes in inventory.roles.items() if role != "embeddings"]
-    values: dict[str, int] = {}
-    for shapes in groups:
-        for shape, count in shapes.items():
-            code = code_of(shape.format, recode).name
-            values[code] = values.get(code, 0) + shape.values * count
-    return max(values, key=lambda code: values[code])
 
 
 def _check_cap(tier: str | None) -> None:

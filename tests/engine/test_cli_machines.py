@@ -92,3 +92,18 @@ def test_recommendations(capsys: pytest.CaptureFixture[str]) -> None:
         assert "greenroom download" in shown
     assert main(["recommend", "--ram", "0.5", "--vram", "0"]) == 0
     assert "No model of the catalogue fits here" in capsys.readouterr().out
+
+
+def test_a_model_that_is_not_here_is_planned(capsys: pytest.CaptureFixture[str]) -> None:
+    parts = ["--cpu", "Xeon Gold 6454S", "--ram", "512", "--gpu", "RTX 4090 D", "--vram", "24", "--context", "139000"]
+    said = document(capsys, "plan", "deepseek-v3", *parts)
+    assert said["mode"] == "hybrid"
+    assert said["bytes"]["vram"]["kv_cache"] == 139_000 * 61 * 576 * 2
+    assert said["explanation"][0].startswith("Only a plan: it is DeepSeek-V3")
+    rows = document(capsys, "compare", "glm-4.6:Q3_K_M", "--ram", "256")["machines"]
+    assert rows[1]["mode"] == "cpu"
+
+
+def test_a_model_that_is_not_here_is_not_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["generate", "deepseek-v3", "--prompt", "hi"]) == REFUSED
+    assert 'There is no model "deepseek-v3"' in capsys.readouterr().err

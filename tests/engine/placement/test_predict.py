@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.placement.machines import Bandwidth
-from engine.placement.predict import Speeds, Work, achieved_share, predict
+from engine.placement.predict import Hits, Speeds, Work, achieved_share, expected_hits, predict
 from engine.placement.profiles import GREENROOM
 
 GB = 10**9
@@ -86,6 +86,39 @@ def test_experts_one_by_one_slow_the_gpu_down() -> None:
     looped = replace(gpu, gpu_experts=48 * 128)
     seconds = 1 / predict(looped, DDR5).prefill_tps.likely - 1 / predict(gpu, DDR5).prefill_tps.likely
     assert seconds == pytest.approx(48 * 128 * GREENROOM.gpu_expert_s / 512)
+
+
+def test_cached_experts_are_computed_beside_the_cpu() -> None:
+    hybrid = replace(QWEN3, cpu_dense_bytes=0, gpu_bytes=700_000_000, gpu_beside_bytes=100_000_000, kv_on_gpu=True)
+    cached = replace(hybrid, hits=Hits(0.2, 0.5, 0.8))
+    plain, better = predict(hybrid, DDR5), predict(cached, DDR5)
+    share = [achieved_share(GREENROOM, missed * GB / 48) for missed in (1.02, 0.51)]
+    saved = 1.02 / (60 * share[0]) - 0.51 / (60 * share[1])
+    assert 1 / plain.decode_tps.likely - 1 / better.decode_tps.likely == pytest.approx(saved)
+    # A wider range, because nobody knows the conversation.
+    assert better.decode_tps.low / better.decode_tps.likely < plain.decode_tps.low / plain.decode_tps.likely
+    slow = replace(DDR5, ram=Bandwidth(10, 12, 13, "measured"))
+    assert "0.51 GB of experts per token" in predict(cached, slow).bottleneck
+
+
+@pytest.mark.parametrize(
+    ("share", "active", "likely"),
+    [(0, 0.06, 0), (1, 0.06, 1), (0.25, 0.06, 0.5), (0.01, 0.1, 0.01), (0.05, 0.1, 0.112)],
+)
+def test_hits_by_slots(share: float, active: float, likely: float) -> None:
+    hits = expected_hits(share, active)
+    assert hits.likely == pytest.approx(likely, abs=0.001)
+    assert hits.even == share <= hits.likely <= hits.steady <= 1
+
+
+def test_long_prompts_are_read_on_the_gpu_once_sending_pays() -> None:
+    hybrid = replace(QWEN3, cpu_dense_bytes=0, gpu_bytes=700_000_000, kv_on_gpu=True, context=8192)
+    sent = replace(hybrid, streamed_bytes=17 * GB)
+    speeds = replace(DDR5, link_gbs=24.0)
+    # Few tokens: sending all experts for them takes longer than computing here.
+    assert predict(sent, speeds, chunk=64).prefill_tps == predict(hybrid, speeds, chunk=64).prefill_tps
+    long = predict(sent, speeds, prompt=4096, chunk=4096).prefill_tps.likely
+    assert long > predict(hybrid, speeds, prompt=4096, chunk=4096).prefill_tps.likely
 
 
 def test_share_between_small_and_large_experts() -> None:

@@ -95,3 +95,34 @@ def test_published_runs_lie_in_the_range(run: Run) -> None:
     decode = predict(work, Speeds(ram, gpu.bandwidth_gbs, gpu.teraflops), run.profile).decode_tps
     assert decode.low <= run.published <= decode.high
     assert decode.likely == pytest.approx(run.published, rel=0.35)
+
+
+def test_a_prompt_read_with_experts_sent_to_the_card() -> None:
+    """gpt-oss-120b on an RTX 3090: 26 of 36 layers' experts, 45.6 GB, cross a link of 24 GB/s for every 4096 tokens."""
+    layer = 128 * 3 * 2880 * 2880
+    active = 4 / 128
+    work = Work(
+        layers=36,
+        cpu_expert_bytes=round(26 * layer * active * 4.25 / 8),
+        cpu_dense_bytes=0,
+        gpu_bytes=round(2.2 * GB),
+        context=8192,
+        kv_bytes=0,
+        kv_on_gpu=True,
+        attention_ops=36 * 4 * 64 * 64 // 2,
+        cpu_values=round(26 * layer * active),
+        gpu_values=round(10 * layer * active) + 1_500_000_000,
+        gpu_experts=0,
+        code="int4",
+        tier="avx2",
+        threads=16,
+        streamed_bytes=round(45.6 * GB),
+    )
+    card = find_gpu("RTX 3090")
+    speeds = Speeds(Bandwidth(70, 80, 90, "measured"), card.bandwidth_gbs, card.teraflops, link_gbs=24.0)
+    prefill = predict(work, speeds, LLAMA_CPP, prompt=4096, chunk=4096).prefill_tps
+    assert prefill.low <= 1682 <= prefill.high
+    assert prefill.likely == pytest.approx(1682, rel=0.35)
+    # Its chunks of 512 tokens send as much for an eighth of the tokens (380 published: not all experts were sent).
+    small = predict(work, speeds, LLAMA_CPP, prompt=4096, chunk=512).prefill_tps
+    assert small.low <= 380 <= small.high
