@@ -46,7 +46,7 @@ class BlockDecoder:
     """For one format; not for plain floats, which a device holds as such."""
 
     def __init__(self, form: str, tables: Tables) -> None:
-        self.block_bytes = FORMATS[form].block_bytes
+        self.block_values, self.block_bytes = FORMATS[form].block_values, FORMATS[form].block_bytes
         self._tables = tables
         self._decode = DECODERS[form]
 

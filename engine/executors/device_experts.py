@@ -5,87 +5,154 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
-from engine.executors.devices import DenseDevice
+from engine.checkpoints.formats import FORMATS
+from engine.executors.device_blocks import BlockDecoder, Tables
+from engine.executors.devices import DenseDevice, Device
 from engine.executors.loading import Loader
 from engine.executors.torch_blocks import activate
 from engine.models.spec import MlpSpec, MoeSpec
+from engine.placement.sizes import DEQUANTISED_AT_ONCE, FLOATS
 from engine.runtime.status import ExpertUsage
 
 
 @dataclass(frozen=True)
-class ExpertWeights:
-    """One layer's: gate above up [E, 2 I, H], down [E, H, I], in the device's dtype; biases float32 [E, 2 I] and
-    [E, H], or None.
+class ExpertMatrices:
+    """One projection of every expert of a layer.
+
+    stored:  floats [E, rows, columns], or blocks as the file has them, uint8 [E, rows, blocks, block bytes]
+    dtype:   of products
+    decoder: of the blocks; None for floats
+    factors: float32 [E], of products, or None
+    columns: int64 [E, columns], which element of the input each stored column meets, or None for all as they are
     """
 
+    stored: torch.Tensor
+    dtype: torch.dtype
+    decoder: BlockDecoder | None = None
+    factors: torch.Tensor | None = None
+    columns: torch.Tensor | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return self.stored.nbytes
+
+    @property
+    def at_once(self) -> int:
+        """How many experts' weights may be dequantised together."""
+        values = self.stored[0].numel()
+        if self.decoder is not None:
+            values = values // self.decoder.block_bytes * self.decoder.block_values
+        return max(1, DEQUANTISED_AT_ONCE // values)
+
+    def products(self, x: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+        """chosen int64 [n]; x float32 [n or 1, columns], a row for each -> float32 [n, rows]."""
+        x = x.expand(len(chosen), -1)
+        if self.columns is not None:
+            x = x.gather(1, self.columns[chosen])
+        weights = self._values(self.stored[chosen])
+        y = torch.bmm(weights, x.to(self.dtype)[:, :, None])[:, :, 0].float()
+        return y if self.factors is None else y.mul_(self.factors[chosen, None])
+
+    def product(self, x: torch.Tensor, expert: int) -> torch.Tensor:
+        """x float32 [T, columns] through one expert -> float32 [T, rows]."""
+        if self.columns is not None:
+            x = x[:, self.columns[expert]]
+        weights = self._values(self.stored[expert : expert + 1])[0]
+        y = torch.mm(x.to(self.dtype), weights.T).float()
+        return y if self.factors is None else y.mul_(self.factors[expert])
+
+    def _values(self, stored: torch.Tensor) -> torch.Tensor:
+        """Of some experts -> [n, rows, columns] in dtype."""
+        if self.decoder is None:
+            return stored
+        experts, rows = stored.shape[:2]
+        return self.decoder(stored.view(-1, self.decoder.block_bytes)).to(self.dtype).view(experts, rows, -1)
+
+
+@dataclass(frozen=True)
+class LayerExperts:
+    """biases: float32 [E, I] twice and [E, H], of gate, up and down, or None"""
+
     spec: MlpSpec
-    gate_up: torch.Tensor
-    down: torch.Tensor
-    biases: tuple[torch.Tensor, torch.Tensor] | None = None
+    gate: ExpertMatrices
+    up: ExpertMatrices
+    down: ExpertMatrices
+    biases: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return self.gate.nbytes + self.up.nbytes + self.down.nbytes
 
     def one(self, x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-        """One token: gather its experts, no waiting for the device. -> float32 [1, top_k, H]."""
-        chosen = ids[0].long()
-        gate_up = torch.matmul(self.gate_up[chosen], x[0].to(self.gate_up.dtype)).float()
-        if self.biases is not None:
-            gate_up += self.biases[0][chosen]
-        inner = activate(self.spec, gate_up).to(self.down.dtype)
-        y = torch.bmm(self.down[chosen], inner[:, :, None])[:, :, 0].float()
-        if self.biases is not None:
-            y += self.biases[1][chosen]
-        return y[None]
+        """One token, without waiting for the device. -> float32 [1, top_k, H]."""
+        parts = []
+        for chosen in torch.split(ids[0].long(), min(self.gate.at_once, self.down.at_once)):
+            gate, up = self.gate.products(x, chosen), self.up.products(x, chosen)
+            if self.biases is not None:
+                gate += self.biases[0][chosen]
+                up += self.biases[1][chosen]
+            y = self.down.products(activate(self.spec, torch.cat((gate, up), -1)), chosen)
+            parts.append(y if self.biases is None else y + self.biases[2][chosen])
+        return torch.cat(parts)[None]
 
     def many(self, x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
         """Several tokens: expert by expert, each over its own tokens. -> float32 [T, top_k, H]."""
-        y = torch.empty((*ids.shape, x.shape[1]), device=x.device)
-        narrow = x.to(self.gate_up.dtype)
+        y = x.new_empty((*ids.shape, x.shape[1]))
         for expert in sorted(set(ids.flatten().tolist())):
             tokens, slots = torch.where(ids == expert)
-            gate_up = torch.mm(narrow[tokens], self.gate_up[expert].T).float()
+            rows = x[tokens]
+            gate, up = self.gate.product(rows, expert), self.up.product(rows, expert)
             if self.biases is not None:
-                gate_up += self.biases[0][expert]
-            inner = activate(self.spec, gate_up).to(self.down.dtype)
-            part = torch.mm(inner, self.down[expert].T).float()
-            y[tokens, slots] = part if self.biases is None else part + self.biases[1][expert]
+                gate += self.biases[0][expert]
+                up += self.biases[1][expert]
+            part = self.down.product(activate(self.spec, torch.cat((gate, up), -1)), expert)
+            y[tokens, slots] = part if self.biases is None else part + self.biases[2][expert]
         return y
 
 
 class DeviceExperts:
-    """Dequantised weights per layer."""
+    """Weights per layer, as the file stores them; each use dequantises those that it needs."""
 
     overlaps = False
 
-    def __init__(self, layers: Mapping[int, ExpertWeights], kernel: str) -> None:
+    def __init__(self, device: Device, layers: Mapping[int, LayerExperts], kernel: str) -> None:
+        self._device = device
         self._layers = dict(layers)
-        self._counts = {
-            layer: torch.zeros(len(weights.down), dtype=torch.int64, device=weights.down.device)
-            for layer, weights in self._layers.items()
-        }
+        #: Row i belongs to the i-th layer with experts.
+        self._rows = {layer: i for i, layer in enumerate(sorted(layers))}
+        experts = max((len(weights.down.stored) for weights in layers.values()), default=0)
+        self._counts = device.empty(len(layers), experts, dtype=torch.int64).zero_()
         self.kernel = kernel
 
     @classmethod
     def load(cls, device: DenseDevice, loader: Loader) -> DeviceExperts:
-        layers: dict[int, ExpertWeights] = {}
+        tables = Tables(device.device)
+        layers: dict[int, LayerExperts] = {}
         for i, layer in enumerate(loader.spec.layers):
             if isinstance(layer.ffn, MoeSpec):
-                layers[i] = _load_layer(device, loader, i, layer.ffn)
-        return cls(layers, f"{str(device.dtype).removeprefix('torch.')} on {device.device.name}")
+                layers[i] = _load_layer(device, loader, i, layer.ffn, tables)
+        return cls(device.device, layers, f"{str(device.dtype).removeprefix('torch.')} on {device.device.name}")
 
     @property
     def nbytes(self) -> int:
-        return sum(weights.gate_up.nbytes + weights.down.nbytes for weights in self._layers.values())
+        return sum(weights.nbytes for weights in self._layers.values())
 
     def usage(self) -> ExpertUsage | None:
         """Any thread may ask."""
-        return ExpertUsage.of({layer: counts.cpu().numpy() for layer, counts in list(self._counts.items())}, True)
+        if not self._layers:
+            return None
+        counts = self._device.download(self._counts).numpy()
+        experts = {layer: len(weights.down.stored) for layer, weights in list(self._layers.items())}
+        return ExpertUsage.of({layer: counts[self._rows[layer], :most] for layer, most in experts.items()}, True)
 
     def forward(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, out: torch.Tensor) -> None:
         """out += sum over slots of weight * expert(x). All on the device; shapes as in RoutedExperts."""
         experts = self._layers[layer]
         chosen = ids.flatten().long()
-        self._counts[layer].index_add_(0, chosen, torch.ones_like(chosen))
+        self._counts[self._rows[layer]].index_add_(0, chosen, torch.ones_like(chosen))
         y = experts.one(x, ids) if x.shape[0] == 1 else experts.many(x, ids)
         out += torch.bmm(weights[:, None], y)[:, 0]
 
@@ -100,26 +167,52 @@ class DeviceExperts:
 
     def close(self) -> None:
         self._layers.clear()
-        self._counts.clear()
+        self.__dict__.pop("_counts", None)
 
 
-def _load_layer(device: DenseDevice, loader: Loader, layer: int, spec: MoeSpec) -> ExpertWeights:
-    on, hidden, inner = device.device, loader.spec.hidden, spec.intermediate
-    gate_up = on.empty(spec.experts, 2 * inner, hidden, dtype=device.dtype)
-    down = on.empty(spec.experts, hidden, inner, dtype=device.dtype)
+def _load_layer(device: DenseDevice, loader: Loader, layer: int, spec: MoeSpec, tables: Tables) -> LayerExperts:
+    on, prefix = device.device, f"layers.{layer}.moe.experts"
+    loader.report(f"Reading experts of layer {layer + 1} of {len(loader.spec.layers)}")
+    gate = _load_matrices(device, loader, prefix, "gate", spec, tables)
+    up = _load_matrices(device, loader, prefix, "up", spec, tables)
+    down = _load_matrices(device, loader, prefix, "down", spec, tables)
     biases = None
     if spec.bias:
-        biases = (
-            on.empty(spec.experts, 2 * inner),
-            on.empty(spec.experts, hidden),
-        )
-    for e in range(spec.experts):
-        loader.report(f"Reading experts of layer {layer + 1} of {len(loader.spec.layers)}")
-        role = f"layers.{layer}.moe.experts.{e}"
-        targets = [("gate", gate_up[e, :inner]), ("up", gate_up[e, inner:]), ("down", down[e])]
-        if biases is not None:
-            wide, narrow = biases[0][e], biases[1][e]
-            targets += [("gate_bias", wide[:inner]), ("up_bias", wide[inner:]), ("down_bias", narrow)]
-        for part, target in targets:
-            target.copy_(torch.from_numpy(loader.float32(f"{role}.{part}")))
-    return ExpertWeights(spec.expert, gate_up, down, biases)
+        hidden, inner = loader.spec.hidden, spec.intermediate
+        biases = on.empty(spec.experts, inner), on.empty(spec.experts, inner), on.empty(spec.experts, hidden)
+        for part, target in zip(("gate", "up", "down"), biases, strict=True):
+            values = [loader.float32(f"{prefix}.{e}.{part}_bias").reshape(-1) for e in range(spec.experts)]
+            on.upload(torch.from_numpy(np.stack(values)), target)
+    return LayerExperts(spec.expert, gate, up, down, biases)
+
+
+def _load_matrices(
+    device: DenseDevice, loader: Loader, prefix: str, part: str, spec: MoeSpec, tables: Tables
+) -> ExpertMatrices:
+    roles = [f"{prefix}.{expert}.{part}" for expert in range(spec.experts)]
+    on, form = device.device, loader.format(roles[0])
+    rows, columns = loader.shape(roles[0])
+    if form in FLOATS:
+        values = on.empty(spec.experts, rows, columns, dtype=device.dtype)
+        for role, target in zip(roles, values, strict=True):
+            loader.report_again()
+            on.upload(torch.from_numpy(loader.float32(role)).to(device.dtype), target)
+        return ExpertMatrices(values, device.dtype)
+    record = FORMATS[form]
+    blocks = on.empty(spec.experts, rows, columns // record.block_values, record.block_bytes, dtype=torch.uint8)
+    for role, target in zip(roles, blocks, strict=True):
+        loader.report_again()
+        if loader.format(role) != form:
+            raise loader.refuse(role, ValueError(f"other experts of this layer are stored as {form}"))
+        on.upload(torch.from_numpy(loader.stored(role)).view(target.shape), target)
+    factors, orders = [loader.factor(role) for role in roles], [loader.column_order(role) for role in roles]
+    usual = np.arange(columns, dtype=np.int64)
+    return ExpertMatrices(
+        blocks,
+        device.dtype,
+        BlockDecoder(form, tables),
+        on.upload(torch.tensor(factors)) if any(factor != 1.0 for factor in factors) else None,
+        on.upload(torch.from_numpy(np.stack([usual if order is None else order.astype(np.int64) for order in orders])))
+        if any(order is not None for order in orders)
+        else None,
+    )

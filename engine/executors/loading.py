@@ -125,7 +125,7 @@ class Loader:
             last = min(first + step, rows)
             values = self.checkpoint.read_float32(ref.name, ref.index, (start + first, start + last))
             self._add(self.nbytes(role) // rows * (last - first))
-            self.report(self._message)
+            self.report_again()
             yield first, values
 
     def pack(
@@ -157,7 +157,7 @@ class Loader:
             with _reading(place.path):
                 matrix.load_file(pool, place.path, place.offset + start * row_bytes, count, first_row + start)
             self._add(count)
-            self.report(self._message)
+            self.report_again()
         matrix.set_factor(first_row, rows, self.factor(role))
 
     def pack_expert(
@@ -215,6 +215,10 @@ class Loader:
             f'its tensor "{self.spec.weights[role].name}" ({self.format(role)}) is not accepted: {error}',
             "Choose a file of this model in another format.",
         )
+
+    def report_again(self) -> None:
+        """The same message as last time."""
+        self.report(self._message)
 
     def _location(self, role: str) -> FileRange | None:
         """Where the role's rows lie as they are; None when `stored` must put them together."""

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.executors.device_experts import DeviceExperts, ExpertWeights
+from engine.executors.device_experts import DeviceExperts, ExpertMatrices, LayerExperts
+from engine.executors.devices import HostDevice
 from engine.executors.moe import Moe
 from engine.executors.native_router import NativeRouter
 from engine.executors.torch_blocks import TorchMlp, TorchRmsNorm, activate
@@ -208,9 +209,12 @@ def test_experts_on_the_device(spec: MlpSpec, tokens: int, top_k: int, seed: int
             y = down[e] @ plain_activation(spec, gate, up) + (narrow[e] if spec.bias else 0)
             expected[t] += weights[t, slot] * y
     out = torch.ones(tokens, 8)
-    bias = (torch.from_numpy(wide), torch.from_numpy(narrow)) if spec.bias else None
-    parts = ExpertWeights(spec, torch.from_numpy(gate_up), torch.from_numpy(down), bias)
-    store = DeviceExperts({3: parts}, "float32 on cpu")
+    bias = tuple(map(torch.from_numpy, (wide[:, :5], wide[:, 5:], narrow))) if spec.bias else None
+    gate, up, downs = (
+        ExpertMatrices(torch.from_numpy(np.ascontiguousarray(part)), torch.float32)
+        for part in (gate_up[:, :5], gate_up[:, 5:], down)
+    )
+    store = DeviceExperts(HostDevice(), {3: LayerExperts(spec, gate, up, downs, bias)}, "float32 on cpu")
     store.forward(3, torch.from_numpy(x), torch.from_numpy(ids), torch.from_numpy(weights), out)
     np.testing.assert_allclose(out.numpy(), expected, atol=1e-3)
     store.close()
