@@ -41,6 +41,8 @@ ACTIONS = (
     ActionSpec("focus_message", mark("Write a message"), "Ctrl+L", "edit", "Chat"),
     ActionSpec("palette", mark("Find a command, chat, model or setting…"), "Ctrl+K", "search", "View"),
     ActionSpec("stage", mark("Stage"), "Ctrl+Shift+E", "stage", "View", checkable=True),
+    ActionSpec("performance", mark("Performance of the answers"), "Ctrl+Shift+P", "gauge", "View", checkable=True),
+    ActionSpec("copy_card", mark("Copy the benchmark card"), "", "copy", "View"),
     ActionSpec("zoom_in", mark("Larger text"), "Ctrl++", "", "View"),
     ActionSpec("zoom_out", mark("Smaller text"), "Ctrl+-", "", "View"),
     ActionSpec("zoom_reset", mark("Usual text size"), "Ctrl+0", "", "View"),

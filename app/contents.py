@@ -30,6 +30,8 @@ PageMaker = Callable[[str], QWidget]
 class Contents(QWidget):
     #: The key of the page that is shown now: chat | models | hardware | settings
     pageShown = Signal(str)
+    #: The stage's button for the benchmark card was pressed.
+    cardWanted = Signal()
 
     def __init__(
         self, host: EngineHost, settings: SettingsStore, actions: Actions, banners: BannerArea, make_page: PageMaker
@@ -112,6 +114,7 @@ class Contents(QWidget):
             from app.stage.panel import StagePanel
 
             self._stage = StagePanel(self._host)
+            self._stage.cardWanted.connect(self.cardWanted)
             self._upper.addWidget(self._stage)
         elif not on and self._stage is not None:
             self._upper.removeWidget(self._stage)

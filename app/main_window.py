@@ -104,6 +104,8 @@ class MainWindow(QMainWindow):
             "focus_message": lambda: self.show_page("chat"),
             "palette": self.open_palette,
             "stage": self._toggle_stage,
+            "performance": self._toggle_performance,
+            "copy_card": self._copy_card,
             "zoom_in": lambda: self._zoom(1),
             "zoom_out": lambda: self._zoom(-1),
             "zoom_reset": lambda: self._zoom(0),
@@ -148,6 +150,7 @@ class MainWindow(QMainWindow):
         side.newChat.connect(self.new_chat)
         side.searched.connect(self._filter_chats)
         side.pageChosen.connect(self.show_page)
+        made.cardWanted.connect(self._copy_card)
         made.pageShown.connect(lambda page: self._mark_chat(self._open_chat_id))
         self.setCentralWidget(made)
         self._show_state(self._host.state)
@@ -209,6 +212,8 @@ class MainWindow(QMainWindow):
         self.contents.set_chat(self._chat_page, self._chat_list)
         self._chat_list.chatChosen.connect(self._open_chat)
         self._chat_page.chatChanged.connect(self._mark_chat)
+        self._chat_page.performanceShown.connect(self.actions_by_key["performance"].setChecked)
+        self.actions_by_key["performance"].setChecked(False)
 
     def _make_real_chat(self, host: EngineHost, window: QWidget) -> tuple[QWidget, QWidget]:
         from app.chat.controller import ChatController
@@ -422,6 +427,18 @@ class MainWindow(QMainWindow):
 
     def _toggle_theme(self) -> None:
         self._settings.change(theme="light" if theme().dark else "dark")
+
+    def _toggle_performance(self) -> None:
+        if self._chat_page is not None:
+            self.show_page("chat")
+            self._chat_page.show_performance(self.actions_by_key["performance"].isChecked())
+
+    @Slot()
+    def _copy_card(self) -> None:
+        """Where nothing was measured yet, the panel says so."""
+        if self._chat_page is not None and not self._chat_page.copy_card():
+            self.show_page("chat")
+            self._chat_page.show_performance(True)
 
     def _toggle_stage(self) -> None:
         self._settings.change(stage=self.actions_by_key["stage"].isChecked())

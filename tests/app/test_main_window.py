@@ -42,6 +42,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 class FakeChatPage(QWidget):
     chatChanged = Signal(int)
+    performanceShown = Signal(bool)
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,6 +54,13 @@ class FakeChatPage(QWidget):
     def open_chat(self, chat: int) -> None:
         self.calls.append(chat)
         self.chatChanged.emit(chat)
+
+    def show_performance(self, on: bool) -> None:
+        self.calls.append(("performance", on))
+        self.performanceShown.emit(on)
+
+    def copy_card(self) -> bool:
+        return False
 
     def shutdown(self) -> None:
         self.calls.append("shutdown")
@@ -400,7 +408,7 @@ def test_tab_reaches_the_pages_controls(open_window: Open, qtbot: QtBot) -> None
         window.focusNextChild()
         focused = window.focusWidget()
         reached.add(focused.accessibleName())
-    assert {"Theme", "Context length", "Threads", "New chat", "Search chats", "Models"} <= reached
+    assert {"Language", "Load at start", "Enter key", "Search settings", "New chat", "Search chats"} <= reached
 
 
 def test_the_list_marks_the_open_chat_only_beside_it(open_window: Open) -> None:
@@ -519,3 +527,16 @@ def test_a_note_that_sends_the_user_to_the_settings_leads_there(open_window: Ope
     click(window, "Settings")
     assert window.page == "settings"
     assert banner_texts(window) == []
+
+
+def test_the_performance_panel_is_toggled_and_opens_when_there_is_no_card(open_window: Open) -> None:
+    window = open_window()
+    action = window.actions_by_key["performance"]
+    action.trigger()
+    assert action.isChecked()
+    action.trigger()
+    assert not action.isChecked()
+    window.contents.cardWanted.emit()
+    assert action.isChecked()
+    calls = [call for call in window._chat_page.calls if isinstance(call, tuple)]
+    assert calls == [("performance", True), ("performance", False), ("performance", True)]
