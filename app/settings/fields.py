@@ -6,9 +6,9 @@ from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QFocusEvent, QHideEvent, QWheelEvent
 from PySide6.QtWidgets import QComboBox, QDoubleSpinBox, QPlainTextEdit, QSpinBox, QWidget
 
+from app.theme import theme
+
 CONTROL_WIDTH = 250
-#: What a field says that the user has not touched.
-BY_PROGRAM = "Chosen by Greenroom"
 SAVE_MS = 600
 
 
@@ -18,7 +18,7 @@ class Combo(QComboBox):
     def __init__(self, name: str, entries: tuple[tuple[str, object], ...]) -> None:
         super().__init__()
         self.setAccessibleName(name)
-        self.setFixedWidth(CONTROL_WIDTH)
+        self.setFixedWidth(theme().px(CONTROL_WIDTH))
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         for text, value in entries:
             self.addItem(text, value)
@@ -36,7 +36,7 @@ class _Spin:
     def _prepare(self, name: str, unset: str) -> None:
         self.setSpecialValueText(unset)
         self.setAccessibleName(name)
-        self.setFixedWidth(CONTROL_WIDTH)
+        self.setFixedWidth(theme().px(CONTROL_WIDTH))
         self.setKeyboardTracking(False)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         # The style sheet's padding does not reach the field inside.
@@ -65,18 +65,17 @@ class WholeNumber(_Spin, QSpinBox):
 
 
 class Fraction(_Spin, QDoubleSpinBox):
-    """chosen: float within `limits` in steps of 0.05, or None. usual: where the arrows start from."""
+    """chosen: float within `limits` in steps of `step`, or None. usual: where the arrows start from."""
 
     chosen = Signal(object)
-    STEP = 0.05
 
-    def __init__(self, name: str, limits: tuple[float, float], usual: float) -> None:
+    def __init__(self, name: str, limits: tuple[float, float], usual: float, unset: str, step: float = 0.05) -> None:
         super().__init__()
-        self._usual = usual
-        self.setDecimals(2)
-        self.setSingleStep(self.STEP)
-        self.setRange(limits[0] - self.STEP, limits[1])
-        self._prepare(name, BY_PROGRAM)
+        self._usual, self._step = usual, step
+        self.setDecimals(2 if step < 0.1 else 1)
+        self.setSingleStep(step)
+        self.setRange(limits[0] - step, limits[1])
+        self._prepare(name, unset)
         self.valueChanged.connect(self._tell)
 
     def show_value(self, value: float | None) -> None:
@@ -90,7 +89,7 @@ class Fraction(_Spin, QDoubleSpinBox):
 
     @Slot(float)
     def _tell(self, value: float) -> None:
-        self.chosen.emit(None if value <= self.minimum() + self.STEP / 4 else round(value, 2))
+        self.chosen.emit(None if value <= self.minimum() + self._step / 4 else round(value, 2))
 
 
 class LongText(QPlainTextEdit):
@@ -103,7 +102,7 @@ class LongText(QPlainTextEdit):
         self.setAccessibleName(name)
         self.setPlaceholderText(placeholder)
         self.setTabChangesFocus(True)
-        self.setFixedHeight(96)
+        self.setFixedHeight(theme().px(96))
         self._soon = QTimer(self, singleShot=True, interval=SAVE_MS)
         self._soon.timeout.connect(self._tell)
         self.textChanged.connect(self._soon.start)

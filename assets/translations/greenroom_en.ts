@@ -4,6 +4,30 @@
 <context>
     <name>greenroom</name>
     <message numerus="yes">
+        <location filename="../../app/chat/advice.py"/>
+        <source>Instead of the first %n messages, this summary is sent: {text}</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/advice.py"/>
+        <source>The first %n messages are not sent: “{first}” to “{last}”.</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/advice.py"/>
+        <source>Leave out the oldest %n messages</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
         <location filename="../../app/chat/card.py"/>
         <source>%n tokens written</source>
         <translation>

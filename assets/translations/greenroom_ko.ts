@@ -25,12 +25,14 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
+        <location filename="../../app/chat/page.py"/>
         <location filename="../../app/sidebar.py"/>
         <source>New chat</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
+        <location filename="../../app/chat/welcome.py"/>
         <source>Open a model file…</source>
         <translation type="unfinished"></translation>
     </message>
@@ -80,6 +82,16 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
+        <source>Performance of the answers</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Copy the benchmark card</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
         <source>Larger text</source>
         <translation type="unfinished"></translation>
     </message>
@@ -115,6 +127,7 @@
     <message>
         <location filename="../../app/actions.py"/>
         <location filename="../../app/notices.py"/>
+        <location filename="../../app/settings/page.py"/>
         <location filename="../../app/sidebar.py"/>
         <source>Settings</source>
         <translation type="unfinished"></translation>
@@ -122,6 +135,183 @@
     <message>
         <location filename="../../app/actions.py"/>
         <source>Set up this PC again…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>{old} is unloaded, which frees {freed}. {new} takes {taken}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>Greenroom ended while it was answering in “{title}”.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>Open that chat</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>Greenroom ended while this answer was being written.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <location filename="../../app/chat/message_menu.py"/>
+        <source>Continue the answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>Load {model}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>The answer reached its token limit.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>The context is full: {size} tokens.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>This answer was cut off when Greenroom ended.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>{model} answered in this chat, but its file is gone: {path}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>Go on with {model}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>Choose another model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>{model} answered in this chat.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>Loading it unloads {model} and frees {freed}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/advice.py"/>
+        <source>Instead of the first %n messages, this summary is sent: {text}</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/advice.py"/>
+        <source>The first %n messages are not sent: “{first}” to “{last}”.</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>Send them again</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>This does not fit: it takes {used} tokens, and the context holds {size}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/advice.py"/>
+        <source>Leave out the oldest %n messages</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>Summarise the beginning</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>More context…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>Working out what {n} tokens of context take…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>A context of {n} tokens cannot be had with this model.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>{n} tokens of context take {more} more: {all} in all. The model is loaded again for it.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>Load with {n} tokens</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <location filename="../../app/models/row.py"/>
+        <location filename="../../app/notices.py"/>
+        <location filename="../../app/widgets/plan_popover.py"/>
+        <source>Load anyway</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>{name} has {n} tokens</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>{file}, and {free} are free in this chat.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>Send the beginning</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>Leave it out</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <location filename="../../app/settings/pages/general.py"/>
+        <source>The demo model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <location filename="../../app/chat/card.py"/>
+        <source>{size} of RAM</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>{ram} and {size} of VRAM</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -191,11 +381,6 @@
         <translation type="unfinished">
             <numerusform></numerusform>
         </translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/card.py"/>
-        <source>{size} of RAM</source>
-        <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
@@ -309,6 +494,7 @@
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/drafting.py"/>
         <source>Attach text files</source>
         <translation type="unfinished"></translation>
     </message>
@@ -408,6 +594,21 @@
         <location filename="../../app/chat/copy_button.py"/>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>Copied</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/drafting.py"/>
+        <source>a message takes {n} of them</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/drafting.py"/>
+        <source>Send the others with the next message.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/drafting.py"/>
+        <source>Not all files were attached</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -535,6 +736,7 @@
     </message>
     <message>
         <location filename="../../app/chat/find_bar.py"/>
+        <location filename="../../app/chat/link_bar.py"/>
         <location filename="../../app/models/details.py"/>
         <source>Close</source>
         <translation type="unfinished"></translation>
@@ -565,8 +767,56 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
+        <location filename="../../app/chat/link_bar.py"/>
+        <source>Open in browser</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/link_bar.py"/>
+        <source>Copy address</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/link_bar.py"/>
+        <source>This link leaves Greenroom.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <location filename="../../app/chat/math_view.py"/>
         <source>Formula: {source}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_menu.py"/>
+        <location filename="../../app/chat/message_view.py"/>
+        <source>Copy answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_menu.py"/>
+        <source>Copy as it was written</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_menu.py"/>
+        <location filename="../../app/chat/message_view.py"/>
+        <source>Edit message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_menu.py"/>
+        <source>Copy message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_menu.py"/>
+        <location filename="../../app/models/row.py"/>
+        <source>Delete</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_menu.py"/>
+        <source>Delete, with all that follows</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -586,11 +836,6 @@
     </message>
     <message>
         <location filename="../../app/chat/message_view.py"/>
-        <source>Edit message</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/message_view.py"/>
         <source>More for this message</source>
         <translation type="unfinished"></translation>
     </message>
@@ -602,11 +847,6 @@
     <message>
         <location filename="../../app/chat/message_view.py"/>
         <source>Reading your message…</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/message_view.py"/>
-        <source>Copy answer</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -870,6 +1110,42 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
+        <location filename="../../app/chat/page.py"/>
+        <source>The message was deleted</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/page.py"/>
+        <source>what followed it went with it</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/page.py"/>
+        <source>It can be brought back for now.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/page.py"/>
+        <location filename="../../app/models/page.py"/>
+        <source>Undo</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/page.py"/>
+        <source>Import presets</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/page.py"/>
+        <source>Export presets</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/page.py"/>
+        <source>Presets</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <location filename="../../app/chat/performance_chart.py"/>
         <source>Time of each token</source>
         <translation type="unfinished"></translation>
@@ -1071,6 +1347,62 @@
     <message>
         <location filename="../../app/chat/transcript.py"/>
         <source>Go to the end</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/welcome.py"/>
+        <source>What is the capital of France?</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/welcome.py"/>
+        <source>Explain in three sentences why the sky is blue.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/welcome.py"/>
+        <source>Write a short poem about the sea.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/welcome.py"/>
+        <source>What would you like to know?</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/welcome.py"/>
+        <source>This is a small demonstration model, and it makes mistakes.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/welcome.py"/>
+        <location filename="../../app/topbar.py"/>
+        <source>Choose a model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/welcome.py"/>
+        <source>See what else runs on this PC</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/welcome.py"/>
+        <source>{model} is ready. What you write stays on this PC.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/welcome.py"/>
+        <source>{model} is being loaded. You can already write.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/welcome.py"/>
+        <source>Greenroom is set to stay offline. Open a model that is on this PC to begin.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/welcome.py"/>
+        <source>Choose a model to begin.</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -1329,11 +1661,6 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
-        <location filename="../../app/models/page.py"/>
-        <source>Undo</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
         <location filename="../../app/models/row.py"/>
         <location filename="../../app/topbar.py"/>
         <source>Show the sum behind this</source>
@@ -1342,11 +1669,6 @@
     <message>
         <location filename="../../app/models/row.py"/>
         <source>Load</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/models/row.py"/>
-        <source>Delete</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -1415,13 +1737,6 @@
         <location filename="../../app/models/row.py"/>
         <location filename="../../app/settings/models_folder.py"/>
         <source>Choose…</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/models/row.py"/>
-        <location filename="../../app/notices.py"/>
-        <location filename="../../app/widgets/plan_popover.py"/>
-        <source>Load anyway</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -1658,6 +1973,21 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
+        <location filename="../../app/settings/page.py"/>
+        <source>Search settings</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/page.py"/>
+        <source>Page of the settings</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/page.py"/>
+        <source>No setting has these words.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <location filename="../../app/settings/pages/about.py"/>
         <source>Greenroom {version}</source>
         <translation type="unfinished"></translation>
@@ -1870,11 +2200,6 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
-        <source>The demo model</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/settings/pages/general.py"/>
         <source>Nothing</source>
         <translation type="unfinished"></translation>
     </message>
@@ -1915,7 +2240,7 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
-        <source>Network and downloads</source>
+        <source>Network</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -2103,7 +2428,7 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>For comparing with other programs. Costs twice to four times the memory, and most of the speed.</source>
+        <source>For comparing with other programs. Costs two to four times the memory, and most of the speed.</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -2244,6 +2569,16 @@
     <message>
         <location filename="../../app/settings/pages/shortcuts.py"/>
         <source>Click a field and press the keys.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/section.py"/>
+        <source>Use the defaults</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/section.py"/>
+        <source>{page}: use the defaults</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -2495,11 +2830,6 @@
     <message>
         <location filename="../../app/stage/view.py"/>
         <source>Stage: layers by experts</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/topbar.py"/>
-        <source>Choose a model</source>
         <translation type="unfinished"></translation>
     </message>
     <message>

@@ -1,0 +1,91 @@
+"""The control for the models folder, with the question what becomes of the models in the old one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import Qt, Slot
+from PySide6.QtWidgets import QAbstractButton, QFileDialog, QHBoxLayout, QMessageBox, QVBoxLayout, QWidget
+
+from app import tasks
+from app.language import told, tr
+from app.settings.fields import CONTROL_WIDTH
+from app.settings.store import Settings, SettingsStore
+from app.theme import theme
+from app.widgets.buttons import button
+from app.widgets.labels import ElideLabel
+from app.words import home_path, sentence
+from engine.errors import GreenroomError
+from engine.hub.trash import move_models
+
+
+class ModelsFolder(QWidget):
+    def __init__(self, settings: SettingsStore) -> None:
+        super().__init__()
+        self._settings = settings
+        self.folder = ElideLabel("", "small", Qt.TextElideMode.ElideMiddle)
+        self.folder.setFixedWidth(theme().px(CONTROL_WIDTH))
+        self.folder.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self.choose = button(tr("Choose…"), name=tr("Choose the models folder"))
+        self.choose.clicked.connect(self._choose)
+        self.default = button(tr("Use the default"), kind="link")
+        self.default.clicked.connect(lambda: settings.change(models_folder=None))
+        buttons = QHBoxLayout()
+        buttons.addStretch(1)
+        buttons.addWidget(self.default)
+        buttons.addWidget(self.choose)
+        cell = QVBoxLayout(self)
+        cell.setContentsMargins(0, 0, 0, 0)
+        cell.setSpacing(4)
+        cell.addLayout(buttons)
+        cell.addWidget(self.folder)
+
+    def show_values(self, values: Settings) -> None:
+        self.folder.setText(values.models_folder or tr("The program's own folder"))
+        self.default.setVisible(values.models_folder is not None)
+
+    @Slot()
+    def _choose(self) -> None:
+        start = self._settings.values.models_folder or str(Path.home())
+        dialog = QFileDialog(self, tr("Choose the models folder"), start)
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(self.take)
+        dialog.open()
+
+    def take(self, path: str) -> None:
+        """A new folder; asks first when there are models in the old one."""
+        from engine.hub.library import models_folder
+
+        values = self._settings.values
+        old = Path(values.models_folder) if values.models_folder else models_folder()
+        if Path(path) == old or not (old.is_dir() and any(old.iterdir())):
+            self._settings.change(models_folder=path)
+            return
+        box = QMessageBox(self)
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        box.setWindowTitle(tr("Models folder"))
+        box.setText(tr("Move the models that lie in {folder} to the new folder?", folder=home_path(old)))
+        box.setInformativeText(tr("On the same disk that takes a moment. Otherwise they stay where they are."))
+        move = box.addButton(tr("Move them"), QMessageBox.ButtonRole.AcceptRole)
+        box.addButton(tr("Leave them there"), QMessageBox.ButtonRole.DestructiveRole)
+        cancel = box.addButton(QMessageBox.StandardButton.Cancel)
+
+        def answer(chosen: QAbstractButton) -> None:
+            if chosen is move:
+                tasks.run(move_models, old, Path(path), done=lambda _: self._moved(path), failed=self._not_moved)
+            elif chosen is not cancel:
+                self._settings.change(models_folder=path)
+
+        box.buttonClicked.connect(answer)
+        box.open()
+
+    def _moved(self, path: str) -> None:
+        self._settings.change(models_folder=path)
+
+    def _not_moved(self, error: GreenroomError) -> None:
+        why = f"{sentence(told(error.why))}."
+        box = QMessageBox(QMessageBox.Icon.Warning, told(error.what), why, parent=self)
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        box.setInformativeText(told(error.remedy))
+        box.open()

@@ -1,0 +1,130 @@
+"""Privacy: exactly what may leave this PC, and where everything lies."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from app.folders import config_folder, data_folder
+from app.language import mark, tr
+from app.settings.options import Group, Option, Page, toggle
+from app.settings.store import Settings, SettingsStore
+from app.widgets.buttons import button
+from app.widgets.labels import label
+from app.words import home_path
+from engine.log import log_folder
+
+LEAVES = (
+    mark("When you search or open a model's details, the search words or the model's name go to Hugging Face."),
+    mark(
+        "When you download a model, Hugging Face learns which one, and your address on the internet as any site does."
+    ),
+    mark("If you saved an access token, it goes to Hugging Face with these requests, and nowhere else."),
+    mark("A link in an answer opens in your browser, after you have seen where it leads and pressed the button."),
+)
+STAYS = (
+    mark("Chats, drafts, attached files and everything the model writes stay in a file on this PC."),
+    mark("Pictures that an answer refers to are never fetched."),
+    mark("There is no telemetry, no crash report, no look for updates, no account."),
+)
+
+
+class _Sentences(QWidget):
+    """A list of whole sentences, one a paragraph."""
+
+    def __init__(self, sentences: tuple[str, ...]) -> None:
+        super().__init__()
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(6)
+        for text in sentences:
+            line = label(f"•  {tr(text)}", wrap=True)
+            line.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+            box.addWidget(line)
+
+
+class _Folders(QWidget):
+    def __init__(self, settings: SettingsStore) -> None:
+        super().__init__()
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(6)
+        for text in (
+            tr("Chats: {folder}", folder=home_path(data_folder())),
+            tr("Settings: {folder}", folder=home_path(config_folder())),
+            tr("Log: {folder}", folder=home_path(log_folder())),
+        ):
+            line = label(text, wrap=True)
+            line.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+            box.addWidget(line)
+        show = button(tr("Show the folder"), name=tr("Show the folder of the chats"))
+        show.clicked.connect(lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(str(data_folder()))))
+        box.addWidget(show, 0, Qt.AlignmentFlag.AlignLeft)
+
+
+def _forget(settings: SettingsStore) -> QWidget:
+    forget = button(tr("Forget them"), name=tr("Forget the models opened lately"))
+    forget.clicked.connect(lambda: settings.change(recent=(), last_model=None))
+    return forget
+
+
+def _show_forget(forget: QWidget, values: Settings) -> None:
+    forget.setEnabled(bool(values.recent or values.last_model))
+
+
+PAGE = Page(
+    "privacy",
+    mark("Privacy"),
+    "shield",
+    (
+        Group(
+            (
+                Option(
+                    "leaves",
+                    mark("What may leave this PC"),
+                    mark("Only this, and only when you ask for it:"),
+                    lambda settings: _Sentences(LEAVES),
+                    words="internet network telemetry hugging face",
+                    below=True,
+                ),
+                Option(
+                    "stays",
+                    mark("What never does"),
+                    "",
+                    lambda settings: _Sentences(STAYS),
+                    words="telemetry crash account chats",
+                    below=True,
+                ),
+                toggle(
+                    "offline",
+                    mark("Offline"),
+                    mark("Nothing is asked of the network, not even when you press a button that would."),
+                    mark("Work offline"),
+                ),
+            )
+        ),
+        Group(
+            (
+                Option(
+                    "folders",
+                    mark("Where it is kept"),
+                    "",
+                    _Folders,
+                    words="folder file path log data",
+                    below=True,
+                ),
+                Option(
+                    "recent",
+                    mark("Models opened lately"),
+                    mark("Their paths are kept for the menu and for the next start."),
+                    _forget,
+                    _show_forget,
+                    words="history recent",
+                ),
+            ),
+            mark("On this PC"),
+        ),
+    ),
+    mark("Nothing leaves this PC unasked."),
+)
