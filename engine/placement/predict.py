@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from engine.placement.machines import Bandwidth
 from engine.placement.plan import Prediction, Range
-from engine.placement.profiles import GREENROOM, SLOWEST_GOPS, EngineProfile
+from engine.placement.profiles import GREENROOM, REGIONS, SLOWEST_GOPS, EngineProfile
 from engine.placement.sizes import PREFILL_CHUNK as CHUNK
 
 #: Tokens in the conversation that a prediction speaks of, and in the prompt.
@@ -173,9 +173,11 @@ def _decode_terms(
         beside = (work.gpu_beside_bytes + work.cpu_expert_bytes - missed) / vram_rate
         alone = work.gpu_bytes - work.gpu_beside_bytes + (kv if work.kv_on_gpu else 0)
         terms["vram"] = alone / vram_rate + max(0.0, beside - terms["ram"])
-        layer = profile.gpu_layer_s + (profile.handoff_s if work.uses_cpu else 0.0)
+        layer = profile.gpu_layer_s
+        if work.uses_cpu:
+            layer += profile.handoff_s + profile.region_s * work.threads
     else:
-        layer = profile.cpu_layer_s
+        layer = profile.cpu_layer_s + REGIONS * profile.region_s * work.threads
     terms["layers"] = work.layers * layer
     return terms
 

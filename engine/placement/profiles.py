@@ -14,6 +14,7 @@ class EngineProfile:
 
     share_small, share_large: achieved at one token, for small and large experts per layer
     cpu_layer_s: fixed cost of a layer whose attention runs on the CPU
+    region_s:    and of each thread that takes part in one of its regions of work: they wait for each other
     gpu_layer_s: fixed cost of a layer's launches on the GPU
     handoff_s:   GPU -> CPU experts -> GPU, per layer
     gpu_share:   achieved share of VRAM bandwidth
@@ -31,6 +32,7 @@ class EngineProfile:
     share_small: float
     share_large: float
     cpu_layer_s: float
+    region_s: float
     gpu_layer_s: float
     handoff_s: float
     gpu_share: float
@@ -53,7 +55,9 @@ class EngineProfile:
 GREENROOM = EngineProfile(
     share_small=0.76,
     share_large=0.84,
-    cpu_layer_s=30e-6,
+    cpu_layer_s=22e-6,
+    # 4 us measured with 2 threads; published runs with 32 to 64 threads lose 50 to 150 us a layer to waiting.
+    region_s=0.5e-6,
     gpu_layer_s=250e-6,
     handoff_s=80e-6,
     gpu_share=0.6,
@@ -100,6 +104,8 @@ GREENROOM = EngineProfile(
 SLOWEST_GOPS = 4.0
 
 
+#: Regions of work in a layer: attention's projections, itself, the experts.
+REGIONS = 4
 #: What a whole model leaves of the kernels' speed, at one token and in a prompt: norms, rounding and narrower matrices
 #: take the rest (0.95 and 0.70 to 0.93 measured).
 WHOLE_MODEL_SHARE, WHOLE_PROMPT_SHARE = 0.95, 0.88
@@ -124,6 +130,7 @@ def measured_profile(report: HardwareReport, profile: EngineProfile = GREENROOM)
         profile,
         share_small=shares["small"] or profile.share_small,
         share_large=shares["large"] or profile.share_large,
+        region_s=profile.region_s if found.region_us is None else found.region_us * 1e-6 / found.threads,
         gops_per_core={kind: gops * factor for kind, gops in profile.gops_per_core.items()},
         attention_gops={tier: gops * factor for tier, gops in profile.attention_gops.items()},
     )

@@ -39,7 +39,9 @@ TORCH_PROGRAM_BYTES = 260_000_000
 CUDA_CONTEXT_BYTES = 600_000_000
 #: RAM a CUDA build of torch takes on top once its libraries are initialised. An estimate likewise.
 CUDA_PROGRAM_BYTES = 1_200_000_000
-#: Tokens per forward call while a prompt is read, and while every position is scored.
+#: Tokens per forward call while a prompt is read, and while every position is scored. With 128 experts and top-8 a
+#: chunk gives each expert 32 rows, enough for the kernels to be bound by arithmetic; stopping and progress are granted
+#: between chunks.
 PREFILL_CHUNK = 512
 SCORING_CHUNK = 128
 #: Most scores held at once where torch computes attention with sinks, for which it has no fused kernel.

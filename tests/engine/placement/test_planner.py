@@ -556,7 +556,7 @@ def test_a_cap_means_what_it_means_to_the_kernels(code: str, isa: str | None, ma
 def test_a_chunk_is_what_the_runtime_reads_at_once() -> None:
     from engine.runtime import engine
 
-    assert sizes.PREFILL_CHUNK == engine.PREFILL_CHUNK
+    assert sizes.PREFILL_CHUNK == plan(SMALL, make_report()).prefill_chunk
     assert sizes.SCORING_CHUNK == engine._SCORING_CHUNK
 
 

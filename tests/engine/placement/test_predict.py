@@ -34,10 +34,15 @@ QWEN3 = Work(
 DDR5 = Speeds(Bandwidth(50, 60, 65, "measured"), 1008, 165)
 
 
+def layer_seconds(threads: int) -> float:
+    """Threads wait for each other in each of four regions."""
+    return GREENROOM.cpu_layer_s + 4 * threads * GREENROOM.region_s
+
+
 def test_decode_by_hand() -> None:
     prediction = predict(QWEN3, DDR5)
     share = achieved_share(GREENROOM, 1.72 * GB / 48)
-    weights = 1.72 / (60 * share) + 48 * GREENROOM.cpu_layer_s
+    weights = 1.72 / (60 * share) + 48 * layer_seconds(8)
     # 8 cores could take 144 GB/s of keys and values, the RAM gives 70 % of 60. A short conversation fills 512 of 4096
     # tokens.
     assert prediction.decode_tps.likely == pytest.approx(1 / (weights + 1.6 / 8 / (60 * GREENROOM.share_small)))
@@ -47,7 +52,7 @@ def test_decode_by_hand() -> None:
 def test_few_cores_are_slow_over_a_long_conversation() -> None:
     one = predict(replace(QWEN3, threads=1, context=512), DDR5)
     share = achieved_share(GREENROOM, 1.72 * GB / 48)
-    seconds = 1.72 / (60 * share) + 48 * GREENROOM.cpu_layer_s + 1.6 / GREENROOM.kv_core_gbs["avx512"]
+    seconds = 1.72 / (60 * share) + 48 * layer_seconds(1) + 1.6 / GREENROOM.kv_core_gbs["avx512"]
     assert one.decode_tps.likely == pytest.approx(1 / seconds)
     assert one.full_context_tps == one.decode_tps.likely
     assert one.bottleneck == "limited by attention over the conversation, 512 tokens of it"
@@ -144,7 +149,7 @@ def test_the_bottleneck_says_its_arithmetic() -> None:
 
 def test_portable_kernels_are_limited_by_arithmetic() -> None:
     prediction = predict(replace(QWEN3, tier="portable", kv_bytes=0), DDR5)
-    seconds = 1.72 / (8 * GREENROOM.core_gbs["int4", "portable"]) + 48 * GREENROOM.cpu_layer_s
+    seconds = 1.72 / (8 * GREENROOM.core_gbs["int4", "portable"]) + 48 * layer_seconds(8)
     assert prediction.decode_tps.likely == pytest.approx(1 / seconds)
     expected = "limited by arithmetic: 1.72 GB of weights per token on the slow portable kernels"
     assert prediction.bottleneck == expected

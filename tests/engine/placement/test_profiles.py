@@ -33,6 +33,11 @@ def test_shares_are_of_the_kernels() -> None:
     assert profile.share_large == pytest.approx(50 / 60 * WHOLE_MODEL_SHARE)
 
 
+def test_the_pools_latency_is_shared_among_its_threads() -> None:
+    assert measured_profile(calibrated()).region_s == pytest.approx(4e-6 / 8)
+    assert measured_profile(calibrated(region_us=None)).region_s == GREENROOM.region_s
+
+
 def test_arithmetic_scales_every_code() -> None:
     profile = measured_profile(calibrated())
     core = 2600 / 8 * LARGER_CHUNK * WHOLE_PROMPT_SHARE

@@ -22,6 +22,7 @@ LLAMA_CPP = EngineProfile(
     share_small=0.50,
     share_large=0.69,
     cpu_layer_s=100e-6,
+    region_s=0,
     gpu_layer_s=35e-6,
     handoff_s=65e-6,
     gpu_share=0.8,
