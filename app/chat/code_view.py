@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from functools import lru_cache
@@ -15,8 +16,9 @@ from PySide6.QtCore import Qt, QTimer, Slot
 from PySide6.QtGui import QColor, QFontMetrics, QTextCharFormat, QTextCursor, QTextLayout, QWheelEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
-from app.chat.copy_button import CopyButton
+from app.chat.copy_button import CopyButton, link_button
 from app.chat.markdown import Code
+from app.chat.saving import save_bytes
 from app.language import tr
 from app.theme import theme
 
@@ -54,6 +56,15 @@ def lexer_for(language: str) -> Lexer | None:
         return None
 
 
+def file_name_for(language: str) -> str:
+    """A name for code in that language: "code.py" for Python, "code.txt" for none that is known."""
+    lexer = lexer_for(language)
+    patterns = lexer.filenames if lexer is not None else []
+    endings = [pattern[1:] for pattern in patterns if re.fullmatch(r"\*\.\w+", pattern)]
+    named = [pattern for pattern in patterns if re.fullmatch(r"\w+", pattern)]
+    return f"code{endings[0]}" if endings else named[0] if named else "code.txt"
+
+
 def _colour_of(kind: _TokenType) -> str | None:
     while kind is not Token:
         if kind in COLOURS:
@@ -72,11 +83,14 @@ class CodeView(QFrame):
         self._language = QLabel(self)
         self._language.setProperty("role", "small")
         self._copy = CopyButton(lambda: self._leaf.text, tr("Copy code"), self)
+        self._save = link_button(tr("Save"), tr("Save code as a file"), self)
+        self._save.clicked.connect(self._save_code)
         self._text = _CodeText(self)
         head = QHBoxLayout()
         head.setContentsMargins(14, 6, 8, 0)
         head.addWidget(self._language)
         head.addStretch()
+        head.addWidget(self._save)
         head.addWidget(self._copy)
         column = QVBoxLayout(self)
         column.setContentsMargins(1, 1, 1, 1)
@@ -96,6 +110,15 @@ class CodeView(QFrame):
     @property
     def copy_button(self) -> QPushButton:
         return self._copy
+
+    @property
+    def save_button(self) -> QPushButton:
+        return self._save
+
+    @Slot()
+    def _save_code(self) -> None:
+        text = self._leaf.text + "\n"
+        save_bytes(self, tr("Save code"), file_name_for(self._leaf.language), text.encode())
 
     def show_leaf(self, leaf: Code) -> None:
         """Show this code. Cheap when it only continues what is shown."""

@@ -19,7 +19,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QWidget
 
-from app.chat.flow_view import FlowView
+from app.chat.flow_view import FlowView, body_font
 from app.chat.markdown import Text
 from app.theme import theme
 
@@ -59,6 +59,8 @@ class TextView(FlowView):
         cursor.beginEditBlock()
         if keep == 0:
             self._formulas.clear()
+            # Text may be larger now than when the view was made.
+            self.document().setDefaultFont(body_font())
         if keep < self.count:
             cursor.setPosition(max(0, self._starts[keep] - 1))
             cursor.movePosition(QTextCursor.MoveOperation.End, QTextCursor.MoveMode.KeepAnchor)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication, QTextCursor
+from PySide6.QtWidgets import QFileDialog
 
 from app.chat.body_view import LONG_TEXT, BodyView
-from app.chat.code_view import CodeView, _CodeText
+from app.chat.code_view import CodeView, _CodeText, file_name_for
 from app.chat.rich_text import TextView
 from app.chat.table_view import TableView
 
@@ -96,6 +97,26 @@ def test_code_is_copied_without_its_colours(body, qtbot):
     assert QGuiApplication.clipboard().text() == "<tag>"
     assert code.copy_button.text() == "Copied"
     qtbot.waitUntil(lambda: code.copy_button.text() == "Copy", timeout=5000)
+
+
+def test_code_is_saved_under_a_name_of_its_language(body, qtbot, tmp_path):
+    body.set_text("```python\nx = '한'\n```")
+    (code,) = parts(body, CodeView)
+    body.show()
+    qtbot.mouseClick(code.save_button, Qt.MouseButton.LeftButton)
+    dialog = code.findChild(QFileDialog)
+    assert dialog.selectedFiles()[0].endswith("code.py")
+    dialog.fileSelected.emit(str(tmp_path / "code.py"))
+    dialog.reject()
+    assert (tmp_path / "code.py").read_bytes() == "x = '한'\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("language", "name"),
+    [("python", "code.py"), ("C++", "code.cpp"), ("makefile", "code.mak"), ("klingon", "code.txt"), ("", "code.txt")],
+)
+def test_names_for_code(language, name):
+    assert file_name_for(language) == name
 
 
 def colours_of(code, line):
