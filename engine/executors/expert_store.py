@@ -7,7 +7,11 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from engine import _native
 from engine.errors import Cancelled
@@ -33,17 +37,22 @@ READERS = 4
 
 _PARTS = ("gate", "up", "down")
 
+#: ids int32 and weights float32, [T, top_k]
+BeforeExperts = Callable[[npt.NDArray[np.int32], npt.NDArray[np.float32]], None]
+
 
 class ExpertStore:
     """The routed experts of every MoE layer.
 
     overlaps: hidden states come from an accelerator; a worker thread computes while that goes on
     locked:   every layer is locked in RAM, safe from being paged out
+    seconds:  that the kernels took for the last job
     """
 
     def __init__(self, pool: _native.ThreadPool, device: Device | None, layers: Mapping[int, _native.Experts]) -> None:
         self.overlaps = device is not None and device.accelerator
         self.locked = all(experts.locked for experts in layers.values())
+        self.seconds = 0.0
         self._pool = pool
         self._device = device
         self._layers = dict(layers)
@@ -119,6 +128,21 @@ class ExpertStore:
 
     def submit(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> None:
         """Start the same on tensors of the device; one job at a time."""
+        self.start(layer, x, ids, weights)
+
+    def start(
+        self,
+        layer: int,
+        x: torch.Tensor,
+        ids: torch.Tensor,
+        weights: torch.Tensor,
+        before: BeforeExperts | None = None,
+    ) -> Future[None]:
+        """The same as `submit`. The future is only for watching: `wait` takes the result.
+
+        before: called on the worker's thread with ids and weights, [T, top_k], once they are there; it may set ids to
+                -1 to have those experts left out
+        """
         device = self._device
         if device is None or self._worker is None or self._running is not None:
             raise RuntimeError("submit needs a device with handoff and no other job")
@@ -130,11 +154,15 @@ class ExpertStore:
 
         def run() -> None:
             copied.synchronize()
-            self._compute(
-                layer, buffers.x[:tokens], buffers.ids[:tokens], buffers.weights[:tokens], buffers.y, accumulate=False
-            )
+            chosen, shares = buffers.ids[:tokens], buffers.weights[:tokens]
+            if before is not None:
+                before(chosen.numpy(), shares.numpy())
+            start = perf_counter()
+            self._compute(layer, buffers.x[:tokens], chosen, shares, buffers.y, accumulate=False)
+            self.seconds = perf_counter() - start
 
         self._running = self._worker.submit(run)
+        return self._running
 
     def wait(self, out: torch.Tensor) -> None:
         """Add the submitted job's result to out, float32 [T, hidden] on the device. Raises what the job raised."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from engine.errors import Cancelled
 from engine.executors.device_experts import DeviceExperts
 from engine.executors.devices import DenseDevice
 from engine.executors.embedding import embedding
+from engine.executors.expert_slots import HybridExperts
 from engine.executors.expert_store import ExpertStore
 from engine.executors.kv_cache import KvCache
 from engine.executors.layer import Layer
@@ -23,10 +24,15 @@ from engine.executors.mlp import NativeMlp
 from engine.executors.rope import ropes_of
 from engine.executors.step import Step
 from engine.executors.torch_building import TorchBuilder
+from engine.hardware.probe import cache_folder
 from engine.models.spec import ModelSpec
 from engine.placement.plan import OffloadPlan
 from engine.progress import ProgressCallback
+from engine.runtime import hot_cache_statistics
 from engine.runtime.status import EngineStatus, ExpertUsage
+
+#: Calls per layer, of all experts together, after which it is worth keeping which ones were called.
+WORTH_KEEPING = 512
 
 
 class TorchExecutor(LoadedModel):
@@ -43,7 +49,8 @@ class TorchExecutor(LoadedModel):
         self._threads = plan.threads
         self._device = DenseDevice.of_plan(plan)
         self._layers: list[Layer] = []
-        self._experts: ExpertStore | DeviceExperts | None = None
+        self._checkpoint = checkpoint
+        self._experts: ExpertStore | HybridExperts | DeviceExperts | None = None
         super().__init__(checkpoint, spec, plan, progress)
 
     def forward(self, token_ids: npt.NDArray[np.int64], logits: str = "last") -> Floats:
@@ -61,7 +68,8 @@ class TorchExecutor(LoadedModel):
         return None if experts is None else experts.usage()
 
     def status(self) -> EngineStatus:
-        return self._status
+        experts = self.__dict__.get("_experts")
+        return experts.told(self._status) if isinstance(experts, HybridExperts) else self._status
 
     def truncate(self, length: int) -> int:
         with torch.inference_mode(), self._device.device.working():
@@ -95,13 +103,17 @@ class TorchExecutor(LoadedModel):
         self._embedding = embedding(loader, self._head)
         self._head_bias = build.values("lm_head_bias") if loader.has("lm_head_bias") else None
         self._ropes = ropes_of(spec, plan.context)
+        if isinstance(self._experts, HybridExperts):
+            self._open_slots(self._experts, loader, plan)
         self.fallbacks = tuple(sorted(build.fallbacks))
         self.takes_drafts = self._device.native and not self.fallbacks
         self.kernel = self._kernel(plan)
         self._status = self._status_of(loader, plan, cached)
         loader.report("Ready", always=True)
 
-    def _load_experts(self, loader: Loader, plan: OffloadPlan, cached: int) -> ExpertStore | DeviceExperts:
+    def _load_experts(
+        self, loader: Loader, plan: OffloadPlan, cached: int
+    ) -> ExpertStore | HybridExperts | DeviceExperts:
         """cached: bytes that the KV cache will take."""
         if plan.mode == "all_gpu":
             return DeviceExperts.load(self._device, loader)
@@ -112,7 +124,24 @@ class TorchExecutor(LoadedModel):
         if not self._device.device.accelerator:
             width = None if self._device.native else self._device.dtype.itemsize
             besides = loader.dense_nbytes(width) + cached
-        return ExpertStore.load(self._pool, self._device.device, loader, recode, plan.isa, besides)
+        store = ExpertStore.load(self._pool, self._device.device, loader, recode, plan.isa, besides)
+        if not self._device.device.accelerator:
+            return store
+        return HybridExperts(store, self._device, self._spec, self._cancelled.is_set)
+
+    def _open_slots(self, experts: HybridExperts, loader: Loader, plan: OffloadPlan) -> None:
+        loader.report("Copying experts to the GPU", always=True)
+        layers, most = experts.cacheable, experts.most_experts
+        known = hot_cache_statistics.read(cache_folder(), self._checkpoint, layers, most) if plan.hot_slots else None
+        needed = plan.bytes.vram.get("buffers", 0) if plan.hot_slots else 0
+        experts.open_slots(
+            plan.hot_slots, known, keep_free=needed, report=lambda: loader.report("Copying experts to the GPU")
+        )
+
+    def _keep_statistics(self, experts: HybridExperts) -> None:
+        cache = experts.cache
+        if cache is not None and cache.hits + cache.misses >= WORTH_KEEPING * len(cache.layers):
+            hot_cache_statistics.write(cache_folder(), self._checkpoint, cache.layers, cache.statistics())
 
     def _kernel(self, plan: OffloadPlan) -> str:
         """What computes most of the weights, for the status bar."""
@@ -152,16 +181,21 @@ class TorchExecutor(LoadedModel):
         with torch.inference_mode(), device.working():
             x = device.upload(torch.from_numpy(self._embedded(self._embedding(token_ids))))
             step = Step(self._cache.length, x.shape[0], self._ropes, device, draft=draft)
-            for layer in self._layers:
-                if self._cancelled.is_set():
-                    raise Cancelled
-                layer(x, step)
+            experts = self._experts
+            with experts.step(len(x)) if isinstance(experts, HybridExperts) else nullcontext():
+                for layer in self._layers:
+                    if self._cancelled.is_set():
+                        raise Cancelled
+                    layer(x, step)
             logits: Floats = device.download(self._head(self._norm(x[-1:] if last_only else x))).numpy()
             return logits
 
     def _release(self) -> None:
         if self._experts is not None:
-            self._experts.close()
+            with self._device.device.working():
+                if isinstance(self._experts, HybridExperts):
+                    self._keep_statistics(self._experts)
+                self._experts.close()
         for part in ("_layers", "_experts", "_embedding", "_head", "_norm", "_cache"):
             self.__dict__.pop(part, None)
         self._device.device.release()

@@ -1,0 +1,520 @@
+"""Routed experts between RAM and VRAM: all of them in RAM, copies of the hottest in slots on the device.
+
+A token's experts that have a slot are computed on the device, the others at the same time on the CPU. Prompts are
+computed on the CPU, or on the device with weights streamed there layer by layer, whichever is sooner by what was
+measured.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from engine.errors import Cancelled
+from engine.executors.devices import DenseDevice, Event
+from engine.executors.expert_store import ExpertStore
+from engine.executors.packed_codes import PackedExpert
+from engine.executors.streaming import Carrier, ExpertStream, Key, Pieces, PrefillSpeeds, measure_link
+from engine.executors.torch_blocks import activate
+from engine.models.spec import ModelSpec, MoeSpec
+from engine.placement.sizes import DEQUANTISED_AT_ONCE
+from engine.runtime.hot_cache import HotCache, Policy, Upload
+from engine.runtime.status import EngineStatus, ExpertUsage
+
+if TYPE_CHECKING:
+    from engine import _native
+
+log = logging.getLogger(__name__)
+
+#: Slots are allocated in blocks of so many bytes, so that some can be given back when memory gets short.
+BLOCK_BYTES = 64 << 20
+#: Slots at the end that prompts are streamed through: one in so many, and at most so many.
+RING_SHARE, MOST_RING = 8, 32
+#: Share of a token's time that copies into slots may take of the link, and most of them per token. They read RAM
+#: while the CPU computes, so that more would slow the answer down.
+UPLOAD_SHARE, MOST_UPLOADS = 0.25, 16
+#: Failed copies after which no more are tried.
+MOST_FAILURES = 3
+
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """factors: float32 [E, 3] of gate, up and down on the device, biases float32 [E, 2 I] and [E, H]; None without."""
+
+    spec: MoeSpec
+    packed: PackedExpert
+    factors: torch.Tensor | None
+    biases: tuple[torch.Tensor, torch.Tensor] | None
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What was submitted, all of it on the device; hits of a token: what the worker finds in slots."""
+
+    layer: int
+    x: torch.Tensor
+    ids: torch.Tensor
+    weights: torch.Tensor
+    hits: Future[_Hits] | None = None
+    streamed: bool = False
+
+
+@dataclass(frozen=True)
+class _Hits:
+    """What of one token's experts lies on the device: slots, experts and weights, in the order of the experts."""
+
+    slots: list[int]
+    experts: list[int]
+    weights: list[float]
+
+
+class HybridExperts:
+    """Implements `engine.executors.moe.RoutedExperts` for an accelerator.
+
+    cache: which experts are in slots; None without slots
+    """
+
+    overlaps = True
+
+    def __init__(
+        self, store: ExpertStore, dense: DenseDevice, spec: ModelSpec, cancelled: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.store = store
+        self.cache: HotCache | None = None
+        self.notes: list[str] = []
+        self.prefill = "cpu"
+        self.speeds = PrefillSpeeds()
+        self._dense, self._device = dense, dense.device
+        self._cancelled = cancelled
+        self._moe = {i: layer.ffn for i, layer in enumerate(spec.layers) if isinstance(layer.ffn, MoeSpec)}
+        self._hidden = spec.hidden
+        self._layers: dict[int, _Layer] = {}
+        self._rows = {layer: row for row, layer in enumerate(self._moe)}
+        most = max((moe.experts for moe in self._moe.values()), default=0)
+        #: Of those that the kernels did not count, because they were computed here.
+        self._counts = np.zeros((len(self._moe), most), np.uint64)
+        self._blocks: list[torch.Tensor] = []
+        self._per_block = 1
+        self._carrier: Carrier | None = None
+        self._stream: ExpertStream | None = None
+        self._streaming = False
+        self._arrivals: deque[tuple[Upload, Event | BaseException]] = deque()
+        self._failures = 0
+        self._step_seconds = 0.0
+        #: Copies asked for and not yet received.
+        self._under_way = 0
+        self._job: _Job | None = None
+
+    @property
+    def kernel(self) -> str:
+        return self.store.kernel
+
+    @property
+    def nbytes(self) -> int:
+        """Of all experts in RAM."""
+        return self.store.nbytes
+
+    @property
+    def slot_nbytes(self) -> int:
+        """Of the slots in VRAM."""
+        return sum(block.nbytes for block in self._blocks)
+
+    def open_slots(
+        self,
+        slots: int,
+        statistics: npt.NDArray[np.floating] | None = None,
+        policy: Policy | None = None,
+        keep_free: int = 0,
+        report: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Take VRAM for so many experts, or as many as it holds, and fill it. Last thing of a load.
+
+        statistics: float [L, E] of the layers in `cacheable`, most called experts first into the slots
+        keep_free:  bytes of VRAM that answers need beside
+        report:     called now and then; may raise Cancelled
+        """
+        for number in self.cacheable:
+            self._layers[number] = self._prepare(number, self.store.experts(number))
+        left_out = len(self._moe) - len(self._layers)
+        if left_out:
+            self.notes.append(
+                f"The experts of {left_out} layers are stored in an order that only the CPU can use: none of them has "
+                "a place in VRAM."
+            )
+        if not self._layers or slots < 1:
+            return
+        nbytes = max(layer.packed.nbytes for layer in self._layers.values())
+        found = self._allocate(slots, nbytes, keep_free)
+        if found < slots:
+            self.notes.append(f"VRAM had room for {found} of the {slots} experts that were planned to be there.")
+        if not found:
+            return
+        ring = min(MOST_RING, found // RING_SHARE)
+        ring = ring if ring >= 2 else 0
+        self.cache = HotCache(
+            tuple(self._layers), self._counts.shape[1], found - ring, policy, self._checked(statistics)
+        )
+        self._carrier = Carrier(self._device, nbytes)
+        if not self._carrier.staging.pinned:
+            self.notes.append("Experts are copied to VRAM more slowly: the system page-locks no memory for it.")
+        self.speeds.link = measure_link(self._device, self._carrier, self._slot(0)[:nbytes])
+        if ring:
+            buffers = [self._slot(found - ring + i) for i in range(ring)]
+            self._stream = ExpertStream(self._device, self._carrier, buffers, self._cancelled)
+        for upload in self.cache.fill():
+            self._upload(upload)
+            report()
+        self.settle()
+
+    @property
+    def most_experts(self) -> int:
+        """Of any layer."""
+        return self._counts.shape[1]
+
+    @property
+    def cacheable(self) -> tuple[int, ...]:
+        """Layers whose experts the device can compute."""
+        return tuple(number for number in self._moe if not self.store.experts(number).reordered)
+
+    def settle(self) -> None:
+        """Wait for all copies under way, so that the next step sees them."""
+        if self._carrier is None:
+            return
+        self._carrier.idle()
+        for _, arrived in list(self._arrivals):
+            if not isinstance(arrived, BaseException):
+                arrived.synchronize()
+        self._receive()
+
+    def shrink(self, slots: int) -> int:
+        """Give VRAM back until at most so many slots are left; returns how many there are. Between steps only.
+
+        Prompts are then computed on the CPU.
+        """
+        if self.cache is None:
+            return 0
+        self.settle()
+        blocks = min(len(self._blocks), -(-slots // self._per_block))
+        if self._stream is not None:
+            self._stream.stop()
+            self._stream = None
+        del self._blocks[blocks:]
+        self.cache.shrink(min(slots, sum(map(len, self._blocks))))
+        self._device.release()
+        return self.cache.slots
+
+    @contextmanager
+    def step(self, tokens: int) -> Iterator[None]:
+        """Around all layers of one forward call."""
+        start = perf_counter()
+        if self.cache is not None:
+            self._receive()
+            if tokens == 1:
+                self._ask_for_more()
+        sent = self._carrier.bytes_sent if self._carrier is not None else 0
+        yield
+        seconds = perf_counter() - start
+        if self._streaming and self._carrier is not None and self._stream is not None:
+            self._stream.stop()
+            self._streaming = False
+            self.speeds.add_stream(self._carrier.bytes_sent - sent, seconds)
+        if self.cache is not None:
+            self.cache.advance(tokens)
+        if tokens == 1:
+            self._step_seconds = seconds if not self._step_seconds else 0.9 * self._step_seconds + 0.1 * seconds
+
+    def forward(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, out: torch.Tensor) -> None:
+        self.submit(layer, x, ids, weights)
+        self.wait(out)
+
+    def submit(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> None:
+        if layer not in self._layers or self.cache is None:
+            self._job = None
+            self.store.submit(layer, x, ids, weights)
+        elif len(x) == 1:
+            hits: Future[_Hits] = Future()
+            self._job = _Job(layer, x, ids, weights, hits)
+            running = self.store.start(layer, x, ids, weights, lambda i, w: self._leave_out(layer, hits, i, w))
+            # Whatever goes wrong before it gets so far must not leave anybody waiting.
+            running.add_done_callback(lambda ended: _pass_on(ended, hits))
+        elif self._streams(layer, len(x)):
+            self.prefill = "streamed"
+            self._job = _Job(layer, x, ids, weights, streamed=True)
+        else:
+            self.prefill = "cpu"
+            self._job = _Job(layer, x, ids, weights)
+            self.store.start(layer, x, ids, weights, lambda i, w: self._observe(layer, i))
+
+    def wait(self, out: torch.Tensor) -> None:
+        job, self._job = self._job, None
+        if job is not None and job.streamed:
+            self._compute_streamed(job, out)
+            return
+        if job is not None and job.hits is not None:
+            self._compute_hits(job, job.hits.result(), out)
+        self.store.wait(out)
+        if job is not None and job.hits is None:
+            self.speeds.add_cpu(len(job.x), self.store.seconds)
+
+    def drain(self) -> None:
+        """End whatever a call that was broken off has left running."""
+        self._job = None
+        self.store.drain()
+        if self._streaming and self._stream is not None:
+            self._stream.stop()
+            self._streaming = False
+
+    def close(self) -> None:
+        self.drain()
+        if self._carrier is not None:
+            self._carrier.close()
+            self._carrier = None
+        self.store.close()
+        self._arrivals.clear()
+        self._layers.clear()
+        self._blocks.clear()
+        self._stream = None
+
+    def statistics(self) -> npt.NDArray[np.float32] | None:
+        """float32 [layers of `cacheable`, E], to begin with next time; None without slots."""
+        return None if self.cache is None else self.cache.statistics()
+
+    def usage(self) -> ExpertUsage | None:
+        usage = self.store.usage()
+        if usage is None:
+            return None
+        in_vram = np.zeros(usage.counts.shape, np.bool_)
+        cache = self.cache
+        if cache is not None:
+            in_vram[[self._rows[layer] for layer in cache.layers]] = cache.resident()
+        return replace(usage, counts=usage.counts + self._counts, in_vram=in_vram)
+
+    def told(self, status: EngineStatus) -> EngineStatus:
+        """The status with what is known here."""
+        cache, carrier = self.cache, self._carrier
+        return replace(
+            status,
+            ram_bytes=status.ram_bytes + (0 if carrier is None else carrier.staging.nbytes),
+            vram_bytes=status.vram_bytes + self.slot_nbytes,
+            cache_slots=0 if cache is None else cache.slots,
+            hits=0 if cache is None else cache.hits,
+            misses=0 if cache is None else cache.misses,
+            bytes_uploaded=0 if carrier is None else carrier.bytes_sent,
+            prefill=self.prefill,
+            notes=(*status.notes, *self.notes),
+        )
+
+    def _prepare(self, number: int, experts: _native.Experts) -> _Layer:
+        moe, device = self._moe[number], self._device
+        factors = np.stack([experts.factors(part) for part in ("gate", "up", "down")], 1)
+        wide, narrow = [experts.biases(part) for part in ("gate", "up")], experts.biases("down")
+        biases = None
+        if wide[0] is not None and wide[1] is not None and narrow is not None:
+            joined = np.concatenate([wide[0], wide[1]], 1)
+            biases = device.upload(torch.from_numpy(joined)), device.upload(torch.from_numpy(narrow))
+        return _Layer(
+            moe,
+            PackedExpert.of(experts, self._hidden, moe.intermediate),
+            None if (factors == 1.0).all() else device.upload(torch.from_numpy(factors)),
+            biases,
+        )
+
+    def _checked(self, statistics: npt.NDArray[np.floating] | None) -> npt.NDArray[np.floating] | None:
+        """Without experts that layers of fewer do not have."""
+        if statistics is None or statistics.shape != (len(self._layers), self._counts.shape[1]):
+            return None
+        for row, layer in enumerate(self._layers.values()):
+            statistics[row, layer.spec.experts :] = 0
+        return statistics
+
+    def _allocate(self, slots: int, nbytes: int, keep_free: int) -> int:
+        """Returns how many slots there is room for."""
+        self._per_block = max(1, BLOCK_BYTES // nbytes)
+        found = 0
+        while found < slots:
+            count = min(self._per_block, slots - found)
+            if self._device.memory().free < count * nbytes + keep_free:
+                break
+            try:
+                self._blocks.append(self._device.empty(count, nbytes, dtype=torch.uint8, guarded=True))
+            except torch.OutOfMemoryError:
+                break
+            found += count
+        return found
+
+    def _slot(self, slot: int) -> torch.Tensor:
+        """uint8 [nbytes of the largest expert]"""
+        return self._blocks[slot // self._per_block][slot % self._per_block]
+
+    def _pieces(self, layer: int, expert: int) -> Pieces:
+        return self.store.experts(layer).pieces(expert)
+
+    def _ask_for_more(self) -> None:
+        """Start as many copies as the link takes beside a token."""
+        cache = self.cache
+        if cache is None or self._failures >= MOST_FAILURES or not self._blocks:
+            return
+        nbytes = self._blocks[0].shape[1]
+        room = int(UPLOAD_SHARE * self._step_seconds * (self.speeds.link or 0.0) / nbytes)
+        most = min(MOST_UPLOADS, max(1, room)) - self._under_way
+        for upload in cache.next_uploads(most):
+            self._upload(upload)
+
+    def _upload(self, upload: Upload) -> None:
+        carrier = self._carrier
+        assert carrier is not None
+        # Whatever still reads the slot has been queued before this.
+        after = self._device.mark()
+        self._under_way += 1
+
+        def job() -> None:
+            try:
+                pieces = self._pieces(upload.layer, upload.expert)
+                arrived: Event | BaseException = carrier.send(pieces, self._slot(upload.slot), after)
+            except BaseException as error:
+                arrived = error
+            self._arrivals.append((upload, arrived))
+
+        carrier.do(job)
+
+    def _receive(self) -> None:
+        """What has arrived may be used from this step on."""
+        cache = self.cache
+        assert cache is not None
+        while self._arrivals:
+            upload, arrived = self._arrivals[0]
+            if isinstance(arrived, BaseException):
+                cache.failed(upload)
+                self._failed(arrived)
+            elif arrived.query():
+                cache.uploaded(upload)
+            else:
+                return
+            self._arrivals.popleft()
+            self._under_way -= 1
+
+    def _failed(self, error: BaseException) -> None:
+        self._failures += 1
+        log.warning("an expert could not be copied to VRAM: %s", error)
+        if self._failures == MOST_FAILURES:
+            why = str(error).partition("\n")[0]
+            self.notes.append(f"The experts in VRAM stay as they are: copies to it fail ({why}).")
+
+    def _leave_out(self, layer: int, hits: Future[_Hits], ids: Ints, weights: npt.NDArray[np.float32]) -> None:
+        """On the worker's thread, before it computes: ids of experts in slots become -1. ids, weights [1, top_k]."""
+        try:
+            assert self.cache is not None
+            slots = self.cache.lookup(layer, ids[0])
+            columns = np.flatnonzero(slots >= 0)
+            columns = columns[np.argsort(ids[0, columns])]
+            experts = ids[0, columns]
+            self._counts[self._rows[layer], experts] += np.uint64(1)
+            hits.set_result(_Hits(slots[columns].tolist(), experts.tolist(), weights[0, columns].tolist()))
+            ids[0, columns] = -1
+        except BaseException as error:
+            hits.set_exception(error)
+            raise
+
+    def _observe(self, layer: int, ids: Ints) -> None:
+        """On the worker's thread: what a prompt's chunk calls."""
+        assert self.cache is not None
+        self.cache.observe(layer, np.bincount(ids.ravel(), minlength=self.cache.experts), len(ids))
+
+    def _streams(self, layer: int, tokens: int) -> bool:
+        """Whether this chunk is computed on the device from this layer on."""
+        if self._streaming or self._stream is None or self.cache is None:
+            return self._streaming
+        numbers = [number for number in self._layers if number >= layer]
+        absent = {number: np.flatnonzero(self._absent(number)) for number in numbers}
+        nbytes = sum(self._layers[number].packed.nbytes * len(absent[number]) for number in numbers)
+        if not self.speeds.stream(tokens, nbytes // len(numbers)):
+            return False
+        self._streaming = True
+
+        def experts() -> Iterator[tuple[Key, Callable[[], Pieces]]]:
+            for number in numbers:
+                for expert in absent[number].tolist():
+                    yield (number, expert), lambda number=number, expert=expert: self._pieces(number, expert)  # type: ignore[misc]
+
+        self._stream.start(experts())
+        return True
+
+    def _absent(self, layer: int) -> npt.NDArray[np.bool_]:
+        assert self.cache is not None
+        return self.cache.table(layer)[: self._layers[layer].spec.experts] < 0
+
+    def _compute_streamed(self, job: _Job, out: torch.Tensor) -> None:
+        """out += the layer's result, expert after expert."""
+        cache, stream, layer = self.cache, self._stream, job.layer
+        assert cache is not None
+        assert stream is not None
+        chosen = self._device.download(job.ids).numpy()
+        uses = np.bincount(chosen.ravel(), minlength=cache.experts)
+        called = np.flatnonzero(uses)
+        table = cache.table(layer)
+        stream.want(layer, called[table[called] < 0].tolist())
+        self._counts[self._rows[layer]] += uses[: self._counts.shape[1]].astype(np.uint64)
+        cache.observe(layer, uses, len(chosen))
+        # Pairs of a token and an expert, sorted by expert, then by token.
+        order = self._device.upload(torch.from_numpy(np.argsort(chosen.ravel(), kind="stable")))
+        tokens, shares = order // chosen.shape[1], job.weights.flatten()[order]
+        narrow = job.x.to(self._dense.dtype)
+        start = 0
+        for expert in called.tolist():
+            if self._cancelled():
+                raise Cancelled
+            end = start + int(uses[expert])
+            slot = int(table[expert])
+            packed = self._slot(slot) if slot >= 0 else stream.take((layer, expert))
+            mine = tokens[start:end]
+            y = self._experts(layer, [expert], packed[None], narrow[mine][None])[0]
+            out.index_add_(0, mine, y * shares[start:end, None])
+            start = end
+
+    def _compute_hits(self, job: _Job, hits: _Hits, out: torch.Tensor) -> None:
+        """out [1, H] += a token's experts in slots."""
+        x = job.x.to(self._dense.dtype)[None]
+        most = max(1, DEQUANTISED_AT_ONCE // (3 * self._hidden * self._layers[job.layer].spec.intermediate))
+        for start in range(0, len(hits.slots), most):
+            some = slice(start, start + most)
+            packed = torch.stack([self._slot(slot) for slot in hits.slots[some]])
+            y = self._experts(job.layer, hits.experts[some], packed, x.expand(len(packed), -1, -1))
+            for result, weight in zip(y, hits.weights[some], strict=True):
+                out.add_(result, alpha=weight)
+
+    def _experts(self, number: int, experts: Sequence[int], packed: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """x [N, T, H] in the dense type, for N experts whose bytes are packed [N, ..] -> float32 [N, T, H]."""
+        layer, dtype = self._layers[number], self._dense.dtype
+        packed = packed[:, : layer.packed.nbytes]
+        gate_up = torch.matmul(x, layer.packed.gate_up(packed).to(dtype).transpose(1, 2)).float()
+        inner = layer.spec.intermediate
+        factors = None if layer.factors is None else torch.stack([layer.factors[e] for e in experts])[:, None]
+        if factors is not None:
+            gate_up[..., :inner] *= factors[..., :1]
+            gate_up[..., inner:] *= factors[..., 1:2]
+        if layer.biases is not None:
+            gate_up += torch.stack([layer.biases[0][e] for e in experts])[:, None]
+        acted = activate(layer.spec.expert, gate_up).to(dtype)
+        y = torch.matmul(acted, layer.packed.down(packed).to(dtype).transpose(1, 2)).float()
+        if factors is not None:
+            y *= factors[..., 2:]
+        if layer.biases is not None:
+            y += torch.stack([layer.biases[1][e] for e in experts])[:, None]
+        return y
+
+
+def _pass_on(ended: Future[None], hits: Future[_Hits]) -> None:
+    if not hits.done():
+        hits.set_exception(ended.exception() or RuntimeError("the experts were never looked up"))

@@ -1,0 +1,329 @@
+"""Experts in slots on a simulated accelerator: the same logits as the CPU's, whatever is copied, cancelled or fails."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny_models import TOKENS, Tiny
+
+from engine.errors import Cancelled
+from engine.executors import expert_slots, streaming
+from engine.executors.expert_slots import HybridExperts
+from engine.executors.streaming import Staging
+from engine.executors.torch_executor import TorchExecutor
+from engine.placement.plan import PlanBytes
+
+MakeTiny = Callable[[str, str], Tiny]
+Run = Callable[..., Any]
+PROMPT = 24
+TOKEN_IDS = np.asarray(TOKENS, dtype=np.int64)
+
+pytestmark = pytest.mark.usefixtures("data_folder")
+
+
+def hybrid(run: Run, model: Tiny, *, slots: int = 12, device: str = "sim", **changes: Any) -> tuple[Any, HybridExperts]:
+    executor = run(model, mode="hybrid", device=device, hot_slots=slots, **changes)
+    assert isinstance(executor, TorchExecutor)
+    experts = executor._experts
+    assert isinstance(experts, HybridExperts)
+    return executor, experts
+
+
+def answer(executor: Any) -> np.ndarray:
+    """Logits of a prompt and of tokens one by one."""
+    rows = [executor.forward(TOKEN_IDS[:PROMPT], "all")]
+    rows += [executor.forward(TOKEN_IDS[i : i + 1]) for i in range(PROMPT, len(TOKEN_IDS))]
+    return np.concatenate(rows)
+
+
+def expect_close(got: np.ndarray, expected: np.ndarray, tolerance: float = 1e-4) -> None:
+    assert np.abs(got - expected).max() <= tolerance * np.abs(expected).max()
+
+
+def forward_for_ever(executor: Any) -> None:
+    while True:
+        executor.truncate(0)
+        executor.forward(TOKEN_IDS[:PROMPT])
+
+
+def stream_always(experts: HybridExperts) -> None:
+    experts.speeds.cpu = dict.fromkeys(range(1, 12), 1.0)
+    experts.speeds.add_cpu = lambda tokens, seconds: None  # type: ignore[method-assign]
+
+
+# Shared expert, biases and a limit, an input weighed before the experts, norms of its own.
+@pytest.mark.parametrize("family", ["qwen3_moe", "qwen2_moe", "gpt_oss", "llama4", "gemma4", "mixtral"])
+@pytest.mark.parametrize("streamed", [False, True], ids=["prompt on the CPU", "prompt streamed"])
+def test_logits_are_those_of_the_cpu(tiny: MakeTiny, run: Run, family: str, streamed: bool) -> None:
+    model = tiny(family, "safetensors")
+    expected = answer(run(model, dense_dtype="float32"))
+    executor, experts = hybrid(run, model, slots=16)
+    assert experts._stream is not None
+    if streamed:
+        stream_always(experts)
+    expect_close(answer(executor), expected)
+    status = executor.status()
+    assert status.hits > 0
+    assert status.misses > 0
+    assert status.prefill == ("streamed" if streamed else "cpu")
+    assert not status.notes
+
+
+@pytest.mark.parametrize("form", ["gguf-Q4_0", "gguf-Q8_0", "mxfp4"])
+def test_stored_codes_are_computed_as_they_are(tiny: MakeTiny, run: Run, form: str) -> None:
+    model = tiny("gpt_oss" if form == "mxfp4" else "qwen3_moe", form)
+    expected = answer(run(model, dense_dtype="float32"))
+    executor, experts = hybrid(run, model, slots=16, dense_dtype="float32")
+    stream_always(experts)
+    expect_close(answer(executor), expected)
+
+
+def test_a_slot_for_every_expert_leaves_nothing_to_the_cpu(tiny: MakeTiny, run: Run) -> None:
+    model = tiny("qwen3_moe", "safetensors")
+    expected = answer(run(model, dense_dtype="float32"))
+    executor, _ = hybrid(run, model, slots=64)
+    expect_close(answer(executor), expected)
+    assert executor.status().misses == 0
+    assert executor.usage().in_vram.all()
+    # Every choice is counted once, wherever it was computed.
+    top_k = model.spec.layers[0].ffn.top_k
+    assert (executor.usage().counts.sum(1) == len(TOKEN_IDS) * top_k).all()
+
+
+def test_a_frozen_cache_gives_the_same_bits_each_time(tiny: MakeTiny, run: Run) -> None:
+    model = tiny("qwen3_moe", "safetensors")
+    answers = []
+    for device in ("sim", "sim:seed=5,latency=1e-3"):
+        executor, experts = hybrid(run, model, device=device)
+        experts.cache.frozen = True
+        answers.append(answer(executor))
+    np.testing.assert_array_equal(*answers)
+
+
+def test_experts_move_in_while_an_answer_is_written(tiny: MakeTiny, run: Run) -> None:
+    executor, experts = hybrid(run, tiny("qwen3_moe", "safetensors"), slots=4)
+    before = executor.usage().in_vram
+    uploaded = executor.status().bytes_uploaded
+    answer(executor)
+    experts.settle()
+    assert executor.status().bytes_uploaded > uploaded
+    assert (executor.usage().in_vram != before).any()
+    assert experts.cache.resident().sum() == 4
+
+
+def test_no_more_copies_than_the_cap_are_under_way(tiny: MakeTiny, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expert_slots, "MOST_UPLOADS", 2)
+    executor, experts = hybrid(run, tiny("qwen3_moe", "safetensors"), slots=4, device="sim:latency=5e-3")
+    experts._step_seconds = 1e9
+    executor.forward(TOKEN_IDS[:PROMPT])
+    for i in range(PROMPT, len(TOKEN_IDS)):
+        executor.forward(TOKEN_IDS[i : i + 1])
+        assert experts._under_way <= 2
+
+
+def test_failed_copies_spoil_nothing_and_end_after_a_few(
+    tiny: MakeTiny, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny("qwen3_moe", "safetensors")
+    expected = answer(run(model, dense_dtype="float32"))
+    executor, experts = hybrid(run, model, slots=4)
+
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("the link is down")
+
+    monkeypatch.setattr(Staging, "send", fail)
+    rows = []
+    for _ in range(3):
+        executor.truncate(0)
+        rows.append(answer(executor))
+        experts.settle()
+    for row in rows:
+        expect_close(row, expected)
+    assert experts._failures >= expert_slots.MOST_FAILURES
+    (note,) = executor.status().notes
+    assert "the link is down" in note
+    # Slots whose copies failed are empty.
+    assert experts.cache.resident().sum() < 4
+
+
+def test_a_stream_that_fails_ends_the_answer_and_the_next_one_works(
+    tiny: MakeTiny, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny("qwen3_moe", "safetensors")
+    expected = answer(run(model, dense_dtype="float32"))
+    executor, experts = hybrid(run, model, slots=16)
+    stream_always(experts)
+    send, calls = Staging.send, []
+
+    def fail_late(self: Staging, *args: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 4:
+            raise RuntimeError("the link is down")
+        return send(self, *args)
+
+    monkeypatch.setattr(Staging, "send", fail_late)
+    with pytest.raises(RuntimeError, match="link is down"):
+        executor.forward(TOKEN_IDS[:PROMPT])
+    executor.truncate(0)
+    expect_close(answer(executor), expected)
+
+
+@pytest.mark.parametrize("after", [1, 3, 6, 10])
+def test_a_streamed_prompt_can_be_cancelled_at_any_expert(
+    tiny: MakeTiny, run: Run, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny("qwen3_moe", "safetensors")
+    expected = answer(run(model, dense_dtype="float32"))
+    executor, experts = hybrid(run, model, slots=16)
+    stream_always(experts)
+    send, calls = Staging.send, []
+
+    def cancel_late(self: Staging, *args: Any) -> Any:
+        calls.append(1)
+        if len(calls) == after:
+            executor.cancel()
+        return send(self, *args)
+
+    monkeypatch.setattr(Staging, "send", cancel_late)
+    with pytest.raises(Cancelled):
+        executor.forward(TOKEN_IDS[:PROMPT])
+    assert not experts._stream._running
+    assert len(experts._stream._free) == len(experts._stream._buffers)
+    expect_close(answer(executor), expected)
+
+
+def test_a_cancelled_prompt_does_not_wait_for_a_slow_link(tiny: MakeTiny, run: Run) -> None:
+    executor, experts = hybrid(run, tiny("qwen3_moe", "safetensors"), slots=16, device="sim:latency=0.02")
+    stream_always(experts)
+    ended = threading.Event()
+
+    def cancel() -> None:
+        # A call that has not begun yet does not hear it.
+        while not ended.wait(0.05):
+            executor.cancel()
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    with pytest.raises(Cancelled):
+        forward_for_ever(executor)
+    ended.set()
+    canceller.join()
+
+
+def test_too_little_vram_means_fewer_slots_and_a_note(tiny: MakeTiny, run: Run) -> None:
+    model = tiny("qwen3_moe", "safetensors")
+    expected = answer(run(model, dense_dtype="float32"))
+    needed, _ = hybrid(run, model, slots=0)
+    dense = needed.status().vram_bytes
+    slot = model.spec.hidden * 32 * 3 * 4
+    monkey = pytest.MonkeyPatch()
+    monkey.setattr(expert_slots, "BLOCK_BYTES", slot)
+    try:
+        executor, experts = hybrid(
+            run,
+            model,
+            slots=24,
+            device=f"sim:vram={dense + 20 * slot}",
+            bytes=PlanBytes({}, {"buffers": 8 * slot}, 0, 0),
+        )
+    finally:
+        monkey.undo()
+    assert 0 < experts.cache.slots < 24
+    assert "were planned" in executor.status().notes[0]
+    expect_close(answer(executor), expected, 1e-4)
+
+
+def test_slots_can_be_given_back_between_tokens(tiny: MakeTiny, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny("qwen3_moe", "safetensors")
+    monkeypatch.setattr(expert_slots, "BLOCK_BYTES", 1)
+    expected = answer(run(model, dense_dtype="float32"))
+    executor, experts = hybrid(run, model, slots=16)
+    held = executor.status().vram_bytes
+    rows = [executor.forward(TOKEN_IDS[:PROMPT], "all")]
+    for i in range(PROMPT, len(TOKEN_IDS)):
+        if i in (PROMPT + 4, PROMPT + 8):
+            assert experts.shrink(experts.cache.slots // 2) == experts.cache.slots
+        rows.append(executor.forward(TOKEN_IDS[i : i + 1]))
+    expect_close(np.concatenate(rows), expected)
+    assert executor.status().vram_bytes < held
+    assert experts.shrink(0) == 0
+    executor.truncate(0)
+    expect_close(answer(executor), expected)
+
+
+def test_without_page_locked_memory_it_is_slower_and_says_so(tiny: MakeTiny, run: Run) -> None:
+    model = tiny("qwen3_moe", "safetensors")
+    expected = answer(run(model, dense_dtype="float32"))
+    executor, experts = hybrid(run, model, slots=16, device="sim:fail=pin")
+    stream_always(experts)
+    expect_close(answer(executor), expected)
+    assert not executor.status().pinned
+    assert any("page-lock" in note for note in executor.status().notes)
+
+
+def test_the_next_load_begins_with_the_experts_called_most(
+    tiny: MakeTiny, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny("qwen3_moe", "safetensors")
+    monkeypatch.setattr("engine.executors.torch_executor.WORTH_KEEPING", 8)
+    executor, experts = hybrid(run, model, slots=4)
+    for _ in range(3):
+        executor.truncate(0)
+        answer(executor)
+    kept = experts.cache.statistics()
+    executor.close()
+    _, again = hybrid(run, model, slots=4)
+    inside = again.cache.resident()
+    assert inside.sum() == 4
+    # None of those outside was called more often than one inside, half precision aside.
+    assert kept[~inside].max() <= kept[inside].min() * 1.001
+
+
+def test_reordered_experts_stay_on_the_cpu(tiny: MakeTiny, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny("qwen3_moe", "safetensors")
+    expected = answer(run(model, dense_dtype="float32"))
+    monkeypatch.setattr(HybridExperts, "cacheable", property(lambda self: (1,)))
+    executor, experts = hybrid(run, model, slots=8)
+    stream_always(experts)
+    expect_close(answer(executor), expected)
+    assert experts.cache.layers == (1,)
+    assert "stored in an order" in executor.status().notes[0]
+
+
+def test_ten_loads_leave_nothing_behind(tiny: MakeTiny, run: Run) -> None:
+    model = tiny("qwen3_moe", "safetensors")
+    for _ in range(10):
+        executor, experts = hybrid(run, model, slots=16, device="sim:vram=4e6")
+        stream_always(experts)
+        executor.forward(TOKEN_IDS[:PROMPT])
+        executor.forward(TOKEN_IDS[:1])
+        memory = executor._device.device.memory_in_use
+        executor.close()
+        del executor, experts
+        assert memory.held == 0
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("experts", "sim-"))]
+
+
+def test_the_faster_way_is_taken_for_a_prompt() -> None:
+    speeds = streaming.PrefillSpeeds()
+    assert speeds.stream(512, 1000) is None
+    speeds.link = 1e9
+    speeds.add_cpu(512, 0.512)
+    assert speeds.stream(512, 500_000_000) is True
+    assert speeds.stream(512, 520_000_000) is False
+    # Fewer tokens than were timed take the CPU less.
+    assert speeds.stream(64, 500_000_000) is False
+    speeds.add_cpu(64, 0.64)
+    assert speeds.stream(64, 500_000_000) is True
+    speeds.add_stream(1000, 1.0)
+    assert speeds.link == pytest.approx(1e9 / 2, rel=1e-3)
+
+
+def test_a_stream_needs_two_buffers() -> None:
+    with pytest.raises(ValueError, match="two buffers"):
+        streaming.ExpertStream(None, None, [torch.empty(1)], lambda: False)  # type: ignore[arg-type]
