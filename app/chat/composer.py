@@ -2,92 +2,45 @@
 
 from __future__ import annotations
 
-from math import ceil
+from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QMimeData, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
+from app.chat.chips import ChipRows
 from app.chat.copy_button import link_button
+from app.chat.field import MOST_LINES, Field
 from app.chat.figures import tokens
+from app.chat.records import Attachment, Draft
+from app.language import tr
 from app.theme import theme
 from app.theme.theme import restyle
 from app.widgets.buttons import button
 from app.widgets.labels import ElideLabel, label
 
-MOST_LINES = 10
+__all__ = ["MOST_LINES", "Composer"]
+
 METER_STEPS = 1000
-
-
-class _Field(QPlainTextEdit):
-    """Grows with its text up to MOST_LINES lines. Enter sends, Shift+Enter starts a new line."""
-
-    sent = Signal()
-    escaped = Signal()
-    focusChanged = Signal(bool)
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setTabChangesFocus(True)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._placeholder = ""
-        self.document().setDocumentMargin(0)
-        self.document().documentLayout().documentSizeChanged.connect(self._fit)
-        self._fit()
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
-        if enter and not event.modifiers() & (Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.AltModifier):
-            self.sent.emit()
-        elif event.key() == Qt.Key.Key_Escape:
-            self.escaped.emit()
-        else:
-            super().keyPressEvent(event)
-
-    def insertFromMimeData(self, source: QMimeData) -> None:
-        """Text from a word processor comes without its looks."""
-        if source.hasText():
-            self.insertPlainText(source.text())
-
-    def set_placeholder(self, text: str) -> None:
-        """On one line: what does not fit is left out."""
-        self._placeholder = text
-        self._show_placeholder()
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._show_placeholder()
-
-    def _show_placeholder(self) -> None:
-        room = self.viewport().width() - 4
-        self.setPlaceholderText(self.fontMetrics().elidedText(self._placeholder, Qt.TextElideMode.ElideRight, room))
-        # Qt paints the new words only where the caret blinks.
-        self.viewport().update()
-
-    def focusInEvent(self, event: QFocusEvent) -> None:
-        super().focusInEvent(event)
-        self.focusChanged.emit(True)
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        self.focusChanged.emit(False)
-
-    @Slot()
-    def _fit(self) -> None:
-        lines = min(MOST_LINES, max(1, ceil(self.document().size().height())))
-        self.setFixedHeight(lines * self.fontMetrics().lineSpacing() + 4)
-        fits = lines < MOST_LINES
-        self.setVerticalScrollBarPolicy(
-            Qt.ScrollBarPolicy.ScrollBarAlwaysOff if fits else Qt.ScrollBarPolicy.ScrollBarAsNeeded
-        )
+#: From this share of the context on, the meter warns.
+NEARLY_FULL = 0.9
+#: A narrower composer leaves out the words of its buttons.
+NARROW = 460
 
 
 class Composer(QFrame):
     """Sending is possible while `set_ready` said so; stopping while `set_answering` did."""
 
-    #: str: the message, without blank ends
+    #: str: the message, without blank ends; its files are `attachments`
     sent = Signal(str)
+    #: Text or attachments are others now.
+    draftChanged = Signal()
+    #: list[str]: paths of files to attach; empty: the user has yet to choose some
+    attachWanted = Signal(list)
+    #: str: text to attach
+    pasteWanted = Signal(str)
+    #: How this chat answers is to be shown.
+    settingsWanted = Signal()
     stopped = Signal()
     editCancelled = Signal()
 
@@ -100,28 +53,39 @@ class Composer(QFrame):
         #: Enter was pressed too early: the message goes as soon as it can.
         self._queued = False
         self._answering = False
-        self._field = _Field(self)
-        self._field.setAccessibleName(self.tr("Message"))
-        self._field.setAccessibleDescription(self.tr("Enter sends, Shift+Enter starts a new line"))
+        self._field = Field(self)
+        self._field.setAccessibleName(tr("Message"))
         self._field.sent.connect(self._send)
         self._field.escaped.connect(self._escape)
         self._field.focusChanged.connect(self._show_focus)
         self._field.textChanged.connect(self._unqueue)
+        self._field.textChanged.connect(self.draftChanged)
+        self._field.filesGiven.connect(self.attachWanted)
+        self._field.longPasted.connect(self.pasteWanted)
+        self._attachments: tuple[Attachment, ...] = ()
+        self._chips = ChipRows(True, self)
+        self._chips.removed.connect(self._remove)
 
         self._editing = QWidget(self)
         edit_row = QHBoxLayout(self._editing)
         edit_row.setContentsMargins(0, 0, 0, 0)
-        edit_row.addWidget(
-            label(self.tr("Editing an earlier message. The old one stays as another version."), "small"), 1
-        )
-        cancel = link_button(self.tr("Cancel"), self.tr("Cancel editing"))
+        edit_row.addWidget(label(tr("Editing an earlier message. The old one stays as another version."), "small"), 1)
+        cancel = link_button(tr("Cancel"), tr("Cancel editing"))
         cancel.clicked.connect(self.cancel_edit)
         edit_row.addWidget(cancel)
         self._editing.hide()
 
+        self._attach = button("", icon="clip", kind="ghost", role="muted", name=tr("Attach text files"))
+        self._attach.setToolTip(tr("Attach text files, or drop them here"))
+        self._attach.clicked.connect(lambda: self.attachWanted.emit([]))
+        self._settings = button("", icon="sliders", kind="ghost", role="muted", name=tr("How this chat answers"))
+        self._settings.setObjectName("composerSettings")
+        self._settings.clicked.connect(self.settingsWanted)
+        self._preset = ""
         self._hint = ElideLabel("", "small")
         self._meter_text = label("", "small")
         self._meter = QProgressBar(self)
+        self._meter.setObjectName("meter")
         self._meter.setTextVisible(False)
         self._meter.setRange(0, METER_STEPS)
         self._meter.setFixedWidth(64)
@@ -129,6 +93,12 @@ class Composer(QFrame):
         self._button.clicked.connect(self._press)
         bottom = QHBoxLayout()
         bottom.setSpacing(12)
+        tools = QHBoxLayout()
+        tools.setSpacing(2)
+        tools.setContentsMargins(-8, 0, 0, 0)
+        tools.addWidget(self._attach)
+        tools.addWidget(self._settings)
+        bottom.addLayout(tools)
         bottom.addWidget(self._hint, 1)
         bottom.addWidget(self._meter_text)
         bottom.addWidget(self._meter)
@@ -138,15 +108,17 @@ class Composer(QFrame):
         column.setContentsMargins(16, 14, 14, 12)
         column.setSpacing(10)
         column.addWidget(self._editing)
+        column.addWidget(self._chips)
         column.addWidget(self._field)
         column.addLayout(bottom)
         self.setFocusProxy(self._field)
         self.set_context(0, 0)
+        self.set_enter("send")
         self._show_button()
         self._show_state()
 
     @property
-    def field(self) -> QPlainTextEdit:
+    def field(self) -> Field:
         return self._field
 
     @property
@@ -174,9 +146,67 @@ class Composer(QFrame):
         self._field.setPlainText(text)
         self._field.moveCursor(self._field.textCursor().MoveOperation.End)
 
+    @property
+    def attachments(self) -> tuple[Attachment, ...]:
+        return self._attachments
+
+    @property
+    def chips(self) -> ChipRows:
+        return self._chips
+
+    @property
+    def settings_button(self) -> QPushButton:
+        return self._settings
+
+    @property
+    def draft(self) -> Draft:
+        return Draft(self.text, self._attachments)
+
+    def set_draft(self, draft: Draft) -> None:
+        self.set_attachments(draft.attachments)
+        self.set_text(draft.text)
+
+    def set_attachments(self, attachments: Sequence[Attachment]) -> None:
+        if tuple(attachments) != self._attachments:
+            self._attachments = tuple(attachments)
+            self._chips.show_files(self._attachments)
+            self._unqueue()
+            self.draftChanged.emit()
+
+    def set_enter(self, does: str) -> None:
+        """What Enter does: "send", or "newline" (then Ctrl+Enter sends)."""
+        self._field.set_enter(does)
+        sends, starts = ("Enter", "Shift+Enter") if does == "send" else ("Ctrl+Enter", "Enter")
+        described = tr("{send} sends, {newline} starts a new line", send=sends, newline=starts)
+        self._field.setAccessibleDescription(described)
+
+    def set_history(self, history: Callable[[], Sequence[str]]) -> None:
+        """history: gives what was asked before, newest first; Up in the empty field goes through it."""
+        self._field.set_history(history)
+
+    def set_preset(self, name: str) -> None:
+        """What the button for the chat's settings says."""
+        self._preset = name
+        self._settings.setAccessibleName(tr("How this chat answers: {preset}", preset=name))
+        self._settings.setToolTip(tr("Preset, system prompt and sampling of this chat"))
+        self._show_words()
+
+    def _show_words(self) -> None:
+        wide = self.width() >= theme().px(NARROW)
+        self._attach.setText(tr("Attach") if wide else "")
+        self._settings.setText(self._preset if wide else "")
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._show_words()
+
+    @Slot(int)
+    def _remove(self, place: int) -> None:
+        self.set_attachments([a for n, a in enumerate(self._attachments) if n != place])
+
     def set_model(self, name: str) -> None:
         """Names the model that will answer; "" for none."""
-        self._field.set_placeholder(self.tr("Message {0}").format(name) if name else self.tr("Write a message"))
+        self._field.set_placeholder(tr("Message {0}").format(name) if name else tr("Write a message"))
 
     def set_ready(self, reason: str, soon: bool = False) -> None:
         """reason: why nothing can be sent now; "" when it can. soon: it can be in a while, Enter may wait for it."""
@@ -195,33 +225,39 @@ class Composer(QFrame):
             self._show_state()
             self._send_soon()
 
-    def set_context(self, used: int, size: int) -> None:
-        """Tokens of the context that the chat takes; size 0 hides the meter."""
+    def set_context(self, used: int, size: int, exact: bool = True) -> None:
+        """Tokens of the context that the chat takes with what is being written; size 0 hides the meter."""
         known = used > 0 and size > 0
         self._meter.setVisible(known)
         self._meter_text.setVisible(known)
         if known:
-            self._meter_text.setText(self.tr("{0} of {1} tokens").format(tokens(used), tokens(size)))
+            about = "" if exact else "~"
+            text = tr("{used} of {size} tokens", used=about + tokens(used), size=tokens(size))
+            self._meter_text.setText(text)
+            full = used >= NEARLY_FULL * size
+            if full != bool(self._meter.property("full")):
+                self._meter.setProperty("full", full)
+                restyle(self._meter)
             self._meter.setValue(min(METER_STEPS, round(METER_STEPS * used / size)))
-            self._meter.setAccessibleName(self.tr("Context used"))
-            self._meter_text.setToolTip(self.tr("How much of the model's context this chat takes"))
+            self._meter.setAccessibleName(tr("Context used"))
+            self._meter_text.setToolTip(tr("How much of the model's context this chat takes, with what you write"))
 
-    def begin_edit(self, text: str) -> None:
+    def begin_edit(self, text: str, attachments: Sequence[Attachment] = ()) -> None:
         """Offer an earlier message for change."""
         self._editing.show()
-        self.set_text(text)
+        self.set_draft(Draft(text, tuple(attachments)))
         self._field.setFocus(Qt.FocusReason.OtherFocusReason)
 
     @Slot()
     def cancel_edit(self) -> None:
         if self.editing:
-            self._editing.hide()
-            self._field.clear()
+            self.clear()
             self.editCancelled.emit()
 
     def clear(self) -> None:
         self._editing.hide()
         self._field.clear()
+        self.set_attachments(())
 
     @Slot()
     def _press(self) -> None:
@@ -233,9 +269,10 @@ class Composer(QFrame):
     @Slot()
     def _send(self) -> None:
         text = self.text.strip()
-        if text and not self._reason and not self._answering:
+        something = bool(text or self._attachments)
+        if something and not self._reason and not self._answering:
             self.sent.emit(text)
-        elif text and (self._soon or self._answering):
+        elif something and (self._soon or self._answering):
             self._queued = True
             self._show_state()
 
@@ -278,20 +315,21 @@ class Composer(QFrame):
         theme().bind_icon(
             self._button, "stop" if self._answering else "send", "text" if self._answering else "accent_ink"
         )
-        self._button.setText(self.tr("Stop") + "  Esc" if self._answering else self.tr("Send"))
-        self._button.setAccessibleName(self.tr("Stop the answer") if self._answering else self.tr("Send message"))
+        self._button.setText(tr("Stop") + "  Esc" if self._answering else tr("Send"))
+        self._button.setAccessibleName(tr("Stop the answer") if self._answering else tr("Send message"))
         restyle(self._button)
 
     @Slot()
     def _show_state(self) -> None:
         if self._queued and self._answering:
-            hint = self.tr("Your message is sent after this answer")
+            hint = tr("Your message is sent after this answer")
         elif self._queued:
-            hint = self.tr("Your message is sent when the model is loaded")
+            hint = tr("Your message is sent when the model is loaded")
         elif self._elsewhere:
-            hint = self.tr("Answering in “{0}”").format(self._elsewhere)
+            hint = tr("Answering in “{0}”").format(self._elsewhere)
         else:
             hint = "" if self._answering else self._reason
         self._hint.setText(hint)
-        can_send = (self._soon or not self._reason) and not self._queued and bool(self.text.strip())
+        can_send = (self._soon or not self._reason) and not self._queued
+        can_send = can_send and bool(self.text.strip() or self._attachments)
         self._button.setEnabled(self._answering or can_send)

@@ -3,84 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
-from PySide6.QtCore import Qt, QUrl, Signal, Slot
-from PySide6.QtGui import QDesktopServices, QGuiApplication
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import QPoint, Qt, Signal, Slot
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
+from app.chat.advice import Advice
 from app.chat.composer import Composer
+from app.chat.context import ContextMeter
 from app.chat.controller import ChatController
+from app.chat.drafting import Drafting
+from app.chat.field import HISTORY, local_files
 from app.chat.figures import why_not_ready
+from app.chat.find_bar import FindBar
+from app.chat.link_bar import LinkBar
+from app.chat.message_menu import MessageMenu
+from app.chat.notice import NoticeBar
+from app.chat.options import ChatOptions, preset_caption
 from app.chat.performance import performance_log
 from app.chat.performance_panel import PerformancePanel, copy_card
-from app.chat.store import ChatStore, StoredMessage
+from app.chat.preset_store import write
+from app.chat.presets import ChatSettings
+from app.chat.records import StoredMessage
+from app.chat.store import ChatStore
 from app.chat.style import chat_style
 from app.chat.transcript import Transcript
 from app.chat.welcome import Welcome
 from app.host import DEMO, AnswerResult, EngineHost, HostState
+from app.language import tr
 from app.settings.store import Settings
 from app.theme import theme
 from app.widgets.banner import BannerArea
-from app.widgets.buttons import button
-from app.widgets.labels import ElideLabel, label
 from engine.errors import GreenroomError
-from engine.runtime.events import GenerationStats
 
 COMPOSER_WIDTH = 700
-#: Only these leave the program; anything else in a model's answer is not to be trusted with a click.
-SCHEMES = ("http", "https", "mailto")
-
-
-class _LinkBar(QFrame):
-    """Shows where a link leads and opens it only when told to."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setProperty("surface", "banner-info")
-        self._address = ElideLabel("", mode=Qt.TextElideMode.ElideMiddle)
-        self._open = button(self.tr("Open in browser"))
-        copy = button(self.tr("Copy address"))
-        close = button("", icon="cross", kind="ghost", name=self.tr("Close"))
-        self._open.clicked.connect(self._open_address)
-        copy.clicked.connect(self._copy_address)
-        close.clicked.connect(self.hide)
-        first = QHBoxLayout()
-        first.addWidget(self._address, 1)
-        first.addWidget(close)
-        second = QHBoxLayout()
-        second.setSpacing(8)
-        second.addWidget(label(self.tr("This link leaves Greenroom."), "small"), 1)
-        second.addWidget(copy)
-        second.addWidget(self._open)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(14, 8, 8, 8)
-        column.setSpacing(4)
-        column.addLayout(first)
-        column.addLayout(second)
-        self.hide()
-
-    @property
-    def address(self) -> str:
-        return self._address.text()
-
-    @property
-    def open_button(self) -> QWidget:
-        return self._open
-
-    def offer(self, address: str) -> None:
-        self._address.setText(address)
-        self._open.setVisible(QUrl(address).scheme().lower() in SCHEMES)
-        self.show()
-
-    @Slot()
-    def _open_address(self) -> None:
-        self.hide()
-        QDesktopServices.openUrl(QUrl(self.address))
-
-    @Slot()
-    def _copy_address(self) -> None:
-        QGuiApplication.clipboard().setText(self.address)
-        self.hide()
 
 
 class ChatPage(QWidget):
@@ -93,6 +50,11 @@ class ChatPage(QWidget):
     answeringChanged = Signal(int)
     #: bool: whether the performance panel is shown
     performanceShown = Signal(bool)
+    #: str: a path or "demo" that is to be loaded
+    modelWanted = Signal(str)
+    modelsWanted = Signal()
+    #: A model file is to be chosen.
+    fileWanted = Signal()
 
     def __init__(
         self,
@@ -108,14 +70,17 @@ class ChatPage(QWidget):
         """
         super().__init__(parent)
         self._host, self._store = host, store
+        self._settings = settings
         self._controller = controller or ChatController(host, store, settings, self)
+        self._meter = ContextMeter(host, self._controller, self)
+        self._advice = Advice(host, store, self._controller, self._meter, settings, self)
+        self._messages: list[StoredMessage] = []
+        #: A message that was deleted last, until something else happens.
+        self._deleted: int | None = None
+        self._options: ChatOptions | None = None
         self._chat: int | None = None
         self._edited: StoredMessage | None = None
         self._title = ""
-        #: Figures of the newest answer of the open chat.
-        self._stats: GenerationStats | None = None
-        #: What was written but not sent, by chat.
-        self._drafts: dict[int | None, str] = {}
         self._build()
         self._connect()
         self._restyle()
@@ -129,11 +94,18 @@ class ChatPage(QWidget):
         self._stack.addWidget(self.welcome)
         self._stack.addWidget(self.transcript)
         self.banners = BannerArea()
-        self.link_bar = _LinkBar()
+        self.link_bar = LinkBar()
+        self.notice_bar = NoticeBar()
+        self.find_bar = FindBar(self.transcript)
         self.composer = Composer()
+        self.composer.set_history(lambda: self._store.questions(HISTORY))
+        self._drafting = Drafting(self.composer, self._host, self._store, self._meter, self)
+        self.setAcceptDrops(True)
         lower = QVBoxLayout()
         lower.setSpacing(8)
         lower.addWidget(self.link_bar)
+        lower.addWidget(self.find_bar)
+        lower.addWidget(self.notice_bar)
         lower.addWidget(self.composer)
         centred = QWidget()
         centred.setMaximumWidth(COMPOSER_WIDTH)
@@ -173,6 +145,23 @@ class ChatPage(QWidget):
         transcript.versionWanted.connect(self._show_version)
         transcript.linkChosen.connect(self.link_bar.offer)
         transcript.figuresWanted.connect(lambda message: self.show_performance(True, message.id))
+        transcript.menuWanted.connect(self._open_message_menu)
+        self.find_bar.closed.connect(self.composer.setFocus)
+        controller.settingsChanged.connect(self._settings_changed)
+        self._meter.changed.connect(self._show_context)
+        self._drafting.failed.connect(self._show_failure)
+        self._drafting.attached.connect(lambda: self.banners.dismiss("chat"))
+        self._drafting.counted.connect(self._show_context)
+        advice = self._advice
+        advice.changed.connect(lambda notice: self.notice_bar.show_notice(notice, advice.close))
+        advice.modelWanted.connect(self.modelWanted)
+        advice.modelsWanted.connect(self.modelsWanted)
+        advice.chatWanted.connect(self.open_chat)
+        advice.continueWanted.connect(self._continue)
+        advice.attachmentsWanted.connect(self.composer.set_attachments)
+        self.welcome.modelsWanted.connect(self.modelsWanted)
+        self.welcome.fileWanted.connect(self.fileWanted)
+        self.composer.settingsWanted.connect(self.open_options)
         self.composer.sent.connect(self.send)
         self.composer.stopped.connect(controller.stop)
         self.composer.editCancelled.connect(self._end_edit)
@@ -195,27 +184,48 @@ class ChatPage(QWidget):
         self._switch(None)
         self.composer.setFocus(Qt.FocusReason.OtherFocusReason)
 
+    @Slot(int)
     def open_chat(self, chat_id: int) -> None:
         """Open a chat at its end. One that was deleted meanwhile opens as a new one."""
         self._switch(chat_id if self._store.title(chat_id) is not None else None)
 
+    @Slot(int, str)
+    def show_hit(self, message_id: int, words: str) -> None:
+        """Go to a message of the open chat, in whichever version it is, and mark the words in it."""
+        if message_id:
+            try:
+                self._store.show_message(message_id)
+            except GreenroomError as error:
+                self._show_failure(error)
+            self._show_path(stay=True)
+        self.find_bar.open_bar(words)
+        self.find_bar.stand_at(message_id)
+        self.transcript.go_to(message_id)
+
+    def find(self) -> None:
+        """Look for words in the open chat."""
+        self.find_bar.open_bar()
+
     @Slot(str)
     def send(self, text: str) -> None:
         """Ask the model, in the open chat."""
-        if not self._controller.can_ask:
+        files = self.composer.attachments
+        if not self._controller.can_ask or not (text or files):
+            return
+        if self._meter.full:
+            self._advise_room()
             return
         try:
             if self._edited is not None:
-                self._controller.edit(self._edited, text)
+                self._controller.edit(self._edited, text, files)
                 chat = self._edited.chat_id
             else:
-                chat = self._controller.ask(self._chat, text)
+                chat = self._controller.ask(self._chat, text, files)
         except GreenroomError as error:
             self._show_failure(error)
             return
-        self._edited = None
-        self._drafts.pop(self._chat, None)
-        self.composer.clear()
+        self._edited = self._deleted = None
+        self._drafting.sent(chat)
         self._chat = chat
         self._show_path()
         self._announce()
@@ -246,20 +256,24 @@ class ChatPage(QWidget):
 
     def shutdown(self) -> None:
         """Save what is being written and close the store. The page is of no use afterwards."""
+        self._drafting.save()
+        self._meter.stop()
         self._controller.shutdown()
         self._store.close()
 
     # Chats and versions
 
     def _switch(self, chat_id: int | None) -> None:
-        if self._edited is None:
-            self._drafts[self._chat] = self.composer.text
-        self._edited = None
+        self._drafting.save()
+        self._edited = self._deleted = None
         self.composer.clear()
         self.link_bar.hide()
+        self.banners.dismiss("deleted")
+        if chat_id != self._chat:
+            self.find_bar.close_bar()
         self._chat = chat_id
+        self._drafting.open(chat_id)
         self._show_path()
-        self.composer.set_text(self._drafts.get(chat_id, ""))
         self._announce()
 
     def _announce(self) -> None:
@@ -267,17 +281,21 @@ class ChatPage(QWidget):
         self._show_title()
 
     def _show_title(self) -> None:
-        title = (self._store.title(self._chat) if self._chat is not None else None) or self.tr("New chat")
+        title = (self._store.title(self._chat) if self._chat is not None else None) or tr("New chat")
         if title != self._title:
             self._title = title
             self.titleChanged.emit(title)
 
     def _show_path(self, stay: bool = False) -> None:
-        messages = self._store.messages(self._chat) if self._chat is not None else []
+        messages = self._messages = self._store.messages(self._chat) if self._chat is not None else []
         self.transcript.show_messages(messages, self._controller.stream, stay)
         self._stack.setCurrentWidget(self.transcript if messages else self.welcome)
-        self._show_context(next((m.stats for m in reversed(messages) if m.stats is not None), None))
+        self._meter.show_chat(self._chat, messages, self.composer.draft)
+        self.find_bar.show_messages(messages)
+        self._show_preset()
+        self._show_context()
         self._show_stream_state()
+        self._advice.look(self._chat, messages)
 
     @Slot(object)
     def _regenerate(self, message: StoredMessage) -> None:
@@ -298,15 +316,64 @@ class ChatPage(QWidget):
 
     @Slot(object)
     def _begin_edit(self, message: StoredMessage) -> None:
-        if self._edited is None:
-            self._drafts[self._chat] = self.composer.text
+        self._drafting.save()
+        self._drafting.keeping = False
         self._edited = message
-        self.composer.begin_edit(message.text)
+        self.composer.begin_edit(message.text, message.attachments)
 
     @Slot()
     def _end_edit(self) -> None:
         self._edited = None
-        self.composer.set_text(self._drafts.get(self._chat, ""))
+        self._drafting.open(self._chat)
+
+    @Slot(object, QPoint)
+    def _open_message_menu(self, message: StoredMessage, place: QPoint) -> None:
+        self.message_menu(message).popup(place)
+
+    def message_menu(self, message: StoredMessage) -> MessageMenu:
+        """What else can be done with a message."""
+        menu = MessageMenu(message, self._controller, self._messages[-1:] == [message], self)
+        menu.continueWanted.connect(self._continue)
+        menu.editWanted.connect(self._begin_edit)
+        menu.deleteWanted.connect(self._delete_message)
+        return menu
+
+    @Slot(object)
+    def _continue(self, message: StoredMessage) -> None:
+        if self._controller.can_ask:
+            try:
+                self._controller.continue_answer(message)
+            except GreenroomError as error:
+                self._show_failure(error)
+            self._show_path()
+
+    @Slot(object)
+    def _delete_message(self, message: StoredMessage) -> None:
+        """Hide a message with all that follows it, and offer to bring it back."""
+        stream = self._controller.stream
+        if stream is not None and stream.chat_id == message.chat_id:
+            return
+        try:
+            self._store.delete_message(message.id)
+        except GreenroomError as error:
+            self._show_failure(error)
+            return
+        self._deleted = message.id
+        self._show_path()
+        what = tr("The message was deleted")
+        note = GreenroomError(what, tr("what followed it went with it"), tr("It can be brought back for now."))
+        self.banners.show_error(note, "info", "deleted", [(tr("Undo"), self.undo_delete)])
+
+    @Slot()
+    def undo_delete(self) -> None:
+        if self._deleted is not None:
+            message, self._deleted = self._deleted, None
+            self.banners.dismiss("deleted")
+            try:
+                self._store.restore_message(message)
+            except GreenroomError as error:
+                self._show_failure(error)
+            self._show_path()
 
     def _chat_changed(self, chat_id: int) -> None:
         """The store says that a chat was renamed, deleted or has a new message."""
@@ -331,7 +398,8 @@ class ChatPage(QWidget):
         stream = self._controller.stream
         if stream is not None and stream.chat_id == self._chat:
             self.transcript.grow(stream)
-            self._show_context(stream.stats)
+            if stream.message_id:
+                self._meter.show_stats(stream.stats)
 
     @Slot(int)
     def _finish(self, message_id: int) -> None:
@@ -339,15 +407,29 @@ class ChatPage(QWidget):
             messages = self._store.messages(self._chat)
             message = next((m for m in messages if m.id == message_id), None)
             if message is not None:
+                self._messages = messages
                 self.transcript.finish(message)
-                self._show_context(message.stats)
+                self.find_bar.show_messages(messages)
+                if message.stats is not None:
+                    self._meter.show_stats(message.stats, messages)
         self._show_stream_state()
+        self._advice.look(self._chat, self._messages)
 
-    def _show_context(self, stats: GenerationStats | None) -> None:
-        self._stats = stats
-        plan = self._host.state.plan
-        used = stats.prompt_tokens + stats.completion_tokens if stats is not None else 0
-        self.composer.set_context(used, plan.context if plan is not None else 0)
+    @Slot()
+    def _show_context(self) -> None:
+        empty = not self._messages and self.composer.draft.empty
+        self.composer.set_context(0 if empty else self._meter.used, self._meter.size, self._meter.exact)
+        if not self._meter.full:
+            self._advice.fits_again()
+        elif self.composer.attachments:
+            self._advise_room()
+
+    def _advise_room(self) -> None:
+        files = self.composer.attachments
+        if files:
+            self._advice.large_file(files, self._drafting.file_tokens)
+        else:
+            self._advice.full_context()
 
     @Slot()
     def _show_stream_state(self) -> None:
@@ -366,8 +448,78 @@ class ChatPage(QWidget):
     def _show_state(self, state: HostState) -> None:
         self.composer.set_ready(why_not_ready(state), state.busy)
         self.composer.set_model(state.model_name if state.kind in ("ready", "generating") else "")
-        self.welcome.show_state(state.kind, state.model_name, state.path == DEMO)
-        self._show_context(self._stats)
+        self.welcome.show_state(state.kind, state.model_name, state.path == DEMO, self._settings().offline)
+        if state.kind == "ready":
+            self._meter.take_next()
+            self._drafting.count_anew()
+        self._show_context()
+        self._show_preset()
+        self._advice.refresh()
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if local_files(event.mimeData()):
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        files = local_files(event.mimeData())
+        if files:
+            event.acceptProposedAction()
+            self._drafting.attach(files)
+
+    # How this chat answers
+
+    @Slot()
+    def open_options(self) -> None:
+        chat = self._controller.settings_of(self._chat)
+        options = ChatOptions(chat, self._controller.presets, self._host.state, self._settings(), self)
+        options.changed.connect(self._take_options)
+        options.failed.connect(self._show_failure)
+        options.filesWanted.connect(self._exchange_presets)
+        self._options = options
+        options.open_above(self.composer.settings_button)
+
+    @property
+    def options(self) -> ChatOptions | None:
+        """The popover that was opened last."""
+        return self._options
+
+    @Slot(object)
+    def _take_options(self, chosen: ChatSettings) -> None:
+        self._controller.set_settings(self._chat, chosen)
+
+    @Slot(int)
+    def _settings_changed(self, chat_id: int) -> None:
+        if chat_id == (self._chat or 0):
+            self._show_preset()
+            self._meter.take_next()
+            self._advice.refresh()
+
+    def _show_preset(self) -> None:
+        self.composer.set_preset(preset_caption(self._controller.settings_of(self._chat), self._controller.presets))
+        self.composer.set_enter(self._settings().enter)
+
+    @Slot(str)
+    def _exchange_presets(self, kind: str) -> None:
+        dialog = QFileDialog(self, tr("Import presets") if kind == "import" else tr("Export presets"))
+        dialog.setNameFilter(tr("Presets") + " (*.json)")
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        if kind == "export":
+            dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+            dialog.selectFile("greenroom-presets.json")
+        dialog.fileSelected.connect(lambda path: self.exchange_presets(kind, Path(path)))
+        dialog.open()
+
+    def exchange_presets(self, kind: str, path: Path) -> None:
+        """kind: "import" or "export"."""
+        presets = self._controller.presets
+        try:
+            if kind == "export":
+                write(presets.own, path if path.suffix else path.with_suffix(".json"))
+            else:
+                presets.take(path)
+        except GreenroomError as error:
+            self._show_failure(error)
+        self._show_preset()
 
     @Slot(object)
     def _show_failure(self, error: GreenroomError) -> None:
@@ -376,3 +528,6 @@ class ChatPage(QWidget):
     @Slot()
     def _restyle(self) -> None:
         self.setStyleSheet(chat_style(theme().tokens))
+        # Plates carry pictures in the colours of the theme.
+        self.composer.chips.show_files(self.composer.attachments)
+        self._drafting.count_files()

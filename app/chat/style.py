@@ -22,6 +22,12 @@ QTextBrowser, QTextBrowser:focus, #codeBlock QPlainTextEdit, #codeBlock QPlainTe
 #composer[focused="true"] { border-color: $accent; }
 #composer QPlainTextEdit, #composer QPlainTextEdit:focus {
     background: transparent; border: none; padding: 0; font-size: 15px; }
+#attachment { background: $bg; border: 1px solid $line; border-radius: 8px; }
+#bubble #attachment { background: transparent; border-color: $line; }
+#meter[full="true"]::chunk { background: $warn; }
+#composer QPushButton[kind="ghost"] { color: $muted; font-weight: 400; padding: 5px 8px; }
+#composer QPushButton[kind="ghost"]:hover { color: $text; }
+#findBar { background: $panel; border: 1px solid $line; border-radius: 10px; }
 #example { background: $panel; border: 1px solid $line; border-radius: 10px; padding: 10px 14px;
     text-align: left; font-weight: 400; }
 #example:hover { border-color: $accent; background: $panel; }

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QCoreApplication, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
+from app.language import mark, tr
+from app.widgets.buttons import button
 from app.widgets.labels import label
 
 WIDTH = 480
 EXAMPLES = (
-    "What is the capital of France?",
-    "Explain in three sentences why the sky is blue.",
-    "Write a short poem about the sea.",
+    mark("What is the capital of France?"),
+    mark("Explain in three sentences why the sky is blue."),
+    mark("Write a short poem about the sea."),
 )
 
 
@@ -19,14 +21,17 @@ class Welcome(QScrollArea):
     """Says what to do next and offers examples. Where the window is too short for all of it, it scrolls."""
 
     exampleChosen = Signal(str)
+    modelsWanted = Signal()
+    #: A model file is to be chosen.
+    fileWanted = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._hint = label(self.tr("What would you like to know?"))
+        self._hint = label(tr("What would you like to know?"))
         self._hint.setObjectName("hint")
         self._detail = label("", "muted", wrap=True)
         self._demo = label(
-            self.tr("This is a small demonstration model, and it makes mistakes."),
+            tr("This is a small demonstration model, and it makes mistakes."),
             "small",
             wrap=True,
         )
@@ -42,11 +47,25 @@ class Welcome(QScrollArea):
         column.setSpacing(10)
         column.addWidget(self._hint)
         column.addWidget(self._detail)
+        self.models = button(tr("Choose a model"), kind="primary")
+        self.models.clicked.connect(self.modelsWanted)
+        self.file = button(tr("Open a model file…"))
+        self.file.clicked.connect(self.fileWanted)
+        ways = QHBoxLayout()
+        ways.setSpacing(8)
+        ways.addStretch(1)
+        ways.addWidget(self.models)
+        ways.addWidget(self.file)
+        ways.addStretch(1)
+        column.addLayout(ways)
         column.addSpacing(12)
         for example in self.examples:
             column.addWidget(example)
         column.addSpacing(8)
         column.addWidget(self._demo)
+        self.bigger = button(tr("See what else runs on this PC"), kind="link")
+        self.bigger.clicked.connect(self.modelsWanted)
+        column.addWidget(self.bigger, 0, Qt.AlignmentFlag.AlignHCenter)
         outer = QVBoxLayout(page)
         outer.setContentsMargins(24, 16, 24, 16)
         # An alignment instead of these stretches would take the height of unwrapped text for the whole height.
@@ -71,19 +90,25 @@ class Welcome(QScrollArea):
     def demo_note_shown(self) -> bool:
         return not self._demo.isHidden()
 
-    def show_state(self, kind: str, model: str, demo: bool) -> None:
-        """kind: as in HostState."""
-        if kind in ("ready", "generating"):
-            text = self.tr("{0} is ready. What you write stays on this PC.").format(model)
-        elif kind in ("planning", "loading"):
-            text = self.tr("{0} is being loaded. You can already write.").format(model)
+    def show_state(self, kind: str, model: str, demo: bool, offline: bool = False) -> None:
+        """kind: as in HostState. offline: the settings keep Greenroom off the network."""
+        ready, busy = kind in ("ready", "generating"), kind in ("planning", "loading")
+        if ready:
+            text = tr("{model} is ready. What you write stays on this PC.", model=model)
+        elif busy:
+            text = tr("{model} is being loaded. You can already write.", model=model)
+        elif offline:
+            text = tr("Greenroom is set to stay offline. Open a model that is on this PC to begin.")
         else:
-            text = self.tr("Choose a model at the top of the window to begin.")
+            text = tr("Choose a model to begin.")
         self._detail.setText(text)
-        self._demo.setVisible(demo and kind in ("planning", "loading", "ready", "generating"))
+        for part in (self.models, self.file):
+            part.setVisible(not ready and not busy)
+        self._demo.setVisible(demo and (ready or busy))
+        self.bigger.setVisible(demo and (ready or busy))
 
     def _example(self, text: str) -> QPushButton:
-        shown = QCoreApplication.translate("Welcome", text)
+        shown = tr(text)
         made = QPushButton(shown, self)
         made.setObjectName("example")
         made.setFocusPolicy(Qt.FocusPolicy.TabFocus)

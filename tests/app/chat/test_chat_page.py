@@ -250,7 +250,7 @@ def test_before_the_first_word_something_is_said(page, host):
 
 def test_a_link_asks_first(page, host, qtbot, monkeypatch):
     opened = []
-    monkeypatch.setattr("app.chat.page.QDesktopServices.openUrl", lambda url: opened.append(url.toString()))
+    monkeypatch.setattr("app.chat.link_bar.QDesktopServices.openUrl", lambda url: opened.append(url.toString()))
     last_address = "https://example.org/a?b=c"
     page.transcript.linkChosen.emit(last_address)
     assert page.link_bar.isVisible()

@@ -415,7 +415,9 @@ def test_answers_cut_off_by_a_crash_are_found_once(store):
     store.set_text(cut, "half an ans")
     assert store.unfinished() == (chat_id, cut)
     assert store.messages(chat_id)[-1].cut_off
-    store.settle_unfinished()
+    store.settle_unfinished(cut - 1)
+    assert store.unfinished() == (chat_id, cut), "one that is being written meanwhile is left alone"
+    store.settle_unfinished(cut)
     assert store.unfinished() is None
     assert store.messages(chat_id)[-1].stop_reason == CLOSED
     store.reopen(cut)

@@ -1,0 +1,325 @@
+"""What the chat page has to say about the open chat, as one notice: the most pressing one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from app.chat.attaching import beginning
+from app.chat.context import ROOM, ContextMeter, dropped
+from app.chat.controller import ChatController
+from app.chat.figures import tokens
+from app.chat.notice import Choice, Notice
+from app.chat.records import Attachment, StoredMessage
+from app.chat.store import CLOSED, ChatStore
+from app.host import DEMO, ContextPlan, EngineHost
+from app.language import tr
+from app.settings.store import Settings
+from app.words import file_name, gigabytes, needed
+from engine.placement.plan import OffloadPlan
+
+QUOTE_LENGTH = 40
+#: Share of a file's tokens taken on trust: characters are not all of one size.
+SURE = 0.95
+
+
+class Advice(QObject):
+    """Looks at the open chat whenever something changes."""
+
+    #: Notice, or None
+    changed = Signal(object)
+    #: str: a path or "demo" that is to be loaded
+    modelWanted = Signal(str)
+    modelsWanted = Signal()
+    #: int: a chat to open
+    chatWanted = Signal(int)
+    #: StoredMessage
+    continueWanted = Signal(object)
+    #: list[Attachment]: what the draft is to have instead
+    attachmentsWanted = Signal(list)
+
+    def __init__(
+        self,
+        host: EngineHost,
+        store: ChatStore,
+        controller: ChatController,
+        meter: ContextMeter,
+        settings: Callable[[], Settings],
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._host, self._store, self._controller, self._meter = host, store, controller, meter
+        self._settings = settings
+        self._chat: int | None = None
+        self._messages: Sequence[StoredMessage] = ()
+        self._asked: Notice | None = None
+        #: Keys of notices that were closed, with the chat they were about.
+        self._closed: set[tuple[str, int | None]] = set()
+        self._crashed = store.unfinished() if controller.stream is None else None
+        self._wanted_context = 0
+        host.contextPlanned.connect(self._offer_context)
+
+    def look(self, chat_id: int | None, messages: Sequence[StoredMessage]) -> None:
+        """The chat that is open now, and its visible path."""
+        if chat_id != self._chat:
+            self._asked = None
+        self._chat, self._messages = chat_id, messages
+        self.refresh()
+
+    def refresh(self) -> None:
+        self.changed.emit(self._asked or next(filter(None, map(self._unless_closed, self._notices())), None))
+
+    def close(self) -> None:
+        """The user has closed what is shown, or taken a choice."""
+        shown = self._asked or next(filter(None, map(self._unless_closed, self._notices())), None)
+        if shown is None:
+            return
+        if self._asked is not None:
+            self._asked = None
+        else:
+            self._closed.add((shown.key, self._chat))
+            if shown.key == "crash" and self._crashed is not None:
+                self._settle()
+        self.refresh()
+
+    def _unless_closed(self, notice: Notice | None) -> Notice | None:
+        return None if notice is None or (notice.key, self._chat) in self._closed else notice
+
+    def _ask(self, notice: Notice) -> None:
+        self._asked = notice
+        self.refresh()
+
+    def _settle(self) -> None:
+        if self._crashed is not None:
+            self._store.settle_unfinished(self._crashed[1])
+            self._crashed = None
+
+    def _notices(self) -> list[Notice | None]:
+        return [self._switching(), self._crash(), self._cut_off(), self._other_model(), self._left_out()]
+
+    # A model makes room for another
+
+    def _switching(self) -> Notice | None:
+        state = self._host.state
+        if state.kind != "loading" or state.unloads is None or state.plan is None:
+            return None
+        name, old = state.unloads
+        text = tr(
+            "{old} is unloaded, which frees {freed}. {new} takes {taken}.",
+            old=name,
+            freed=_memory(old),
+            new=state.model_name,
+            taken=_memory(state.plan),
+        )
+        return Notice(f"switch {state.path}", text)
+
+    # After a crash
+
+    def _crash(self) -> Notice | None:
+        if self._crashed is None:
+            return None
+        chat_id, message_id = self._crashed
+        title = self._store.title(chat_id)
+        if title is None:
+            return None
+        if chat_id != self._chat:
+            text = tr("Greenroom ended while it was answering in “{title}”.", title=title)
+            return Notice("crash", text, ((tr("Open that chat"), lambda: self.chatWanted.emit(chat_id)),))
+        last = self._messages[-1] if self._messages else None
+        if last is None or last.id != message_id:
+            return None
+        text = tr("Greenroom ended while this answer was being written.")
+        return Notice("crash", text, self._continuing(last))
+
+    def _continuing(self, message: StoredMessage) -> tuple[Choice, ...]:
+        if self._controller.stream is not None or not message.text.strip():
+            return ()
+        if self._controller.can_ask:
+            return ((tr("Continue the answer"), lambda: self.continueWanted.emit(message)),)
+        path = self._store.model_path(message.chat_id)
+        if self._host.state.kind == "empty" and _is_there(path):
+            name = _model_name(path)
+            return ((tr("Load {model}", model=name), lambda: self.modelWanted.emit(path)),)
+        return ()
+
+    def _cut_off(self) -> Notice | None:
+        last = self._messages[-1] if self._messages else None
+        if last is None or self._controller.stream is not None or not last.cut_off:
+            return None
+        key = f"cut {last.id} {len(last.text)}"
+        if last.stop_reason == "length":
+            return Notice(key, tr("The answer reached its token limit."), self._continuing(last))
+        if last.stop_reason == "context":
+            text = tr("The context is full: {size} tokens.", size=tokens(self._meter.size or self._meter.used))
+            return Notice(key, text, self._making_room(), warns=True)
+        if last.stop_reason in (None, CLOSED) and last.text.strip():
+            return Notice(key, tr("This answer was cut off when Greenroom ended."), self._continuing(last))
+        return None
+
+    # The model that answered is another one
+
+    def _other_model(self) -> Notice | None:
+        state = self._host.state
+        path = self._store.model_path(self._chat) if self._chat is not None else ""
+        if not path or state.busy or (path == state.path and state.kind != "failed"):
+            return None
+        name = _model_name(path)
+        loaded = state.model_name if state.kind in ("ready", "generating") else ""
+        if not _is_there(path):
+            text = tr("{model} answered in this chat, but its file is gone: {path}", model=name, path=path)
+            if loaded:
+                return Notice(f"gone {path}", text, ((tr("Go on with {model}", model=loaded), lambda: None),))
+            return Notice(f"gone {path}", text, ((tr("Choose another model"), self.modelsWanted.emit),), warns=True)
+        text = tr("{model} answered in this chat.", model=name)
+        if loaded and state.plan is not None:
+            freed = _memory(state.plan)
+            text += " " + tr("Loading it unloads {model} and frees {freed}.", model=loaded, freed=freed)
+        return Notice(f"other {path}", text, ((tr("Load {model}", model=name), lambda: self.modelWanted.emit(path)),))
+
+    # What is not sent any more
+
+    def _left_out(self) -> Notice | None:
+        settings = self._controller.settings_of(self._chat)
+        gone = dropped(self._messages, settings)
+        if not gone:
+            return None
+        first, last = _quote(gone[0].text), _quote(gone[-1].text)
+        if settings.summary:
+            text = tr(
+                "Instead of the first %n messages, this summary is sent: {text}", n=len(gone), text=settings.summary
+            )
+        else:
+            text = tr("The first %n messages are not sent: “{first}” to “{last}”.", n=len(gone), first=first, last=last)
+        return Notice(f"left out {settings.start}", text, ((tr("Send them again"), self._send_all),))
+
+    def _send_all(self) -> None:
+        self._change_start(None, "")
+
+    def _change_start(self, start: int | None, summary: str) -> None:
+        settings = self._controller.settings_of(self._chat)
+        self._controller.set_settings(self._chat, replace(settings, start=start, summary=summary))
+        self._meter.take_next()
+        self.refresh()
+
+    # A full context
+
+    def full_context(self) -> None:
+        """What is written does not fit."""
+        used, size = tokens(self._meter.used), tokens(self._meter.size)
+        text = tr("This does not fit: it takes {used} tokens, and the context holds {size}.", used=used, size=size)
+        self._ask(Notice("full", text, self._making_room(), warns=True))
+
+    def _making_room(self) -> tuple[Choice, ...]:
+        choices: list[Choice] = []
+        leaving = self._meter.droppable()
+        if leaving is not None:
+            count = len(leaving.messages)
+            choices.append(
+                (tr("Leave out the oldest %n messages", n=count), lambda: self._change_start(leaving.start, ""))
+            )
+        choices += self._more_context()
+        if leaving is not None and self._chat is not None and self._controller.can_ask:
+            chat = self._chat
+            choices.append((tr("Summarise the beginning"), lambda: self._controller.summarise(chat, leaving.start)))
+        return tuple(choices)
+
+    def _more_context(self) -> list[Choice]:
+        state, size = self._host.state, self._meter.size
+        wanted = size * 2
+        while wanted < self._meter.used * 1.25:
+            wanted *= 2
+        if state.limit:
+            wanted = min(wanted, state.limit)
+        if size == 0 or wanted <= size:
+            return []
+        return [(tr("More context…"), lambda: self._plan_context(wanted))]
+
+    def _plan_context(self, wanted: int) -> None:
+        self._wanted_context = wanted
+        self._ask(Notice("context", tr("Working out what {n} tokens of context take…", n=tokens(wanted))))
+        self._host.plan_context(wanted)
+
+    @Slot(object)
+    def _offer_context(self, planned: ContextPlan) -> None:
+        if planned.context != self._wanted_context:
+            return
+        self._wanted_context = 0
+        now, plan, size = self._host.state.plan, planned.plan, tokens(planned.context)
+        if plan is None or now is None:
+            self._ask(
+                Notice("context", tr("A context of {n} tokens cannot be had with this model.", n=size), warns=True)
+            )
+            return
+        more = plan.bytes.ram_total + plan.bytes.vram_total - now.bytes.ram_total - now.bytes.vram_total
+        text = tr(
+            "{n} tokens of context take {more} more: {all} in all. The model is loaded again for it.",
+            n=size,
+            more=needed(max(0, more)),
+            all=_memory(plan),
+        )
+        choice = tr("Load with {n} tokens", n=size)
+        if not plan.runnable:
+            text += f" {plan.label}."
+            choice = tr("Load anyway")
+        self._ask(Notice("context", text, ((choice, lambda: self._load_with(planned.context, not plan.runnable)),)))
+
+    def _load_with(self, context: int, force: bool) -> None:
+        path = self._host.state.path
+        if path is not None:
+            self._host.load(path, force=force, context=context, **self._settings().wishes)
+
+    # Files that are too large
+
+    def large_file(self, attachments: Sequence[Attachment], counts: Sequence[int | None]) -> None:
+        """The draft with its files does not fit. counts: tokens of each file, None where they are not known."""
+        ratio = self._meter.ratio
+        known = zip(attachments, counts, strict=True)
+        sizes = [round(len(a.text) * ratio) if count is None else count for a, count in known]
+        place = max(range(len(attachments)), key=lambda n: sizes[n])
+        largest, size = attachments[place], sizes[place]
+        free = size - (self._meter.used + ROOM - self._meter.size)
+        name = tr("{name} has {n} tokens", name=largest.name, n=tokens(size))
+        text = tr("{file}, and {free} are free in this chat.", file=name, free=tokens(max(0, free)))
+        others = [a for n, a in enumerate(attachments) if n != place]
+        choices: list[Choice] = []
+        if free > ROOM:
+            part = beginning(largest, int(len(largest.text) * free / size * SURE))
+            choices.append(
+                (
+                    tr("Send the beginning"),
+                    lambda: self.attachmentsWanted.emit([*attachments[:place], part, *others[place:]]),
+                )
+            )
+        choices += self._more_context()
+        choices.append((tr("Leave it out"), lambda: self.attachmentsWanted.emit(others)))
+        self._ask(Notice("large", text, tuple(choices), warns=True))
+
+    def fits_again(self) -> None:
+        """What did not fit does."""
+        if self._asked is not None and self._asked.key in ("full", "large"):
+            self._asked = None
+            self.refresh()
+
+
+def _is_there(path: str) -> bool:
+    return path == DEMO or (bool(path) and Path(path).exists())
+
+
+def _model_name(path: str) -> str:
+    return tr("The demo model") if path == DEMO else file_name(Path(path))
+
+
+def _memory(plan: OffloadPlan) -> str:
+    """ "17.5 GB of RAM", "3.1 GB of RAM and 4.2 GB of VRAM"."""
+    ram = tr("{size} of RAM", size=gigabytes(plan.bytes.ram_total))
+    if not plan.bytes.vram_total:
+        return ram
+    return tr("{ram} and {size} of VRAM", ram=ram, size=gigabytes(plan.bytes.vram_total))
+
+
+def _quote(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= QUOTE_LENGTH else line[:QUOTE_LENGTH].rstrip() + "…"

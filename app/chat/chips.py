@@ -1,0 +1,89 @@
+"""Attached files as small plates: with a cross while a message is written, without one in the message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+
+from app.chat.figures import tokens
+from app.chat.records import Attachment
+from app.language import tr
+from app.theme import theme
+from app.theme.icons import make_pixmap
+from app.widgets.buttons import button
+from app.widgets.labels import ElideLabel, label
+
+NAME_WIDTH = 220
+
+
+def described(attachment: Attachment, count: int | None) -> str:
+    """ "1.2k tokens", "the beginning · 3k tokens"; without a count, its characters."""
+    size = tr("%n characters", n=len(attachment.text)) if count is None else tr("{n} tokens", n=tokens(count))
+    return size if attachment.whole else tr("the beginning · {size}", size=size)
+
+
+class Chip(QFrame):
+    """One file."""
+
+    removed = Signal()
+
+    def __init__(self, attachment: Attachment, removable: bool, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.attachment = attachment
+        self.setObjectName("attachment")
+        self._mark = label("")
+        self._mark.setPixmap(make_pixmap("file", theme().tokens.muted, 14, self.devicePixelRatioF()))
+        self._name = ElideLabel(attachment.name, "strong", Qt.TextElideMode.ElideMiddle)
+        self._name.setMaximumWidth(theme().px(NAME_WIDTH))
+        self._size = label("", "small")
+        row = QHBoxLayout(self)
+        row.setContentsMargins(8, 3, 4 if removable else 8, 3)
+        row.setSpacing(6)
+        for part in (self._mark, self._name, self._size):
+            row.addWidget(part)
+        self.cross: QPushButton | None = None
+        if removable:
+            name = tr("Remove {name}", name=attachment.name)
+            self.cross = button("", icon="cross", kind="ghost", role="muted", name=name, tip=name)
+            self.cross.setFixedSize(22, 22)
+            self.cross.clicked.connect(self.removed)
+            row.addWidget(self.cross)
+        self.set_tokens(None)
+
+    @property
+    def size_text(self) -> str:
+        return self._size.text()
+
+    def set_tokens(self, count: int | None) -> None:
+        self._size.setText(described(self.attachment, count))
+        self.setAccessibleName(f"{self.attachment.name}, {self._size.text()}")
+
+
+class ChipRows(QWidget):
+    """Plates below each other, hidden while there are none."""
+
+    #: int: the place of the file that is not wanted any more
+    removed = Signal(int)
+
+    def __init__(self, removable: bool, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._removable = removable
+        self.chips: list[Chip] = []
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(4)
+        self.hide()
+
+    def show_files(self, attachments: Sequence[Attachment]) -> None:
+        while (item := self._column.takeAt(0)) is not None:
+            item.widget().hide()
+            item.widget().deleteLater()
+        self.chips = []
+        for place, attachment in enumerate(attachments):
+            chip = Chip(attachment, self._removable, self)
+            chip.removed.connect(lambda place=place: self.removed.emit(place))
+            self._column.addWidget(chip, 0, Qt.AlignmentFlag.AlignLeft)
+            self.chips.append(chip)
+        self.setVisible(bool(attachments))

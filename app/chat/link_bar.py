@@ -1,0 +1,66 @@
+"""Where a link in an answer leads, before it is opened."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, QUrl, Slot
+from PySide6.QtGui import QDesktopServices, QGuiApplication
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
+
+from app.language import tr
+from app.widgets.buttons import button
+from app.widgets.labels import ElideLabel, label
+
+#: Only these leave the program; anything else in a model's answer is not to be trusted with a click.
+SCHEMES = ("http", "https", "mailto")
+
+
+class LinkBar(QFrame):
+    """Shows where a link leads and opens it only when told to."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("surface", "banner-info")
+        self._address = ElideLabel("", mode=Qt.TextElideMode.ElideMiddle)
+        self._open = button(tr("Open in browser"))
+        copy = button(tr("Copy address"))
+        close = button("", icon="cross", kind="ghost", name=tr("Close"))
+        self._open.clicked.connect(self._open_address)
+        copy.clicked.connect(self._copy_address)
+        close.clicked.connect(self.hide)
+        first = QHBoxLayout()
+        first.addWidget(self._address, 1)
+        first.addWidget(close)
+        second = QHBoxLayout()
+        second.setSpacing(8)
+        second.addWidget(label(tr("This link leaves Greenroom."), "small"), 1)
+        second.addWidget(copy)
+        second.addWidget(self._open)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(14, 8, 8, 8)
+        column.setSpacing(4)
+        column.addLayout(first)
+        column.addLayout(second)
+        self.hide()
+
+    @property
+    def address(self) -> str:
+        return self._address.text()
+
+    @property
+    def open_button(self) -> QWidget:
+        return self._open
+
+    def offer(self, address: str) -> None:
+        self._address.setText(address)
+        self._open.setVisible(QUrl(address).scheme().lower() in SCHEMES)
+        self.show()
+
+    @Slot()
+    def _open_address(self) -> None:
+        self.hide()
+        QDesktopServices.openUrl(QUrl(self.address))
+
+    @Slot()
+    def _copy_address(self) -> None:
+        QGuiApplication.clipboard().setText(self.address)
+        self.hide()

@@ -1,0 +1,44 @@
+"""What can be done with one message beside what its row shows."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QMenu, QWidget
+
+from app.chat.controller import ChatController
+from app.chat.records import StoredMessage
+from app.chat.thinking import split_thought
+from app.language import tr
+
+
+class MessageMenu(QMenu):
+    """last: the message ends the visible path. Deleting is refused while the chat is being answered."""
+
+    #: StoredMessage each
+    continueWanted = Signal(object)
+    editWanted = Signal(object)
+    deleteWanted = Signal(object)
+
+    def __init__(
+        self, message: StoredMessage, controller: ChatController, last: bool, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._message = message
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        stream = controller.stream
+        busy = stream is not None and stream.chat_id == message.chat_id
+        if message.role == "assistant":
+            goes_on = self.addAction(tr("Continue the answer"), lambda: self.continueWanted.emit(message))
+            goes_on.setEnabled(last and controller.can_ask and bool(message.text.strip()))
+            self.addAction(tr("Copy answer"), lambda: self._copy(split_thought(message.text).answer))
+            self.addAction(tr("Copy as it was written"), lambda: self._copy(message.text))
+        else:
+            self.addAction(tr("Edit message"), lambda: self.editWanted.emit(message)).setEnabled(not busy)
+            self.addAction(tr("Copy message"), lambda: self._copy(message.text))
+        self.addSeparator()
+        gone = tr("Delete") if last else tr("Delete, with all that follows")
+        self.addAction(gone, lambda: self.deleteWanted.emit(message)).setEnabled(not busy)
+
+    def _copy(self, text: str) -> None:
+        QGuiApplication.clipboard().setText(text)
