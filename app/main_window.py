@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Slot
 from PySide6.QtGui import QCloseEvent, QIcon, QShowEvent
 from PySide6.QtWidgets import QApplication, QFileDialog, QMainWindow, QWidget
+from shiboken6 import isValid
 
 from app import tasks
 from app.actions import Actions
@@ -27,6 +29,10 @@ from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.placement.plan import OffloadPlan
 from engine.resources import asset
+
+if TYPE_CHECKING:
+    from app.chat.controller import ChatController
+    from app.chat.store import ChatStore
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +69,9 @@ class MainWindow(QMainWindow):
         super().__init__()
         self._host, self._settings, self._measure, self._welcome = host, settings, measure, welcome
         self._make_chat = make_chat or self._make_real_chat
-        self._store = None
-        self._controller = None
+        self.store: ChatStore | None = None
+        self._controller: ChatController | None = None
+        self.palette_box: QWidget | None = None
         self._started = False
         self._first_model_waits = False
         #: 0 for a chat that has no message yet.
@@ -210,7 +217,7 @@ class MainWindow(QMainWindow):
     def _take_chat(self) -> None:
         self._chat_page, self._chat_list = self._make_chat(self._host, self)
         self.contents.set_chat(self._chat_page, self._chat_list)
-        self._chat_list.chatChosen.connect(self._open_chat)
+        self._chat_list.chatChosen.connect(self.open_chat)
         self._chat_page.chatChanged.connect(self._mark_chat)
         self._chat_page.performanceShown.connect(self.actions_by_key["performance"].setChecked)
         self.actions_by_key["performance"].setChecked(False)
@@ -225,14 +232,27 @@ class MainWindow(QMainWindow):
         def values():
             return self._settings.values
 
-        if self._store is None:
-            store = self._store = ChatStore(data_folder() / "chats.sqlite")
+        if self.store is None:
+            store = self.store = ChatStore(data_folder() / "chats.sqlite")
             store.subscribe(lambda _: self.notices.show_store_problem(store.problem))
             self.notices.show_store_problem(store.problem)
             self._controller = ChatController(host, store, values, self)
-        page, chats = ChatPage(host, self._store, values, controller=self._controller), ChatList(self._store)
+        page, chats = ChatPage(host, self.store, values, controller=self._controller), ChatList(self.store)
         page.answeringChanged.connect(chats.set_answering)
         return page, chats
+
+    @property
+    def host(self) -> EngineHost:
+        return self._host
+
+    @property
+    def settings(self) -> SettingsStore:
+        return self._settings
+
+    @property
+    def chat_page(self) -> QWidget | None:
+        """None before the first paint."""
+        return self._chat_page
 
     # Pages
 
@@ -283,9 +303,14 @@ class MainWindow(QMainWindow):
 
     @Slot()
     def open_palette(self) -> None:
-        from app.palette.palette import open_palette
+        """Or close it, if it is open."""
+        from app.palette.palette import CommandPalette
 
-        open_palette(self)
+        if self.palette_box is not None and isValid(self.palette_box):
+            self.palette_box.close()
+            self.palette_box = None
+        else:
+            self.palette_box = CommandPalette(self)
 
     @Slot()
     def open_wizard(self) -> None:
@@ -312,7 +337,7 @@ class MainWindow(QMainWindow):
             self._chat_page.new_chat()
 
     @Slot(int)
-    def _open_chat(self, chat: int) -> None:
+    def open_chat(self, chat: int) -> None:
         self.sidebar.fold()
         self.show_page("chat")
         if self._chat_page is not None:

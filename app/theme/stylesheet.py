@@ -107,6 +107,7 @@ QRadioButton::indicator { width: 14px; height: 14px; border: 1px solid $faint; b
 QRadioButton::indicator:checked { width: 6px; height: 6px; border: 5px solid $accent; background: $accent_ink; }
 
 QFrame[surface="card"], QWidget[surface="card"] { background: $panel; border: 1px solid $line; border-radius: 12px; }
+QFrame[surface="palette"] { background: $panel; border: 1px solid $line; border-radius: 14px; }
 QFrame[surface="card"][best="true"] { border: 2px solid $accent; }
 QWidget[surface="side"] { background: $side; border: none; border-right: 1px solid $line; }
 QWidget[surface="page"] { background: $bg; }

@@ -10,6 +10,7 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
+        <location filename="../../app/palette/entries.py"/>
         <source>Chat</source>
         <translation type="unfinished"></translation>
     </message>
@@ -127,6 +128,7 @@
     <message>
         <location filename="../../app/actions.py"/>
         <location filename="../../app/notices.py"/>
+        <location filename="../../app/palette/entries.py"/>
         <location filename="../../app/settings/page.py"/>
         <location filename="../../app/sidebar.py"/>
         <source>Settings</source>
@@ -458,6 +460,22 @@
     <message>
         <location filename="../../app/chat/code_view.py"/>
         <source>Copy code</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/code_view.py"/>
+        <location filename="../../app/settings/network.py"/>
+        <source>Save</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/code_view.py"/>
+        <source>Save code as a file</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/code_view.py"/>
+        <source>Save code</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -1795,6 +1813,7 @@
     </message>
     <message>
         <location filename="../../app/models/survey.py"/>
+        <location filename="../../app/palette/entries.py"/>
         <source>Demo model</source>
         <translation type="unfinished"></translation>
     </message>
@@ -1891,6 +1910,51 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
+        <location filename="../../app/palette/entries.py"/>
+        <source>Command</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/palette/entries.py"/>
+        <source>loaded</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/palette/entries.py"/>
+        <source>Model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/palette/entries.py"/>
+        <source>Load the model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/palette/entries.py"/>
+        <source>Setting</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/palette/palette.py"/>
+        <source>Find anything</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/palette/palette.py"/>
+        <source>Find a command, chat, model or setting</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/palette/palette.py"/>
+        <source>What was found</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/palette/palette.py"/>
+        <source>Nothing fits these words.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <location filename="../../app/settings/models_folder.py"/>
         <source>Choose the models folder</source>
         <translation type="unfinished"></translation>
@@ -1935,11 +1999,6 @@
         <location filename="../../app/settings/network.py"/>
         <location filename="../../app/settings/pages/network.py"/>
         <source>Access token</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/settings/network.py"/>
-        <source>Save</source>
         <translation type="unfinished"></translation>
     </message>
     <message>

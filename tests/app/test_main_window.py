@@ -390,7 +390,7 @@ def test_tab_goes_through_the_sidebar_from_top_to_bottom(
     qtbot.addWidget(window)
     window.show()
     qtbot.waitUntil(lambda: window._chat_list is not None and window._chat_list.isVisible(), timeout=LONG)
-    window._store.create_chat("A question")
+    window.store.create_chat("A question")
     window.sidebar.new_chat.setFocus()
     names = []
     for _ in range(4):
@@ -468,8 +468,8 @@ def test_a_problem_with_saving_chats_is_said_once(
     (banner,) = window.banners.banners
     assert "damaged" in str(banner.error)
     banner.findChildren(QPushButton)[-1].click()
-    window._store.create_chat("A question")
-    window._store.create_chat("Another one")
+    window.store.create_chat("A question")
+    window.store.create_chat("Another one")
     assert window.banners.banners == []
     window.close()
 
