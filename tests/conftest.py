@@ -16,6 +16,10 @@ settings.register_profile("greenroom", deadline=None)
 settings.load_profile("greenroom")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--stress", type=float, default=8.0, help="seconds of the hybrid runtime's stress test")
+
+
 @pytest.fixture(scope="session")
 def demo_model() -> Path:
     """The prepared demo checkpoint in the user's own data folder, made if it is missing."""
