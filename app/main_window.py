@@ -107,6 +107,10 @@ class MainWindow(QMainWindow):
             "open_folder": self.choose_folder,
             "eject": self._host.unload,
             "search": self._search,
+            "find": lambda: self._in_chat("find"),
+            "chat_options": lambda: self._in_chat("open_options"),
+            "regenerate": lambda: self._in_chat("regenerate_last"),
+            "import_chats": self._import_chats,
             "stop": self._stop,
             "focus_message": lambda: self.show_page("chat"),
             "palette": self.open_palette,
@@ -239,6 +243,11 @@ class MainWindow(QMainWindow):
             self._controller = ChatController(host, store, values, self)
         page, chats = ChatPage(host, self.store, values, controller=self._controller), ChatList(self.store)
         page.answeringChanged.connect(chats.set_answering)
+        page.modelWanted.connect(self.load_model)
+        page.modelsWanted.connect(lambda: self.show_page("models"))
+        page.fileWanted.connect(self.choose_file)
+        chats.hitChosen.connect(page.show_hit)
+        chats.failed.connect(page.show_failure)
         return page, chats
 
     @property
@@ -354,6 +363,16 @@ class MainWindow(QMainWindow):
     def _filter_chats(self, text: str) -> None:
         if self._chat_list is not None:
             self._chat_list.filter(text)
+
+    def _in_chat(self, name: str) -> None:
+        """Call a method of the chat page, in sight."""
+        if self._chat_page is not None:
+            self.show_page("chat")
+            getattr(self._chat_page, name)()
+
+    def _import_chats(self) -> None:
+        if self._chat_list is not None:
+            self._chat_list.exchange.choose_source()
 
     def _search(self) -> None:
         self.sidebar.focus_search()

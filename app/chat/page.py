@@ -139,7 +139,7 @@ class ChatPage(QWidget):
         controller.streamStarted.connect(self._show_stream_state)
         controller.streamGrew.connect(self._grow)
         controller.streamEnded.connect(self._finish)
-        controller.failed.connect(self._show_failure)
+        controller.failed.connect(self.show_failure)
         transcript.editWanted.connect(self._begin_edit)
         transcript.regenerateWanted.connect(self._regenerate)
         transcript.versionWanted.connect(self._show_version)
@@ -149,7 +149,7 @@ class ChatPage(QWidget):
         self.find_bar.closed.connect(self.composer.setFocus)
         controller.settingsChanged.connect(self._settings_changed)
         self._meter.changed.connect(self._show_context)
-        self._drafting.failed.connect(self._show_failure)
+        self._drafting.failed.connect(self.show_failure)
         self._drafting.attached.connect(lambda: self.banners.dismiss("chat"))
         self._drafting.counted.connect(self._show_context)
         advice = self._advice
@@ -196,7 +196,7 @@ class ChatPage(QWidget):
             try:
                 self._store.show_message(message_id)
             except GreenroomError as error:
-                self._show_failure(error)
+                self.show_failure(error)
             self._show_path(stay=True)
         self.find_bar.open_bar(words)
         self.find_bar.stand_at(message_id)
@@ -222,7 +222,7 @@ class ChatPage(QWidget):
             else:
                 chat = self._controller.ask(self._chat, text, files)
         except GreenroomError as error:
-            self._show_failure(error)
+            self.show_failure(error)
             return
         self._edited = self._deleted = None
         self._drafting.sent(chat)
@@ -303,15 +303,20 @@ class ChatPage(QWidget):
             try:
                 self._controller.regenerate(message)
             except GreenroomError as error:
-                self._show_failure(error)
+                self.show_failure(error)
             self._show_path()
+
+    def regenerate_last(self) -> None:
+        """Have the last question of the open chat answered anew."""
+        if self._messages and self._messages[-1].role == "assistant":
+            self._regenerate(self._messages[-1])
 
     @Slot(object, int)
     def _show_version(self, message: StoredMessage, step: int) -> None:
         try:
             self._store.show_version(message.id, step)
         except GreenroomError as error:
-            self._show_failure(error)
+            self.show_failure(error)
         self._show_path(stay=True)
 
     @Slot(object)
@@ -344,7 +349,7 @@ class ChatPage(QWidget):
             try:
                 self._controller.continue_answer(message)
             except GreenroomError as error:
-                self._show_failure(error)
+                self.show_failure(error)
             self._show_path()
 
     @Slot(object)
@@ -356,7 +361,7 @@ class ChatPage(QWidget):
         try:
             self._store.delete_message(message.id)
         except GreenroomError as error:
-            self._show_failure(error)
+            self.show_failure(error)
             return
         self._deleted = message.id
         self._show_path()
@@ -372,7 +377,7 @@ class ChatPage(QWidget):
             try:
                 self._store.restore_message(message)
             except GreenroomError as error:
-                self._show_failure(error)
+                self.show_failure(error)
             self._show_path()
 
     def _chat_changed(self, chat_id: int) -> None:
@@ -473,7 +478,7 @@ class ChatPage(QWidget):
         chat = self._controller.settings_of(self._chat)
         options = ChatOptions(chat, self._controller.presets, self._host.state, self._settings(), self)
         options.changed.connect(self._take_options)
-        options.failed.connect(self._show_failure)
+        options.failed.connect(self.show_failure)
         options.filesWanted.connect(self._exchange_presets)
         self._options = options
         options.open_above(self.composer.settings_button)
@@ -518,11 +523,11 @@ class ChatPage(QWidget):
             else:
                 presets.take(path)
         except GreenroomError as error:
-            self._show_failure(error)
+            self.show_failure(error)
         self._show_preset()
 
     @Slot(object)
-    def _show_failure(self, error: GreenroomError) -> None:
+    def show_failure(self, error: GreenroomError) -> None:
         self.banners.show_error(error, "bad", "chat")
 
     @Slot()

@@ -1,264 +1,81 @@
-"""The list of chats, by age, with rename, delete and undo."""
+"""The list of chats with all that can be done to one: rename, pin, folders, export, delete and undo."""
 
 from __future__ import annotations
 
 import time
-from datetime import date, datetime
-from typing import Any
+from datetime import datetime
 
-from PySide6.QtCore import (
-    QModelIndex,
-    QPersistentModelIndex,
-    QPoint,
-    QPointF,
-    QRect,
-    QRectF,
-    QSize,
-    Qt,
-    QTimer,
-    Signal,
-    Slot,
-)
-from PySide6.QtGui import QFocusEvent, QFont, QKeyEvent, QMouseEvent, QPainter, QPen, QStandardItem, QStandardItemModel
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QHBoxLayout,
-    QLineEdit,
-    QListView,
-    QMenu,
-    QStyle,
-    QStyledItemDelegate,
-    QStyleOptionViewItem,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, Qt, QTimer, Signal, Slot
+from PySide6.QtWidgets import QAbstractItemView, QHBoxLayout, QInputDialog, QMenu, QVBoxLayout, QWidget
 
 from app.chat.copy_button import link_button
-from app.chat.store import ChatInfo, ChatStore
+from app.chat.exchange import Exchange
+from app.chat.list_model import FOLDER, HIT, ID, PINNED, ChatListModel, group_of
+from app.chat.list_view import ChatView
+from app.chat.store import ChatStore
+from app.language import mark, tr
 from app.theme import theme
 from app.widgets.labels import ElideLabel, label
+from engine.errors import GreenroomError
 
-CHAT_ROW, GROUP_ROW = 36, 32
-#: The mark of a chat that is being answered.
-DOT = 6
-#: The part of a hovered row that opens its menu.
-MENU_WIDTH = 30
+__all__ = ["ID", "ChatList", "group_of"]
+
 FILTER_MS, UNDO_MS = 120, 8000
-ID = Qt.ItemDataRole.UserRole + 1
-
-_Index = QModelIndex | QPersistentModelIndex
-
-
-def group_of(changed: float, now: float) -> str:
-    """The heading a chat stands under, from two times in seconds since the epoch, by the local calendar."""
-    days = (date.fromtimestamp(now) - date.fromtimestamp(changed)).days
-    if days <= 0:
-        return "Today"
-    if days == 1:
-        return "Yesterday"
-    return "Last week" if days <= 7 else "Older"
-
-
-class _Delegate(QStyledItemDelegate):
-    """Draws headings and chats in the theme's colours."""
-
-    def __init__(self, view: ChatView) -> None:
-        super().__init__(view)
-        self._view = view
-
-    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
-        return QSize(0, CHAT_ROW if index.data(ID) else GROUP_ROW)
-
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
-        colours = theme()
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        box: QRect = option.rect
-        font = QFont(option.font)
-        chat = index.data(ID)
-        if not chat:
-            font.setPixelSize(font.pixelSize() - 3)
-            font.setWeight(QFont.Weight.DemiBold)
-            painter.setFont(font)
-            painter.setPen(colours.colour("faint"))
-            painter.drawText(box.adjusted(8, 0, -8, -5), Qt.AlignmentFlag.AlignBottom, index.data())
-            painter.restore()
-            return
-        current = chat == self._view.current
-        row = box.adjusted(1, 1, -1, -1)
-        hovered = bool(option.state & QStyle.StateFlag.State_MouseOver)
-        if current:
-            painter.setBrush(colours.colour("panel"))
-            painter.setPen(colours.colour("line"))
-            painter.drawRoundedRect(row, 8, 8)
-        elif hovered:
-            painter.setBrush(colours.colour("hover"))
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.drawRoundedRect(row, 8, 8)
-        if self._view.by_keyboard and option.state & QStyle.StateFlag.State_Selected:
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.setPen(QPen(colours.colour("accent"), 2))
-            painter.drawRoundedRect(row, 8, 8)
-        if current:
-            font.setWeight(QFont.Weight.Medium)
-        painter.setFont(font)
-        painter.setPen(colours.colour("text" if current or hovered else "muted"))
-        inside = row.adjusted(8, 0, -8, 0)
-        if hovered:
-            inside.setRight(row.right() - MENU_WIDTH)
-            painter.save()
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(colours.colour("muted"))
-            middle = self._view.menu_area(box).center()
-            for step in (-5, 0, 5):
-                painter.drawEllipse(QPointF(middle.x() + step, middle.y() + 0.5), 1.5, 1.5)
-            painter.restore()
-        elif chat == self._view.answering:
-            inside.adjust(0, 0, -DOT - 8, 0)
-            dot = QRectF(inside.right() + 8, row.center().y() - DOT / 2, DOT, DOT)
-            painter.save()
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(colours.colour("accent"))
-            painter.drawEllipse(dot)
-            painter.restore()
-        text = painter.fontMetrics().elidedText(index.data(), Qt.TextElideMode.ElideRight, inside.width())
-        painter.drawText(inside, Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine, text)
-        painter.restore()
-
-    def createEditor(self, parent: QWidget, option: QStyleOptionViewItem, index: _Index) -> QWidget:
-        editor = QLineEdit(parent)
-        editor.setAccessibleName(self.tr("Chat name"))
-        return editor
-
-    def setModelData(self, editor: QWidget, model: Any, index: _Index) -> None:
-        assert isinstance(editor, QLineEdit)
-        self._view.renamed.emit(index.data(ID), editor.text())
-
-
-class ChatView(QListView):
-    """The rows. Enter opens a chat, F2 renames it, Delete deletes it."""
-
-    chosen = Signal(int)
-    renamed = Signal(int, str)
-    deleted = Signal(int)
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.current = self.answering = 0
-        #: Whether the keyboard works here, so that its place must be seen.
-        self.by_keyboard = False
-        # A click opens a chat and leaves the keyboard where it is: in the message being written.
-        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self.setProperty("frameless", "true")
-        self.setMouseTracking(True)
-        self.setEditTriggers(QAbstractItemView.EditTrigger.EditKeyPressed)
-        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self.setAccessibleName(self.tr("Chats"))
-        self.setItemDelegate(_Delegate(self))
-        self.customContextMenuRequested.connect(self._open_menu)
-        self.clicked.connect(self._choose)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        index = self.currentIndex()
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and index.isValid():
-            self._choose(index)
-        elif event.key() == Qt.Key.Key_Delete and index.isValid():
-            self.deleted.emit(index.data(ID))
-        else:
-            super().keyPressEvent(event)
-
-    @staticmethod
-    def menu_area(row: QRect) -> QRect:
-        """Where a hovered row shows three dots that open its menu."""
-        return QRect(row.right() - MENU_WIDTH, row.top(), MENU_WIDTH, row.height())
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        place = event.position().toPoint()
-        index = self.indexAt(place)
-        dots = index.isValid() and index.data(ID) and self.menu_area(self.visualRect(index)).contains(place)
-        if dots and event.button() == Qt.MouseButton.LeftButton:
-            self._open_menu(place)
-        else:
-            super().mousePressEvent(event)
-
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        super().mouseMoveEvent(event)
-        over = self.indexAt(event.position().toPoint())
-        self.viewport().setCursor(
-            Qt.CursorShape.PointingHandCursor if over.isValid() and over.data(ID) else Qt.CursorShape.ArrowCursor
-        )
-
-    def focusInEvent(self, event: QFocusEvent) -> None:
-        reasons = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason, Qt.FocusReason.ShortcutFocusReason)
-        self.by_keyboard = event.reason() in reasons
-        super().focusInEvent(event)
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        self.by_keyboard = False
-        super().focusOutEvent(event)
-
-    def menu_for(self, index: QModelIndex) -> QMenu:
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        chat = index.data(ID)
-        stays = QPersistentModelIndex(index)
-        menu.addAction(self.tr("Rename"), lambda: self.edit(QModelIndex(stays)))
-        menu.addAction(self.tr("Delete"), lambda: self.deleted.emit(chat))
-        return menu
-
-    @Slot(QPoint)
-    def _open_menu(self, position: QPoint) -> None:
-        index = self.indexAt(position)
-        if index.isValid() and index.data(ID):
-            self.menu_for(index).popup(self.viewport().mapToGlobal(position))
-
-    @Slot(QModelIndex)
-    def _choose(self, index: QModelIndex) -> None:
-        if index.data(ID):
-            self.chosen.emit(index.data(ID))
+#: Under which folded folders are kept in the store.
+FOLDED = "folded"
+EXPORTS = ((mark("Markdown…"), ".md"), (mark("Web page…"), ".html"), (mark("JSON, with all versions…"), ".json"))
 
 
 class ChatList(QWidget):
     """The chats of the store, always up to date."""
 
     chatChosen = Signal(int)
+    #: int, str: after `chatChosen`: the message in which a search has found something (0: none), and the words
+    hitChosen = Signal(int, str)
+    #: GreenroomError
+    failed = Signal(object)
 
     def __init__(self, store: ChatStore, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._store = store
         self._query = ""
         self._deleted: tuple[int, bool] | None = None
-        self._model = QStandardItemModel(self)
+        self._model = ChatListModel(store, self)
+        self._model.folded = set(filter(None, store.note(FOLDED).split("\n")))
         self.view = ChatView(self)
         self.view.setModel(self._model)
-        self.view.chosen.connect(self.chatChosen)
+        self.view.chosen.connect(self._choose)
         self.view.renamed.connect(self._rename)
         self.view.deleted.connect(self.delete)
+        self.view.folderToggled.connect(self.toggle_folder)
+        self.view.menuWanted.connect(self._open_menu)
+        self.exchange = Exchange(store, self)
+        self.exchange.said.connect(self._say)
+        self.exchange.failed.connect(self.failed)
+        self.exchange.imported.connect(lambda chats: self._choose(chats[0]) if len(chats) == 1 else None)
         self._nothing = label("", "small", wrap=True)
         self._nothing.setContentsMargins(8, 8, 8, 0)
-        self._undo_bar = QWidget(self)
-        self._undo_text = ElideLabel("", "small")
-        undo = link_button(self.tr("Undo"), self.tr("Undo deleting the chat"))
-        undo.clicked.connect(self.undo)
-        row = QHBoxLayout(self._undo_bar)
+        self._bar = QWidget(self)
+        self._bar_text = ElideLabel("", "small")
+        self._undo = link_button(tr("Undo"), tr("Undo deleting the chat"))
+        self._undo.clicked.connect(self.undo)
+        row = QHBoxLayout(self._bar)
         row.setContentsMargins(8, 4, 4, 4)
-        row.addWidget(self._undo_text, 1)
-        row.addWidget(undo)
-        self._undo_bar.hide()
+        row.addWidget(self._bar_text, 1)
+        row.addWidget(self._undo)
+        self._bar.hide()
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addWidget(self._nothing)
         column.addWidget(self.view, 1)
-        column.addWidget(self._undo_bar)
+        column.addWidget(self._bar)
         self._refresh_soon = QTimer(self, singleShot=True, interval=0)
         self._refresh_soon.timeout.connect(self.refresh)
         self._filter_soon = QTimer(self, singleShot=True, interval=FILTER_MS)
         self._filter_soon.timeout.connect(self.refresh)
-        self._undo_time = QTimer(self, singleShot=True, interval=UNDO_MS)
-        self._undo_time.timeout.connect(self._undo_bar.hide)
+        self._bar_time = QTimer(self, singleShot=True, interval=UNDO_MS)
+        self._bar_time.timeout.connect(self._bar.hide)
         self._midnight = QTimer(self, singleShot=True)
         self._midnight.timeout.connect(self.refresh)
         store.subscribe(self._chat_changed)
@@ -268,14 +85,16 @@ class ChatList(QWidget):
     @property
     def rows(self) -> list[str]:
         """Headings and titles as shown, for a reader who cannot see them."""
-        return [self._model.item(row).text() for row in range(self._model.rowCount())]
+        return [self._model.index(row, 0).data() for row in range(self._model.rowCount())]
 
     @property
     def undo_shown(self) -> bool:
-        return not self._undo_bar.isHidden()
+        return not self._bar.isHidden() and not self._undo.isHidden()
 
-    def _chat_changed(self, chat_id: int) -> None:
-        self._refresh_soon.start()
+    @property
+    def bar_text(self) -> str:
+        """What the line below the list says."""
+        return "" if self._bar.isHidden() else self._bar_text.text()
 
     @Slot(str)
     def filter(self, text: str) -> None:
@@ -297,6 +116,9 @@ class ChatList(QWidget):
             self.view.answering = chat_id
             self.view.viewport().update()
 
+    def _chat_changed(self, chat_id: int) -> None:
+        self._refresh_soon.start()
+
     @Slot()
     def refresh(self) -> None:
         """Read the chats anew, keeping the place."""
@@ -309,23 +131,116 @@ class ChatList(QWidget):
             return
         place = self.view.verticalScrollBar().value()
         selected = self.view.currentIndex().data(ID)
-        self._model.clear()
-        chats = self._store.chats(self._query)
-        group = ""
         now = time.time()
-        for chat in chats:
-            if group_of(chat.updated, now) != group:
-                group = group_of(chat.updated, now)
-                self._model.appendRow(self._heading(group))
-            self._model.appendRow(self._row(chat))
-            if chat.id == selected:
-                self.view.setCurrentIndex(self._model.index(self._model.rowCount() - 1, 0))
+        self.view.words = self._query.split()
+        count = self._model.load(self._query, now)
+        row = self._model.place_of(selected) if selected else None
+        if row is not None:
+            self.view.setCurrentIndex(self._model.index(row, 0))
         self.view.doItemsLayout()
         self.view.verticalScrollBar().setValue(place)
-        self._nothing.setText(self.tr("No chat has these words") if self._query else self.tr("No chats yet"))
-        self._nothing.setVisible(not chats)
+        self._nothing.setText(tr("No chat has these words") if self._query else tr("No chats yet"))
+        self._nothing.setVisible(not count)
         tomorrow = datetime.now().replace(hour=23, minute=59, second=59).timestamp() + 2
         self._midnight.start(int((tomorrow - now) * 1000))
+
+    @Slot(int)
+    def _choose(self, chat_id: int) -> None:
+        row = self._model.place_of(chat_id) if self._query else None
+        self.chatChosen.emit(chat_id)
+        if row is not None:
+            hit = self._model.index(row, 0).data(HIT)
+            if hit is not None:
+                self.hitChosen.emit(hit.message_id or 0, self._query)
+
+    # What can be done to a chat
+
+    def menu_for(self, index: QModelIndex) -> QMenu:
+        """Of a chat, or of the list where there is none."""
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        chat = index.data(ID) if index.isValid() else None
+        if chat:
+            stays = QPersistentModelIndex(index)
+            menu.addAction(tr("Rename"), lambda: self.view.edit(QModelIndex(stays)))
+            pinned = index.data(PINNED)
+            menu.addAction(
+                tr("Unpin") if pinned else tr("Pin"), lambda: self._change(self._store.pin, chat, not pinned)
+            )
+            menu.addMenu(self._folder_menu(chat, menu))
+            menu.addMenu(self._export_menu([chat], index.data(), tr("Export"), menu))
+            menu.addSeparator()
+            menu.addAction(tr("Delete"), lambda: self.delete(chat))
+            return menu
+        menu.addAction(tr("Import chats…"), self.exchange.choose_source)
+        everything = [known.id for known in self._store.chats()]
+        exporting = self._export_menu(everything, tr("All chats"), tr("Export all chats"), menu)
+        exporting.setEnabled(bool(everything))
+        menu.addMenu(exporting)
+        if index.isValid() and index.data(FOLDER) is not None:
+            folder = index.data(FOLDER)
+            menu.addSeparator()
+            menu.addAction(
+                tr("Rename the folder…"), lambda: self._ask_folder(folder, lambda name: self._empty(folder, name))
+            )
+            menu.addAction(tr("Take all chats out"), lambda: self._empty(folder, ""))
+        return menu
+
+    def _folder_menu(self, chat: int, parent: QMenu) -> QMenu:
+        menu = QMenu(tr("Move to folder"), parent)
+        own = next((known.folder for known in self._store.chats() if known.id == chat), "")
+        for folder in self._store.folders():
+            entry = menu.addAction(folder.replace("&", "&&"))
+            entry.setCheckable(True)
+            entry.setChecked(folder == own)
+            entry.triggered.connect(lambda checked=False, folder=folder: self._change(self._store.move, chat, folder))
+        if menu.actions():
+            menu.addSeparator()
+        menu.addAction(tr("New folder…"), lambda: self._ask_folder("", lambda name: self.move(chat, name)))
+        if own:
+            menu.addAction(tr("Out of the folder"), lambda: self.move(chat, ""))
+        return menu
+
+    def _export_menu(self, chats: list[int], title: str, text: str, parent: QMenu) -> QMenu:
+        menu = QMenu(text, parent)
+        for name, ending in EXPORTS:
+            menu.addAction(tr(name), lambda ending=ending: self.exchange.choose_target(chats, ending, title))
+        return menu
+
+    @Slot(QModelIndex, QPoint)
+    def _open_menu(self, index: QModelIndex, place: QPoint) -> None:
+        self.menu_for(index).popup(place)
+
+    def _change(self, change, *values) -> None:
+        try:
+            change(*values)
+        except GreenroomError as error:
+            self.failed.emit(error)
+
+    def move(self, chat_id: int, folder: str) -> None:
+        """Put a chat into a folder; "" takes it out."""
+        self._change(self._store.move, chat_id, folder)
+
+    def _ask_folder(self, name: str, chosen) -> None:
+        dialog = QInputDialog(self)
+        dialog.setWindowTitle(tr("Folder"))
+        dialog.setLabelText(tr("Name of the folder"))
+        dialog.setTextValue(name)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.textValueSelected.connect(lambda text: chosen(text) if text.strip() else None)
+        dialog.open()
+
+    def _empty(self, folder: str, other: str) -> None:
+        for chat in self._store.chats():
+            if chat.folder == folder:
+                self.move(chat.id, other)
+
+    @Slot(str)
+    def toggle_folder(self, folder: str) -> None:
+        """Show or hide the chats of a folder."""
+        self._model.folded ^= {folder}
+        self._change(self._store.set_note, FOLDED, "\n".join(sorted(self._model.folded)))
+        self.refresh()
 
     @Slot(int)
     def delete(self, chat_id: int) -> None:
@@ -334,40 +249,27 @@ class ChatList(QWidget):
         if title is None:
             return
         self._deleted = (chat_id, chat_id == self.view.current)
-        self._store.delete(chat_id)
-        self._undo_text.setText(self.tr("Deleted “{0}”").format(title))
-        self._undo_bar.show()
-        self._undo_time.start()
+        self._change(self._store.delete, chat_id)
+        self._say(tr("Deleted “{title}”", title=title), undo=True)
 
     @Slot()
     def undo(self) -> None:
         if self._deleted is None:
             return
         (chat_id, was_open), self._deleted = self._deleted, None
-        self._undo_bar.hide()
-        self._store.restore(chat_id)
+        self._bar.hide()
+        self._change(self._store.restore, chat_id)
         if was_open:
             self.chatChosen.emit(chat_id)
 
+    @Slot(str)
+    def _say(self, text: str, undo: bool = False) -> None:
+        """Show a line below the list for a while."""
+        self._bar_text.setText(text)
+        self._undo.setVisible(undo)
+        self._bar.setVisible(bool(text))
+        self._bar_time.start()
+
     @Slot(int, str)
     def _rename(self, chat_id: int, title: str) -> None:
-        self._store.rename(chat_id, title)
-
-    def _heading(self, group: str) -> QStandardItem:
-        names = {
-            "Today": self.tr("Today"),
-            "Yesterday": self.tr("Yesterday"),
-            "Last week": self.tr("Last week"),
-            "Older": self.tr("Older"),
-        }
-        item = QStandardItem(names[group])
-        item.setFlags(Qt.ItemFlag.NoItemFlags)
-        return item
-
-    @staticmethod
-    def _row(chat: ChatInfo) -> QStandardItem:
-        item = QStandardItem(chat.title)
-        item.setData(chat.id, ID)
-        item.setToolTip(chat.title)
-        item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemIsEditable)
-        return item
+        self._change(self._store.rename, chat_id, title)

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 TITLE_LENGTH = 60
 FOLDER_LENGTH = 60
+#: The note that holds what is written for a chat that has no message yet.
+DRAFT = "draft"
 #: stop_reason of an answer that a crash cut off, once the user has been told.
 CLOSED = "closed"
 
@@ -155,21 +157,31 @@ class ChatStore(Database):
     def draft(self, chat_id: int | None) -> Draft:
         """What was being written; None: for a chat that has no message yet."""
         if chat_id is None:
-            row = self._db.execute("SELECT value FROM notes WHERE key = 'draft'").fetchone()
+            raw = self.note(DRAFT)
         else:
             row = self._db.execute("SELECT draft FROM chats WHERE id = ?", (chat_id,)).fetchone()
-        if row is None or not row[0]:
+            raw = "" if row is None else row[0]
+        if not raw:
             return Draft()
-        text, attachments = json.loads(row[0])
+        text, attachments = json.loads(raw)
         return Draft(text, tuple(Attachment(*values) for values in attachments))
 
     def set_draft(self, chat_id: int | None, draft: Draft) -> None:
         files = [[a.name, a.text, a.length] for a in draft.attachments]
         value = "" if draft.empty else json.dumps([draft.text, files], ensure_ascii=False)
         if chat_id is None:
-            self._set("INSERT OR REPLACE INTO notes(key, value) VALUES ('draft', ?)", value)
+            self.set_note(DRAFT, value)
         else:
             self._set("UPDATE chats SET draft = ? WHERE id = ?", value, chat_id)
+
+    def note(self, key: str) -> str:
+        """What `set_note` was given under that name; "" for nothing."""
+        row = self._db.execute("SELECT value FROM notes WHERE key = ?", (key,)).fetchone()
+        return "" if row is None else str(row[0])
+
+    def set_note(self, key: str, value: str) -> None:
+        """Keep something that belongs to no chat."""
+        self._set("INSERT OR REPLACE INTO notes(key, value) VALUES (?, ?)", key, value)
 
     def chat_settings(self, chat_id: int) -> dict[str, Any]:
         """What `set_chat_settings` was given; {} for a chat that has none."""

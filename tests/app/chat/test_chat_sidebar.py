@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QModelIndex, Qt
 from PySide6.QtWidgets import QLineEdit, QMenu
 
+from app.chat.list_model import BATCH, HIT
 from app.chat.sidebar import ID, ChatList, group_of
 
 NOW = datetime(2026, 3, 14, 10, 0).timestamp()
@@ -101,7 +102,7 @@ def test_delete_can_be_undone(chats, store, qtbot):
     chats.set_current(first)
     chats.delete(first)
     assert chats.undo_shown
-    assert chats._undo_text.text() == "Deleted “first”"
+    assert chats.bar_text == "Deleted “first”"
     qtbot.waitUntil(lambda: chats.rows == ["Today", "second"])
     with qtbot.waitSignal(chats.chatChosen) as chosen:
         chats.undo()
@@ -113,13 +114,112 @@ def test_delete_can_be_undone(chats, store, qtbot):
         chats.undo()
 
 
-def test_the_menu_offers_rename_and_delete(chats, store, qtbot):
-    (first,) = add(store, "first")
+def entries(menu):
+    return [action.text() for action in menu.actions() if action.text()]
+
+
+def entry(menu, text):
+    return next(action for action in menu.actions() if action.text() == text)
+
+
+def test_the_menu_of_a_chat(chats, store, qtbot):
+    first, _ = add(store, "first", "second")
     chats.refresh()
-    menu = chats.view.menu_for(row_of(chats, first))
-    assert [action.text() for action in menu.actions()] == ["Rename", "Delete"]
-    menu.actions()[1].trigger()
+    menu = chats.menu_for(row_of(chats, first))
+    assert entries(menu) == ["Rename", "Pin", "Move to folder", "Export", "Delete"]
+    entry(menu, "Pin").trigger()
+    qtbot.waitUntil(lambda: chats.rows == ["Pinned", "first", "Today", "second"])
+    menu = chats.menu_for(row_of(chats, first))
+    entry(menu, "Unpin").trigger()
+    qtbot.waitUntil(lambda: chats.rows == ["Today", "second", "first"])
+    entry(chats.menu_for(row_of(chats, first)), "Delete").trigger()
     assert store.title(first) is None
+
+
+def test_folders_open_and_close(chats, store, qtbot):
+    first, second, _ = add(store, "first", "second", "third")
+    chats.move(first, "Work")
+    chats.move(second, "art")
+    qtbot.waitUntil(lambda: chats.rows == ["art", "second", "Work", "first", "Today", "third"])
+    work = next(row_index(chats, "Work"))
+    qtbot.mouseClick(chats.view.viewport(), Qt.MouseButton.LeftButton, pos=chats.view.visualRect(work).center())
+    assert chats.rows == ["art", "second", "Work", "Today", "third"]
+    again = ChatList(store)
+    qtbot.addWidget(again)
+    assert again.rows == chats.rows, "what is closed stays closed"
+    chats.filter("first")
+    qtbot.waitUntil(lambda: chats.rows == ["Work", "first"])
+    chats.filter("")
+    qtbot.waitUntil(lambda: len(chats.rows) == 5)
+    menu = entry(chats.menu_for(row_of(chats, second)), "Move to folder").menu()
+    assert entries(menu) == ["art", "Work", "New folder…", "Out of the folder"]
+    entry(menu, "Out of the folder").trigger()
+    qtbot.waitUntil(lambda: "art" not in chats.rows)
+    entry(chats.menu_for(next(row_index(chats, "Work"))), "Take all chats out").trigger()
+    qtbot.waitUntil(lambda: len(chats.rows) == 4)
+    assert store.folders() == []
+
+
+def row_index(chats, text):
+    model = chats.view.model()
+    return (model.index(row, 0) for row in range(model.rowCount()) if model.index(row, 0).data() == text)
+
+
+def test_a_hit_is_shown_and_opened(chats, store, qtbot):
+    chat = store.create_chat("Fruit")
+    store.add_message(chat, None, "user", "Do you know any words about pineapples?")
+    message = store.messages(chat)[-1].id
+    chats.filter("PINEAPPLES")
+    qtbot.waitUntil(lambda: chats.view.words == ["PINEAPPLES"])
+    index = row_of(chats, chat)
+    assert index.data(HIT).excerpt == "…know any words about pineapples?"
+    chats.grab()
+    heard = []
+    chats.chatChosen.connect(lambda chat: heard.append(chat))
+    chats.hitChosen.connect(lambda *hit: heard.append(hit))
+    qtbot.mouseClick(chats.view.viewport(), Qt.MouseButton.LeftButton, pos=chats.view.visualRect(index).center())
+    assert heard == [chat, (message, "PINEAPPLES")]
+
+
+def test_many_chats_are_handed_out_as_they_are_looked_at(chats, store, qtbot):
+    for number in range(BATCH + 50):
+        store._create_chat(f"chat {number}")
+    chats.refresh()
+    assert len(chats.rows) == BATCH
+    chats.view.scrollToBottom()
+    qtbot.waitUntil(lambda: len(chats.rows) == BATCH + 51)
+    place = chats.view.verticalScrollBar().value()
+    chats.refresh()
+    assert len(chats.rows) == BATCH + 51
+    assert chats.view.verticalScrollBar().value() == place
+
+
+def test_chats_go_out_and_come_in(chats, store, qtbot, tmp_path):
+    first, second = add(store, "first", "second")
+    store.add_message(first, None, "user", "hello")
+    path = tmp_path / "all.json"
+    chats.exchange.export([first, second], path)
+    qtbot.waitUntil(path.exists)
+    qtbot.waitUntil(lambda: chats.bar_text == "Saved as all.json")
+    with qtbot.waitSignal(chats.chatChosen) as chosen:
+        chats.exchange.take(path)
+    assert chosen.args != [first], "a chat without messages is left out, the other is opened as a copy"
+    assert [m.text for m in store.messages(chosen.args[0])] == ["hello"]
+    assert not chats.undo_shown
+    (tmp_path / "bad.json").write_text("nonsense")
+    with qtbot.waitSignal(chats.failed) as failed:
+        chats.exchange.take(tmp_path / "bad.json")
+    assert "bad.json was not imported" in str(failed.args[0])
+    with qtbot.waitSignal(chats.failed):
+        chats.exchange.export([first], tmp_path / "missing" / "x.md")
+
+
+def test_the_menu_of_the_list(chats, store):
+    add(store, "one")
+    chats.refresh()
+    menu = chats.menu_for(QModelIndex())
+    assert entries(menu) == ["Import chats…", "Export all chats"]
+    assert entries(entry(menu, "Export all chats").menu()) == ["Markdown…", "Web page…", "JSON, with all versions…"]
 
 
 def test_streaming_does_not_disturb_the_place(chats, store, qtbot):
@@ -135,7 +235,7 @@ def test_three_dots_on_a_row_open_its_menu(chats, store, qtbot, monkeypatch):
     first = store.create_chat("one")
     chats.refresh()
     opened = []
-    monkeypatch.setattr(chats.view, "menu_for", lambda index: opened.append(index.data(ID)) or QMenu(chats.view))
+    monkeypatch.setattr(chats, "menu_for", lambda index: opened.append(index.data(ID)) or QMenu(chats.view))
     row = chats.view.visualRect(row_of(chats, first))
     with qtbot.assertNotEmitted(chats.chatChosen):
         qtbot.mouseClick(chats.view.viewport(), Qt.MouseButton.LeftButton, pos=chats.view.menu_area(row).center())

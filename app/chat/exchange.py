@@ -1,0 +1,128 @@
+"""Chats going out to files and coming in from them, a few at a time so that the window stays awake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from app import tasks
+from app.chat.exporting import file_name, write
+from app.chat.importing import read
+from app.chat.portable import PortableChat
+from app.chat.store import ChatStore
+from app.language import tr
+from engine.errors import GreenroomError
+
+#: Chats moved between two turns of the event loop.
+SLICE = 25
+
+
+class Exchange(QObject):
+    """One import or export at a time; another waits for its end."""
+
+    #: str: how far it is, or how it ended
+    said = Signal(str)
+    #: GreenroomError
+    failed = Signal(object)
+    #: list[int]: the chats that came in
+    imported = Signal(list)
+
+    def __init__(self, store: ChatStore, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._store, self._window = store, parent
+        self._going: list[int] = []
+        self._collected: list[PortableChat] = []
+        self._target = Path()
+        self._coming: list[PortableChat] = []
+        self._added: list[int] = []
+        self._turn = QTimer(self, singleShot=True, interval=0)
+        self._turn.timeout.connect(self._work)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._going or self._coming)
+
+    # Asking for files
+
+    def choose_target(self, chats: Sequence[int], ending: str, title: str) -> None:
+        """Have the user choose where these chats go. ending: ".md", ".html" or ".json"."""
+        dialog = QFileDialog(self._window, tr("Export"))
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.setDefaultSuffix(ending[1:])
+        dialog.setNameFilter(f"*{ending}")
+        dialog.selectFile(file_name(title) + ending)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(lambda path: self.export(chats, Path(path)))
+        dialog.open()
+
+    def choose_source(self) -> None:
+        dialog = QFileDialog(self._window, tr("Import chats"))
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
+        names = tr("Chats of Greenroom, ChatGPT and LM Studio")
+        dialog.setNameFilters([f"{names} (*.json *.zip)", tr("All files") + " (*)"])
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.filesSelected.connect(lambda paths: [self.take(Path(path)) for path in paths])
+        dialog.open()
+
+    # Doing it
+
+    def export(self, chats: Sequence[int], path: Path) -> None:
+        self._going = list(chats)
+        self._collected = []
+        self._target = path
+        self._turn.start()
+
+    def take(self, path: Path) -> None:
+        """Import a file."""
+        self.said.emit(tr("Reading {name}…", name=path.name))
+        tasks.run(read, path, done=self._take_read, failed=self._fail)
+
+    @Slot(object)
+    def _take_read(self, chats: list[PortableChat]) -> None:
+        self._coming += chats
+        self._turn.start()
+
+    def _fail(self, error: GreenroomError) -> None:
+        self._going, self._coming, self._collected = [], [], []
+        self.said.emit("")
+        self.failed.emit(error)
+
+    @Slot()
+    def _work(self) -> None:
+        if self._store.closed:
+            return
+        try:
+            if self._coming:
+                self._bring_in()
+            elif self._going:
+                self._take_out()
+        except GreenroomError as error:
+            self._fail(error)
+        if self.busy:
+            self._turn.start()
+
+    def _bring_in(self) -> None:
+        slice_, self._coming = self._coming[:SLICE], self._coming[SLICE:]
+        self._added += self._store.add_portable(slice_)
+        if self._coming:
+            self.said.emit(tr("Importing: %n chats left", n=len(self._coming)))
+        else:
+            added, self._added = self._added, []
+            self.said.emit(tr("%n chats were imported", n=len(added)))
+            self.imported.emit(added)
+
+    def _take_out(self) -> None:
+        slice_, self._going = self._going[:SLICE], self._going[SLICE:]
+        self._collected += [self._store.portable(chat) for chat in slice_]
+        if self._going:
+            self.said.emit(tr("Exporting: %n chats left", n=len(self._going)))
+        else:
+            chats, self._collected = self._collected, []
+            tasks.run(write, chats, self._target, done=self._say_written, failed=self._fail)
+
+    @Slot(object)
+    def _say_written(self, nothing: object) -> None:
+        self.said.emit(tr("Saved as {name}", name=self._target.name))
