@@ -50,7 +50,7 @@ def add_wishes(parser: argparse.ArgumentParser) -> None:
         "--kv-type",
         choices=("auto", "f32", "bf16", "f16", "q8"),
         default="auto",
-        help="numbers of the KV cache; q8 takes half the room of f16, on the CPU only",
+        help="numbers of the KV cache; q8 takes half the room of f16",
     )
     parser.add_argument(
         "--experts",

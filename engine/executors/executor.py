@@ -11,6 +11,12 @@ if TYPE_CHECKING:
     from engine.runtime.status import EngineStatus, ExpertUsage
 
 
+class ChunkTooLarge(Exception):
+    """The device has too little memory for so many tokens in one call. `Executor.chunk` has become smaller; the
+    sequence is as before the call.
+    """
+
+
 class Executor(Protocol):
     """One loaded model with one sequence in its KV cache.
 
@@ -18,24 +24,26 @@ class Executor(Protocol):
                 blocks torch computes instead of our kernels
     length:     tokens in the KV cache
     context:    tokens the KV cache can hold
+    chunk:      tokens that one call should bring at most
     takes_drafts: whether tokens get the same bits in one call as one by one, and any number of those of a last call of
                 at most DRAFT can be taken back
     """
 
     kernel: str
     context: int
+    chunk: int
     takes_drafts: bool
 
     @property
     def length(self) -> int: ...
 
     def forward(self, token_ids: npt.NDArray[np.int64], logits: str = "last") -> npt.NDArray[np.float32]:
-        """Append token_ids [T] to the sequence, 1 <= T <= context - length; the caller chunks, by no more than
-        ROLLBACK tokens.
+        """Append token_ids [T] to the sequence, 1 <= T <= context - length; the caller chunks, by `chunk` or less.
 
         logits: "last" -> float32 [1, vocab]; "all" -> float32 [T, vocab]; "draft" the same, for tokens that are a
         guess: what a later turn can go back to is then as after single tokens.
-        Raises Cancelled when `cancel` was called meanwhile; the sequence is then as before the call.
+        Raises Cancelled when `cancel` was called meanwhile, ChunkTooLarge, GreenroomError when memory runs out or the
+        device breaks down; the sequence is then as before the call.
         """
 
     def truncate(self, length: int) -> int:

@@ -41,6 +41,7 @@ class LoadedModel(ABC):
         self._spec = spec
         #: Tokens that one call may bring: where windows forget the oldest, no more than can be taken back.
         self._most = ROLLBACK if any(attention.reach is not None for attention in spec.attentions) else plan.context
+        self.chunk = min(self._most, plan.prefill_chunk)
         self._cancelled = threading.Event()
         self._pool = thread_pool(plan.threads)
         self._closed = False

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from engine import _native
-from engine.errors import GreenroomError
 from engine.executors.attention import TorchAttention
 from engine.executors.building import Builder, Floats
 from engine.executors.device_linear import TorchLinear, device_linear
@@ -23,10 +22,10 @@ from engine.executors.norms import Norm
 from engine.executors.short_conv import ShortConv
 from engine.executors.torch_blocks import TorchLayerNorm, TorchMlp, TorchRmsNorm
 from engine.executors.torch_router import Router
-from engine.executors.torch_states import ConvState, TorchKv
+from engine.executors.torch_states import ConvState, TorchKv, TorchKvQ8
 from engine.models.spec import AttentionSpec, LayerSpec, MlpSpec, MoeSpec, ShortConvSpec
 from engine.placement.plan import OffloadPlan
-from engine.placement.sizes import MAX_HEAD_DIM, has_kernel
+from engine.placement.sizes import has_kernel
 
 
 class TorchBuilder(Builder):
@@ -78,14 +77,12 @@ class TorchBuilder(Builder):
             if has_kernel(spec):
                 return super()._attention_block(spec, qk_norms, qkv, bias, o, o_bias, sinks)
             self.fallbacks.add("attention")
-        context, kv_type = self._plan.context, self._plan.kv_type
-        if kv_type not in KV_DTYPES:
-            raise GreenroomError(
-                f"A KV cache in {kv_type} cannot be used with this model here",
-                f"only our own attention reads it, which runs on the CPU with heads of up to {MAX_HEAD_DIM} numbers",
-                "Choose f16.",
-            )
-        state = TorchKv(spec, context, KV_DTYPES[kv_type], self._device.device)
+        context, kv_type, device = self._plan.context, self._plan.kv_type, self._device.device
+        if kv_type == "q8":
+            arithmetic = self._device.dtype if device.accelerator else torch.float32
+            state: TorchKv = TorchKvQ8(spec, context, arithmetic, device)
+        else:
+            state = TorchKv(spec, context, KV_DTYPES[kv_type], device)
         self.states.append(state)
         q_norm, k_norm = qk_norms
         qk_norm = None

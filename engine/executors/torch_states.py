@@ -15,12 +15,15 @@ from engine.models.spec import CHECKPOINT_INTERVAL, DRAFT, AttentionSpec, ShortC
 class TorchKv(Kv[torch.Tensor]):
     """On a torch device, [2 * kv_heads, kept, head_dim], keys before values. Position p lies in row p modulo `kept`."""
 
-    def __init__(self, spec: AttentionSpec, context: int, dtype: torch.dtype, device: Device) -> None:
+    def __init__(
+        self, spec: AttentionSpec, context: int, dtype: torch.dtype, device: Device, width: int | None = None
+    ) -> None:
+        """width: of a row of the buffer, where that is not head_dim."""
         #: What attention computes in: on the CPU the cache is widened, because that costs less than half-precision
         #: attention there.
         self.arithmetic = dtype if device.accelerator else torch.float32
         with _enough_memory(context):
-            shape = (2 * spec.kv_heads, spec.kept(context), spec.head_dim)
+            shape = (2 * spec.kv_heads, spec.kept(context), width or spec.head_dim)
             buffer = device.empty(*shape, dtype=dtype)
             super().__init__(spec, context, buffer, torch.empty_like)
 
@@ -34,10 +37,14 @@ class TorchKv(Kv[torch.Tensor]):
         end = start + new.shape[1]
         self.reserve(start, end)
         for at, row, count in self._pieces(start, end):
-            self.buffer.narrow(1, row, count).copy_(new.narrow(1, at, count))
+            self._write(self.buffer.narrow(1, row, count), new.narrow(1, at, count))
         seen = self._read(self.first_seen(start), end).to(self.arithmetic)
         kv_heads = seen.shape[0] // 2
         return seen[:kv_heads], seen[kv_heads:]
+
+    def _write(self, rows: torch.Tensor, values: torch.Tensor) -> None:
+        """values float32 [2 * kv_heads, n, head_dim] into rows [2 * kv_heads, n, width] of the buffer."""
+        rows.copy_(values)
 
     def _read(self, first: int, end: int) -> torch.Tensor:
         """Positions first..end-1 in order; a view where they lie together."""
@@ -50,6 +57,24 @@ class TorchKv(Kv[torch.Tensor]):
         before_wrap = min(count, self._kept - row)
         wrapped = count - before_wrap
         return [(0, row, before_wrap)] + ([(before_wrap, 0, wrapped)] if wrapped else [])
+
+
+class TorchKvQ8(TorchKv):
+    """The same in int8, with a float32 scale per head and token behind the numbers it belongs to."""
+
+    def __init__(self, spec: AttentionSpec, context: int, arithmetic: torch.dtype, device: Device) -> None:
+        super().__init__(spec, context, torch.int8, device, spec.head_dim + 4)
+        self.arithmetic = arithmetic
+
+    def _write(self, rows: torch.Tensor, values: torch.Tensor) -> None:
+        scales = values.abs().amax(-1, keepdim=True) / 127
+        rows[..., :-4].copy_((values / scales.clamp(min=1e-30)).round_())
+        rows[..., -4:].copy_(scales.view(torch.int8))
+
+    def _read(self, first: int, end: int) -> torch.Tensor:
+        stored = super()._read(first, end)
+        scales = stored[..., -4:].clone(memory_format=torch.contiguous_format).view(torch.float32)
+        return stored[..., :-4].to(self.arithmetic).mul_(scales.to(self.arithmetic))
 
 
 class ConvState:
@@ -106,5 +131,7 @@ class ConvState:
 def _enough_memory(context: int) -> Iterator[None]:
     try:
         yield
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         raise no_room(context) from error

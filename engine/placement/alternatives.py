@@ -41,7 +41,7 @@ def _narrower_cache(problem: Problem, chosen: Candidate) -> list[str]:
     if problem.wishes.dtype == "float32":
         return []
     kinds = ["bf16" if chosen.vram else "f16"] if chosen.kv_type == "f32" else []
-    if chosen.kv_type != "q8" and problem.gpu is None:
+    if chosen.kv_type != "q8":
         kinds.append("q8")
     for kind in kinds:
         if found := _fitting(with_wishes(problem, kv_type=kind)):

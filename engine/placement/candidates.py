@@ -188,6 +188,11 @@ def _gpu_parts(problem: Problem, dense_dtype: str) -> tuple[dict[str, int], dict
     ram["buffers"] = program + sizes.staging_bytes(problem.inventory, layout)
     vram["kv_cache"] = _kv_bytes(problem, kv_type)
     vram["buffers"] = context + sizes.activation_bytes(problem.spec, problem.context, masked=True)
+    if kv_type == "q8":
+        # A layer's keys and values are widened to be computed with.
+        vram["buffers"] += max(
+            (a.token_bytes("bf16") * a.kept(problem.context) for a in problem.spec.attentions), default=0
+        )
     if dense_dtype == "int4":
         vram["buffers"] += sizes.dequantised_bytes(problem.inventory.roles.values(), floats=True)
     return ram, vram, kv_type

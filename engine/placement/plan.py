@@ -21,7 +21,7 @@ class Wishes:
 
     device:  auto | cpu | cuda | sim, with settings as `engine.hardware.simulated.Simulated` has them
     dtype:   auto | float32 | bfloat16 (float32 = exact checks: no activation quantisation anywhere)
-    kv_type: auto | f32 | bf16 | f16 | q8 (int8 with a scale per head and token; on the CPU only)
+    kv_type: auto | f32 | bf16 | f16 | q8 (int8 with a scale per head and token)
     experts: stored | int8 | int4 (a lossy re-coding of float weights at load, asked for by name)
     ram_free, vram_free: what-if overrides in bytes; max_vram: an upper limit in bytes
     leave_ram, leave_vram: bytes to keep back for other programs, instead of what Greenroom would

@@ -56,8 +56,6 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
         gpu, reason = (0, simulated(wanted.device).gpu()), ""
     elif wanted.keep_gpu:
         gpu, reason = None, "the GPU is left to other programs, as asked for"
-    elif wanted.kv_type == "q8":
-        gpu, reason = None, "a KV cache in q8 is for the CPU only"
     if wanted.device == "cuda" and gpu is None:
         raise GreenroomError("The model cannot run on a GPU here", reason, "Choose the device auto or cpu.")
     if gpu is None:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.errors import Cancelled, GreenroomError
+from engine.executors.executor import ChunkTooLarge
 from engine.progress import ProgressCallback, ignore_progress
 from engine.runtime.detokenise import Detokeniser
 from engine.runtime.events import GenerationEvent, Message, SamplingParams
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Tokens per forward call while reading a prompt. With 128 experts and top-8 a chunk gives each expert 32 rows, enough
-#: for the kernels to be bound by arithmetic; stopping and progress are granted between chunks.
-PREFILL_CHUNK = 512
 #: Smaller when every position's logits are wanted: 128 x 150,000 float32 are 77 MB.
 _SCORING_CHUNK = 128
 
@@ -167,8 +165,11 @@ class Engine:
         """Append tokens to the sequence (see `reset`); float32 [vocab], the prediction after the last one."""
         self._check_idle()
         self._check_length(token_ids, already=len(self._cached))
-        for start in range(0, len(token_ids), PREFILL_CHUNK):
-            rows = self._forward(token_ids[start : start + PREFILL_CHUNK])
+        start = 0
+        while start < len(token_ids):
+            piece = token_ids[start : start + self._chunk]
+            rows = self._forward(piece)
+            start += len(piece)
         last: npt.NDArray[np.float32] = rows[-1]
         return last
 
@@ -218,10 +219,12 @@ class Engine:
         meter.prefill_starts(len(ids), reused)
         text = _Text(self.tokenizer, params.stop, strip_leading_space=fresh)
         try:
-            for start in range(reused, len(ids), PREFILL_CHUNK):
+            start = reused
+            while start < len(ids):
                 self._raise_if_stopped(cancel)
-                chunk = ids[start : start + PREFILL_CHUNK]
+                chunk = ids[start : start + self._chunk]
                 logits = self._forward(chunk)
+                start += len(chunk)
                 meter.prefilled(len(chunk))
                 yield GenerationEvent("", (), meter.snapshot())
             lookup = None
@@ -312,17 +315,29 @@ class Engine:
 
     def _forward(self, token_ids: Sequence[int], logits: str = "last") -> npt.NDArray[np.float32]:
         with self._stepping:
-            if self._executor is None:
-                raise Cancelled
-            try:
-                rows = self._executor.forward(np.asarray(token_ids, dtype=np.int64), logits)
-            except Cancelled:
-                raise
-            except BaseException:
-                self._forget()
-                raise
-            self._cached.extend(token_ids)
-            return rows
+            rows: list[npt.NDArray[np.float32]] = []
+            while len(token_ids):
+                executor = self._executor
+                if executor is None:
+                    raise Cancelled
+                piece = token_ids[: executor.chunk]
+                try:
+                    rows.append(executor.forward(np.asarray(piece, dtype=np.int64), logits))
+                except ChunkTooLarge:
+                    continue
+                except Cancelled:
+                    raise
+                except BaseException:
+                    self._forget()
+                    raise
+                self._cached.extend(piece)
+                token_ids = token_ids[len(piece) :]
+            return rows[-1] if logits == "last" or len(rows) == 1 else np.concatenate(rows)
+
+    @property
+    def _chunk(self) -> int:
+        executor = self._executor
+        return 1 if executor is None else executor.chunk
 
     def _forget(self) -> None:
         """After a failure: nothing in the KV cache is trusted, and an executor that cannot even drop it goes too."""

@@ -16,7 +16,7 @@ from engine.executors.step import Step
 from engine.executors.torch_states import ConvState, TorchKv
 from engine.models import spec as spec_module
 from engine.models.spec import AttentionSpec, RopeSpec, ShortConvSpec
-from engine.runtime.engine import PREFILL_CHUNK
+from engine.placement.sizes import PREFILL_CHUNK
 
 CPU = HostDevice()
 FULL = AttentionSpec(4, 2, 8, RopeSpec(1e4, 8))

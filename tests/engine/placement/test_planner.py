@@ -427,7 +427,7 @@ def test_a_narrower_cache_is_offered_when_f32_was_asked_for(machine: MakeReport)
     assert made.alternatives[0].startswith("A KV cache in f16 instead of f32 would fit")
 
 
-def test_a_cache_in_q8_is_planned_and_offered_on_the_cpu(machine: MakeReport) -> None:
+def test_a_cache_in_q8_is_planned_and_offered(machine: MakeReport) -> None:
     """8 bits a number, and a float32 scale for every 128 of them: 17/32 of f16."""
     made = plan(QWEN3, machine(ram=64 * GB), context=32768, kv_type="q8")
     assert made.kv_type == "q8"
@@ -440,9 +440,9 @@ def test_a_cache_in_q8_is_planned_and_offered_on_the_cpu(machine: MakeReport) ->
     offered = plan(QWEN3, machine(ram=64 * GB, free=short), context=32768)
     assert offered.mode == "tight"
     assert offered.alternatives[0].startswith("A KV cache in q8 instead of f16 would fit")
-    with pytest.raises(GreenroomError, match="q8 is for the CPU only"):
-        plan(QWEN3, machine(vram=24 * GB), kv_type="q8", device="cuda")
-    assert plan(QWEN3, machine(ram=64 * GB, vram=80 * GB), kv_type="q8").mode == "cpu"
+    on_gpu = plan(QWEN3, machine(vram=24 * GB), kv_type="q8")
+    assert (on_gpu.mode, on_gpu.kv_type) == ("all_gpu", "q8")
+    assert on_gpu.bytes.vram["kv_cache"] == 48 * 2 * 4 * (128 + 4) * 8192
 
 
 def test_nothing_is_offered_that_would_not_fit(machine: MakeReport) -> None:
@@ -556,7 +556,7 @@ def test_a_cap_means_what_it_means_to_the_kernels(code: str, isa: str | None, ma
 def test_a_chunk_is_what_the_runtime_reads_at_once() -> None:
     from engine.runtime import engine
 
-    assert sizes.PREFILL_CHUNK == plan(SMALL, make_report()).prefill_chunk
+    assert plan(SMALL, make_report()).prefill_chunk == sizes.PREFILL_CHUNK
     assert sizes.SCORING_CHUNK == engine._SCORING_CHUNK
 
 

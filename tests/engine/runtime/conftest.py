@@ -47,6 +47,7 @@ class ScriptedExecutor:
     def __init__(self, script: Callable[[list[int]], int], context: int) -> None:
         self._script = script
         self.context = context
+        self.chunk = 512
         self.tokens: list[int] = []
         #: Lengths of the forward calls.
         self.forwarded: list[int] = []

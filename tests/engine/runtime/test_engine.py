@@ -8,7 +8,8 @@ import pytest
 
 from engine.checkpoints.chat_template import ChatTemplate
 from engine.errors import Cancelled, GreenroomError
-from engine.runtime.engine import PREFILL_CHUNK, Engine
+from engine.placement.sizes import PREFILL_CHUNK
+from engine.runtime.engine import Engine
 from engine.runtime.events import GenerationEvent, Message, SamplingParams
 
 GREEDY = SamplingParams(temperature=0.0)

@@ -21,7 +21,7 @@ class LeakyExecutor:
     takes_drafts = False
 
     def __init__(self, context: int) -> None:
-        self.context = context
+        self.context = self.chunk = context
         self.tokens: list[int] = []
 
     @property
