@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, QTimer
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtCore import QSize, Qt, QTimer, Slot
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QLayout, QWidget
 
+from app import tasks
 from app.host import AnswerDelta, AnswerResult, EngineHost, HostState
-from app.widgets.labels import ElideLabel, label
+from app.language import mark, told, tr
+from app.theme import theme
+from app.widgets.labels import ElideLabel, label, set_plain_tip
 from app.widgets.sparkline import Sparkline
 from app.words import gigabytes, needed, rate
+from engine.errors import GreenroomError
+from engine.hardware.gpu_load import GpuLoad
+
+if TYPE_CHECKING:
+    from engine.runtime.status import EngineStatus
 
 HEIGHT = 30
-#: Milliseconds between two looks at the CPU, and between two points of the line.
-CPU_INTERVAL_MS = 1000
+GAP = 18
+#: Milliseconds between two looks at the machine, and between two points of the line.
+LOOK_INTERVAL_MS = 1000
 POINT_INTERVAL_MS = 125
 #: Seconds over which the line's points are averaged.
 WINDOW_S = 1.0
+NOTES = {
+    "empty": mark("No model loaded"),
+    "planning": mark("Preparing…"),
+    "loading": mark("Loading…"),
+    "failed": mark("Not loaded"),
+}
 
 
 class Figure(QWidget):
@@ -50,69 +68,103 @@ class Figure(QWidget):
         self.setAccessibleName(f"{self._name}: {figure} {self._unit.text()}".strip())
 
 
+@dataclass
+class _Part:
+    """importance: parts of higher numbers are the first to go where the line is short."""
+
+    widget: QWidget
+    importance: int
+    wanted: bool = False
+
+
 class StatusBar(QWidget):
     def __init__(self, host: EngineHost | None = None, parent: QWidget | None = None) -> None:
+        """host: tells what the engine does, while a model is loaded."""
         super().__init__(parent)
-        self.setFixedHeight(HEIGHT)
+        self._host = host
         self.setProperty("surface", "statusbar")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._clock = time.monotonic
         self._tokens: deque[tuple[float, int]] = deque()
         self._process = None
+        self._state = HostState()
+        self._gpu_load: GpuLoad | None = None
+        #: Hits and misses of the VRAM cache when the answer began.
+        self._cache_before = (0, 0)
 
-        self.speed = Figure("", "tok/s", "", "Answer speed")
+        self.speed = Figure("", tr("tok/s"), "", tr("Answer speed"))
         self.spark = Sparkline()
-        self.cpu = Figure("CPU", "", "100%", "CPU use")
-        self.ram = Figure("RAM", "", "", "RAM of the model")
-        self.vram = Figure("VRAM", "", "", "VRAM of the model")
-        self.note = ElideLabel("No model loaded", "small")
+        self.cpu = Figure(tr("CPU"), "", "100%", tr("CPU use"))
+        self.gpu = Figure(tr("GPU"), "", "100%", tr("GPU use"))
+        self.ram = Figure(tr("RAM"), "", "", tr("RAM of the model"))
+        self.vram = Figure(tr("VRAM"), "", "", tr("VRAM of the model"))
+        self.cache = Figure(tr("Cache"), "", "", tr("Experts found in VRAM"))
+        self.note = ElideLabel("", "small")
         self.kernel = ElideLabel("", "mono", Qt.TextElideMode.ElideLeft)
         self.kernel.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        self.kernel.setAccessibleName("Kernel")
+        self.kernel.setAccessibleName(tr("Kernel"))
+        self._parts = [
+            _Part(self.speed, 0),
+            _Part(self.spark, 6),
+            _Part(self.cpu, 4),
+            _Part(self.gpu, 5),
+            _Part(self.ram, 1),
+            _Part(self.vram, 2),
+            _Part(self.cache, 3),
+        ]
         row = QHBoxLayout(self)
         row.setContentsMargins(16, 1, 16, 0)
-        row.setSpacing(18)
-        for part in (self.speed, self.spark, self.cpu, self.ram, self.vram):
-            row.addWidget(part)
+        row.setSpacing(GAP)
+        row.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
+        for part in self._parts:
+            row.addWidget(part.widget)
+            part.widget.hide()
         row.addWidget(self.note, 1)
         row.addWidget(self.kernel, 2)
-        for part in (self.speed, self.spark, self.cpu, self.ram, self.vram):
-            part.hide()
 
-        self._cpu_timer = QTimer(self)
-        self._cpu_timer.setInterval(CPU_INTERVAL_MS)
-        self._cpu_timer.timeout.connect(self._look_at_cpu)
+        self._look_timer = QTimer(self)
+        self._look_timer.setInterval(LOOK_INTERVAL_MS)
+        self._look_timer.timeout.connect(self._look)
         self._point_timer = QTimer(self)
         self._point_timer.setInterval(POINT_INTERVAL_MS)
         self._point_timer.timeout.connect(self._add_point)
+        theme().changed.connect(self._fit_height)
+        self._fit_height()
+        self.show_state(self._state)
 
     def start(self) -> None:
-        """Begins to watch the CPU; called after the first paint, because psutil takes a moment to import."""
+        """Begins to watch the machine; called after the first paint, because psutil takes a moment to import."""
         import psutil
 
         self._process = psutil.Process()
         psutil.cpu_percent(None)  # the first call only sets the starting point
-        self._cpu_timer.start()
+        self._look_timer.start()
 
     def show_state(self, state: HostState) -> None:
+        before, self._state = self._state, state
         plan = state.plan if state.kind in ("ready", "generating") else None
-        self.ram.setVisible(plan is not None and plan.bytes.ram_total > 0)
-        self.vram.setVisible(plan is not None and plan.bytes.vram_total > 0)
-        if plan is not None:
-            self.ram.show_value(needed(plan.bytes.ram_total))
-            self.vram.show_value(needed(plan.bytes.vram_total))
-        else:
-            self.speed.hide()
-            self.spark.hide()
+        self.note.setText(tr(NOTES[state.kind]) if state.kind in NOTES else "")
+        if plan is None:
+            for part in self._parts:
+                part.wanted = part.widget is self.cpu and part.wanted
             self.spark.clear()
-        self.kernel.setText(state.kernel if plan is not None else "")
-        words = {"empty": "No model loaded", "planning": "Preparing…", "loading": "Loading…", "failed": "Not loaded"}
-        self.note.setText(words.get(state.kind, ""))
+            self.kernel.setText("")
+            set_plain_tip(self.kernel, "")
+        else:
+            self._show_memory(plan.bytes.ram_total, plan.bytes.vram_total)
         if state.kind == "generating":
-            self._tokens.clear()
-            self._point_timer.start()
+            if before.kind != "generating":
+                self._begin_answer()
         else:
             self._point_timer.stop()
+        self._show_status()
+        self._share_room()
+
+    def _begin_answer(self) -> None:
+        status = self._status
+        self._cache_before = (0, 0) if status is None else (status.hits, status.misses)
+        self._tokens.clear()
+        self._point_timer.start()
 
     def show_delta(self, delta: AnswerDelta) -> None:
         self._tokens.append((self._clock(), delta.stats.completion_tokens))
@@ -120,13 +172,16 @@ class StatusBar(QWidget):
 
     def show_result(self, result: AnswerResult) -> None:
         self._show_speed(result.stats.decode_tps)
+        self._show_status()
 
     def _show_speed(self, decode_tps: float) -> None:
         if decode_tps > 0:
             self.speed.show_value(rate(decode_tps))
-            self.speed.show()
-            self.spark.show()
+            self._want(self.speed, True)
+            self._want(self.spark, True)
+            self._share_room()
 
+    @Slot()
     def _add_point(self) -> None:
         """The speed over the last second. The figure beside it is the whole answer's."""
         now = self._clock()
@@ -137,10 +192,113 @@ class StatusBar(QWidget):
             if end > start:
                 self.spark.push((after - before) / (end - start))
 
-    def _look_at_cpu(self) -> None:
+    # The engine
+
+    @property
+    def _status(self) -> EngineStatus | None:
+        loaded = self._state.kind in ("ready", "generating")
+        return self._host.status() if self._host is not None and loaded else None
+
+    def _show_status(self) -> None:
+        """What the engine says about itself; until it does, what was planned."""
+        status = self._status
+        if self._state.kind not in ("ready", "generating"):
+            return
+        kernel = [self._state.kernel]
+        if status is not None:
+            if status.ram_bytes or status.vram_bytes:
+                self._show_memory(status.ram_bytes, status.vram_bytes)
+            if status.graphs:
+                kernel.append(tr("graphs on"))
+            hits, misses = status.hits - self._cache_before[0], status.misses - self._cache_before[1]
+            if hits + misses > 0:
+                self.cache.show_value(f"{100 * hits / (hits + misses):.0f}%")
+            self._want(self.cache, hits + misses > 0)
+            self.kernel.detail = "\n".join(told(note) for note in status.notes)
+        self.kernel.setText(" · ".join(filter(None, kernel)))
+        self.kernel.update()
+
+    def _show_memory(self, ram: int, vram: int) -> None:
+        self.ram.show_value(needed(ram))
+        self._want(self.ram, ram > 0)
+        total = max((gpu.total_bytes for gpu in self._gpus), default=0)
+        if vram and total:
+            # The figure is strong, all after it is its unit: "9.6" "of 12 GB".
+            figure, unit = needed(vram).split(" ")
+            whole = gigabytes(total).removesuffix(f" {unit}")
+            self.vram.show_value(f"{figure} " + tr("of {total} {unit}", total=whole.removesuffix(".0"), unit=unit))
+        else:
+            self.vram.show_value(needed(vram))
+        self._want(self.vram, vram > 0)
+
+    @property
+    def _gpus(self):
+        hardware = self._state.hardware
+        return [gpu for gpu in hardware.gpus if not gpu.integrated] if hardware is not None else []
+
+    # The machine
+
+    @Slot()
+    def _look(self) -> None:
         import psutil
 
         self.cpu.show_value(f"{psutil.cpu_percent(None):.0f}%")
-        self.cpu.setVisible(True)
-        used = gigabytes(self._process.memory_info().rss)
-        self.ram.setToolTip(f"What the plan gives the model. Greenroom as a whole uses {used} now.")
+        self._want(self.cpu, True)
+        if self._process is not None:
+            used = gigabytes(self._process.memory_info().rss)
+            self.ram.setToolTip(tr("What the model takes. Greenroom as a whole uses {used} now.", used=used))
+        self._show_status()
+        self._look_at_gpu()
+        self._share_room()
+
+    def _look_at_gpu(self) -> None:
+        plan = self._state.plan
+        busy = plan is not None and plan.device.startswith("cuda") and self._state.kind in ("ready", "generating")
+        if not busy or not self._gpus:
+            self._want(self.gpu, False)
+            return
+        if self._gpu_load is None:
+            self._gpu_load = GpuLoad(self._gpus[0].vendor.lower())
+        tasks.run(self._gpu_load.read, done=self._show_gpu, failed=self._no_gpu)
+
+    def _show_gpu(self, share: float | None) -> None:
+        if share is not None:
+            self.gpu.show_value(f"{100 * share:.0f}%")
+        self._want(self.gpu, share is not None)
+        self._share_room()
+
+    def _no_gpu(self, error: GreenroomError) -> None:
+        self._want(self.gpu, False)
+
+    # Room
+
+    def _want(self, widget: QWidget, on: bool) -> None:
+        next(part for part in self._parts if part.widget is widget).wanted = on
+
+    def _share_room(self) -> None:
+        """The least important parts go first where the line is short; the kernel keeps a little."""
+        margins = self.layout().contentsMargins()
+        room = self.width() - margins.left() - margins.right()
+        room -= self.kernel.minimumSizeHint().width() + GAP if self.kernel.text() else 0
+        room -= self.note.minimumSizeHint().width() + GAP if self.note.text() else 0
+        shown = set()
+        for part in sorted(self._parts, key=lambda part: part.importance):
+            if part.wanted:
+                room -= part.widget.sizeHint().width() + GAP
+                if room < 0:
+                    break
+                shown.add(part.importance)
+        for part in self._parts:
+            part.widget.setVisible(part.importance in shown)
+
+    @Slot()
+    def _fit_height(self) -> None:
+        self.setFixedHeight(theme().px(HEIGHT))
+
+    def minimumSizeHint(self) -> QSize:
+        """Any width will do: parts go where there is no room."""
+        return QSize(0, self.height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._share_room()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from app.language import mark, tr
 from engine.placement.plan import OffloadPlan, Range
 
 #: Licences that people write otherwise than the hub's ids.
@@ -20,7 +21,7 @@ _LICENCES = {
     "llama4": "Llama 4",
     "llama3": "Llama 3",
     "gemma": "Gemma",
-    "other": "own licence",
+    "other": mark("own licence"),
 }
 #: A range wider than this says less than its likely figure.
 _VAGUE = 2.5
@@ -69,19 +70,35 @@ def rate(tokens_per_second: float) -> str:
 
 def about(speed: Range) -> str:
     """The likely figure, no more exact than a prediction is: "about 57", "about 3.4"."""
-    return f"about {speed.likely:.0f}" if speed.likely >= 9.5 else f"about {speed.likely:.1f}"
+    return tr("about {figure}", figure=_likely(speed))
 
 
-def rate_range(speed: Range, joint: str = " to ") -> str:
+def _likely(speed: Range) -> str:
+    return f"{speed.likely:.0f}" if speed.likely >= 9.5 else f"{speed.likely:.1f}"
+
+
+def rate_range(speed: Range) -> str:
     """ "49 to 66"; one figure when both ends read the same."""
+    low, high = _ends(speed)
+    return low if low == high else tr("{low} to {high}", low=low, high=high)
+
+
+def expected(speed: Range) -> str:
+    """ "about 57 tok/s (49 to 66)"; without the range where both ends read the same."""
+    low, high = _ends(speed)
+    if low == high:
+        return tr("{speed} tok/s", speed=about(speed))
+    return tr("{speed} tok/s ({ends})", speed=about(speed), ends=rate_range(speed))
+
+
+def _ends(speed: Range) -> tuple[str, str]:
     digits = 0 if speed.high >= 10 else 1
-    low, high = f"{speed.low:.{digits}f}", f"{speed.high:.{digits}f}"
-    return low if low == high else f"{low}{joint}{high}"
+    return f"{speed.low:.{digits}f}", f"{speed.high:.{digits}f}"
 
 
 def licence_name(identifier: str) -> str:
     """A licence as it is written: "MIT" for the hub's "mit"."""
-    return _LICENCES.get(identifier.lower(), identifier)
+    return tr(_LICENCES.get(identifier.lower(), identifier))
 
 
 def predicted(plan: OffloadPlan) -> str:
@@ -90,8 +107,9 @@ def predicted(plan: OffloadPlan) -> str:
     if plan.mode == "too_large":
         return "–"
     if speed.high > _VAGUE * speed.low:
-        return about(speed).replace("about ", "~")
-    return rate_range(speed, "–")
+        return f"~{_likely(speed)}"
+    low, high = _ends(speed)
+    return low if low == high else f"{low}–{high}"
 
 
 def counted(count: int, thing: str) -> str:

@@ -12,8 +12,8 @@ from app.language import told, tr
 from app.widgets.buttons import button
 from app.widgets.chip import TONES, Chip
 from app.widgets.labels import label
-from app.words import about, needed, rate, rate_range, sentence
-from engine.placement.plan import OffloadPlan, Range
+from app.words import expected, needed, rate, sentence
+from engine.placement.plan import OffloadPlan
 
 WIDTH = 440
 #: As the style sheet rounds a card.
@@ -62,10 +62,10 @@ class PlanPopover(QWidget):
         if plan.bytes.vram_total:
             box.addLayout(_row("VRAM", needed(plan.bytes.vram_total), "strong"))
         box.addLayout(_row("RAM", needed(plan.bytes.ram_total), "strong"))
-        box.addLayout(_row(tr("Answers, predicted"), _expected(plan.prediction.decode_tps), "strong"))
+        box.addLayout(_row(tr("Answers, predicted"), expected(plan.prediction.decode_tps), "strong"))
         if measured > 0:
             box.addLayout(_row(tr("Answers, measured"), tr("{measured} tok/s", measured=rate(measured)), "strong"))
-        box.addLayout(_row(tr("Reading, predicted"), _expected(plan.prediction.prefill_tps), "small"))
+        box.addLayout(_row(tr("Reading, predicted"), expected(plan.prediction.prefill_tps), "small"))
         bottleneck = f"{sentence(told(plan.prediction.bottleneck)).rstrip('.')}."
         # A word joiner: a unit is not broken at its slash.
         box.addWidget(label(bottleneck.replace("/", "/\u2060"), "small", wrap=True))
@@ -97,15 +97,6 @@ class PlanPopover(QWidget):
             shape.addRoundedRect(self.rect(), RADIUS, RADIUS)
             self.setMask(QRegion(shape.toFillPolygon().toPolygon()))
         self.show()
-
-
-def _expected(speed: Range) -> str:
-    ends = rate_range(speed)
-    return (
-        tr("{speed} tok/s ({ends})", speed=about(speed), ends=ends)
-        if " to " in ends
-        else tr("{speed} tok/s", speed=about(speed))
-    )
 
 
 def _row(left: str, right: str, role: str) -> QHBoxLayout:

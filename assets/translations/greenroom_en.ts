@@ -60,6 +60,30 @@
         </translation>
     </message>
     <message numerus="yes">
+        <location filename="../../app/chat/exchange.py"/>
+        <source>Importing: %n chats left</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/exchange.py"/>
+        <source>%n chats were imported</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/exchange.py"/>
+        <source>Exporting: %n chats left</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
         <location filename="../../app/chat/exporting.py"/>
         <source>%n chats</source>
         <translation>

@@ -60,6 +60,28 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
+        <location filename="../../app/chat/find_bar.py"/>
+        <source>Find in this chat</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>How this chat answers…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Answer again</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>Import chats…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
         <source>Stop the answer, or the loading</source>
         <translation type="unfinished"></translation>
     </message>
@@ -402,6 +424,7 @@
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
+        <location filename="../../app/statusbar.py"/>
         <source>Kernel</source>
         <translation type="unfinished"></translation>
     </message>
@@ -630,6 +653,59 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
+        <location filename="../../app/chat/exchange.py"/>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>Export</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/exchange.py"/>
+        <source>Import chats</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/exchange.py"/>
+        <source>Chats of Greenroom, ChatGPT and LM Studio</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/exchange.py"/>
+        <location filename="../../app/main_window.py"/>
+        <source>All files</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/exchange.py"/>
+        <source>Reading {name}…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/exchange.py"/>
+        <source>Importing: %n chats left</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/exchange.py"/>
+        <source>%n chats were imported</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/exchange.py"/>
+        <source>Exporting: %n chats left</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/exchange.py"/>
+        <source>Saved as {name}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <location filename="../../app/chat/exporting.py"/>
         <source>You</source>
         <translation type="unfinished"></translation>
@@ -696,7 +772,7 @@
     <message>
         <location filename="../../app/chat/figures.py"/>
         <location filename="../../app/chat/performance_panel.py"/>
-        <location filename="../../app/widgets/plan_popover.py"/>
+        <location filename="../../app/words.py"/>
         <source>{speed} tok/s</source>
         <translation type="unfinished"></translation>
     </message>
@@ -735,11 +811,6 @@
     <message>
         <location filename="../../app/chat/figures.py"/>
         <source>; {count} more were still in memory</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/find_bar.py"/>
-        <source>Find in this chat</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -800,6 +871,53 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
+        <location filename="../../app/chat/list_model.py"/>
+        <source>Today</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/list_model.py"/>
+        <source>Yesterday</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/list_model.py"/>
+        <source>Last week</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/list_model.py"/>
+        <source>Older</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/list_model.py"/>
+        <source>Pinned</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/list_model.py"/>
+        <source>Folder, closed</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/list_model.py"/>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>Folder</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/list_view.py"/>
+        <source>Chat name</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/list_view.py"/>
+        <location filename="../../app/sidebar.py"/>
+        <source>Chats</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <location filename="../../app/chat/math_view.py"/>
         <source>Formula: {source}</source>
         <translation type="unfinished"></translation>
@@ -828,6 +946,7 @@
     </message>
     <message>
         <location filename="../../app/chat/message_menu.py"/>
+        <location filename="../../app/chat/sidebar.py"/>
         <location filename="../../app/models/row.py"/>
         <source>Delete</source>
         <translation type="unfinished"></translation>
@@ -1144,6 +1263,7 @@
     </message>
     <message>
         <location filename="../../app/chat/page.py"/>
+        <location filename="../../app/chat/sidebar.py"/>
         <location filename="../../app/models/page.py"/>
         <source>Undo</source>
         <translation type="unfinished"></translation>
@@ -1343,6 +1463,96 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>Markdown…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>Web page…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>JSON, with all versions…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>Undo deleting the chat</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>No chat has these words</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>No chats yet</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>Rename</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>Unpin</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>Pin</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>All chats</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>Export all chats</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>Rename the folder…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>Take all chats out</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>Move to folder</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>New folder…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>Out of the folder</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>Name of the folder</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>Deleted “{title}”</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <location filename="../../app/chat/thought_view.py"/>
         <source>Thinking… {time}</source>
         <translation type="unfinished"></translation>
@@ -1457,11 +1667,6 @@
     <message>
         <location filename="../../app/main_window.py"/>
         <source>Open a folder of safetensors</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/main_window.py"/>
-        <source>All files</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -2676,11 +2881,6 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
-        <location filename="../../app/sidebar.py"/>
-        <source>Chats</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
         <location filename="../../app/stage/panel.py"/>
         <source>Show the last moment, or the whole run</source>
         <translation type="unfinished"></translation>
@@ -2892,6 +3092,101 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
+        <location filename="../../app/statusbar.py"/>
+        <source>No model loaded</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/statusbar.py"/>
+        <source>Preparing…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/statusbar.py"/>
+        <source>Loading…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/statusbar.py"/>
+        <source>Not loaded</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/statusbar.py"/>
+        <source>tok/s</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/statusbar.py"/>
+        <source>Answer speed</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/statusbar.py"/>
+        <source>CPU</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/statusbar.py"/>
+        <source>CPU use</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/statusbar.py"/>
+        <source>GPU</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/statusbar.py"/>
+        <source>GPU use</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/statusbar.py"/>
+        <source>RAM</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/statusbar.py"/>
+        <source>RAM of the model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/statusbar.py"/>
+        <source>VRAM</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/statusbar.py"/>
+        <source>VRAM of the model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/statusbar.py"/>
+        <source>Cache</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/statusbar.py"/>
+        <source>Experts found in VRAM</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/statusbar.py"/>
+        <source>graphs on</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/statusbar.py"/>
+        <source>of {total} {unit}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/statusbar.py"/>
+        <source>What the model takes. Greenroom as a whole uses {used} now.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <location filename="../../app/topbar.py"/>
         <source>Model: {name}. Choose another</source>
         <translation type="unfinished"></translation>
@@ -2977,7 +3272,22 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
-        <location filename="../../app/widgets/plan_popover.py"/>
+        <location filename="../../app/words.py"/>
+        <source>own licence</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/words.py"/>
+        <source>about {figure}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/words.py"/>
+        <source>{low} to {high}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/words.py"/>
         <source>{speed} tok/s ({ends})</source>
         <translation type="unfinished"></translation>
     </message>

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from fakes import make_plan
+from dataclasses import replace
+
+import pytest
+from fakes import make_plan, make_report
 from pytestqt.qtbot import QtBot
 
+from app import tasks
 from app.host import AnswerDelta, AnswerResult, HostState
 from app.statusbar import StatusBar
 from engine.runtime.events import GenerationStats
+from engine.runtime.status import EngineStatus
 
 READY = HostState("ready", "Qwen", "/q.gguf", make_plan(), kernel="int4 avx512vnni, 8 threads")
 
@@ -73,6 +78,78 @@ def test_cpu_use_appears_once_it_is_known(qtbot: QtBot) -> None:
     bar = bar_in(qtbot)
     bar.start()
     assert bar.cpu.isHidden()
-    bar._look_at_cpu()
+    bar._look()
     assert bar.cpu.value.text().endswith("%")
     assert "Greenroom as a whole" in bar.ram.toolTip()
+
+
+class Telling:
+    """A host that says what its engine does."""
+
+    def __init__(self) -> None:
+        self.said = EngineStatus()
+
+    def status(self) -> EngineStatus:
+        return self.said
+
+
+def test_what_the_engine_says_goes_before_what_was_planned(qtbot: QtBot) -> None:
+    host = Telling()
+    bar = StatusBar(host)
+    qtbot.addWidget(bar)
+    bar.resize(1400, 30)
+    bar.show()
+    host.said = EngineStatus(graphs=True, ram_bytes=17_900_000_000, vram_bytes=9_600_000_000, hits=100, misses=300)
+    bar.show_state(replace(READY, hardware=make_report()))
+    assert bar.ram.accessibleName() == "RAM of the model: 17.9 GB"
+    assert bar.vram.accessibleName() == "VRAM of the model: 9.6 of 12 GB"
+    assert bar.kernel.text() == "int4 avx512vnni, 8 threads · graphs on"
+    bar.show_state(replace(READY, kind="generating"))
+    assert bar.cache.isHidden(), "what earlier answers found says nothing about this one"
+    host.said = replace(host.said, hits=141, misses=359, notes=("Graphs are off: the driver is too old.",))
+    bar._look()
+    assert bar.cache.accessibleName() == "Experts found in VRAM: 41%"
+    assert not bar.cache.isHidden()
+    bar.grab()
+    assert "the driver is too old" in bar.kernel.toolTip()
+    bar.show_state(HostState())
+    assert bar.cache.isHidden()
+    assert bar.kernel.text() == ""
+
+
+def test_a_short_line_keeps_what_matters(qtbot: QtBot) -> None:
+    host = Telling()
+    bar = StatusBar(host)
+    qtbot.addWidget(bar)
+    bar.show_state(READY)
+    bar.show_delta(AnswerDelta("b", stats(9, 58.34)))
+    bar._show_gpu(0.31)
+    bar._want(bar.cpu, True)
+    parts = (bar.speed, bar.spark, bar.cpu, bar.gpu, bar.ram, bar.vram)
+    bar.show()
+    bar.resize(1400, 30)
+    assert not any(part.isHidden() for part in parts)
+    bar.resize(430, 30)
+    assert not bar.speed.isHidden()
+    assert not bar.ram.isHidden()
+    assert bar.spark.isHidden()
+    for part in parts:
+        if not part.isHidden():
+            assert part.geometry().right() <= bar.width()
+
+
+def test_gpu_use_is_shown_where_the_driver_says_it(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = [0.31, None]
+    monkeypatch.setattr("app.statusbar.GpuLoad.read", lambda load: shares.pop(0))
+    bar = bar_in(qtbot)
+    bar.show_state(replace(READY, hardware=make_report()))
+    bar._look()
+    tasks.finish()
+    assert bar.gpu.accessibleName() == "GPU use: 31%"
+    assert not bar.gpu.isHidden()
+    bar._look()
+    tasks.finish()
+    assert bar.gpu.isHidden()
+    bar.show_state(HostState("ready", "Qwen", "/q.gguf", make_plan("cpu")))
+    bar._look()
+    assert shares == [], "without a plan for the GPU nobody asks"
