@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.words import gigabytes, home_path
@@ -16,8 +17,8 @@ LOW_MEMORY = 4_000_000_000
 #: No mixture of the catalogue runs in less RAM than this.
 TOO_LITTLE_MEMORY = 6_000_000_000
 
-#: What is looked at, before anything is known.
-SUBJECTS = ("Processor", "Instructions", "Memory", "Graphics", "Disk")
+#: What is looked at, and the field of the report that tells.
+SUBJECTS = {"Processor": "cpu", "Instructions": "cpu", "Memory": "memory", "Graphics": "gpus", "Disk": "disk"}
 _NOISE = re.compile(r"\((R|TM)\)|\bCPU\b|@ [\d.]+ ?GHz|\b\d+-Core Processor\b|\bProcessor\b", re.IGNORECASE)
 _DISKS = {"nvme": "NVMe", "ssd": "SSD", "hdd": "hard disk", "network": "network", "memory": "in memory"}
 
@@ -49,7 +50,17 @@ class Check:
 
 
 def waiting() -> list[Check]:
-    return [Check("wait", title, "Looking…") for title in SUBJECTS]
+    return [_wait(title) for title in SUBJECTS]
+
+
+def so_far(report: HardwareReport, known: Collection[str]) -> list[Check]:
+    """What these fields of a report say, and what is still being looked at in its place; warnings come at the end."""
+    found = {check.title: check for check in reversed(checks(replace(report, warnings=[])))}
+    return [found[title] if field in known and title in found else _wait(title) for title, field in SUBJECTS.items()]
+
+
+def _wait(title: str) -> Check:
+    return Check("wait", title, "Looking…")
 
 
 def checks(report: HardwareReport) -> list[Check]:

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.hardware.check_row import CheckList
-from app.hardware.checks import checks, waiting
+from app.hardware.checks import checks, so_far, waiting
 from app.models.survey import ModelRow
 from app.theme import theme
 from app.theme.icons import make_pixmap
@@ -159,6 +159,10 @@ class ThisPcPage(Page):
         self.again.setVisible(error is not None)
         if found.report is not None:
             self.list.show_checks(checks(found.report))
+        elif found.partial is not None:
+            self.list.show_checks(so_far(found.partial, found.known))
+        else:
+            self.list.show_checks(waiting())
         self.list.setVisible(found.probe_error is None)
 
     @Slot(object)

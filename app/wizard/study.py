@@ -30,6 +30,19 @@ class Study:
     demo_is_here: Callable[[], bool]
 
 
+@dataclass(frozen=True)
+class Part:
+    """A field of the report that has become known, and the report so far."""
+
+    field: str
+    report: HardwareReport
+
+
+def look(api: Any, progress: Callable[[Part], None]) -> HardwareReport:
+    """Tells each part as it is known."""
+    return api.probe(found=lambda field, report: progress(Part(field, report)))
+
+
 class Findings(QObject):
     """Everything is None until it is known. Nothing here asks the network."""
 
@@ -41,6 +54,9 @@ class Findings(QObject):
         super().__init__(parent)
         self._study = study
         self.report: HardwareReport | None = None
+        #: Of a report that is not whole yet: what is known of it, by field.
+        self.partial: HardwareReport | None = None
+        self.known: set[str] = set()
         self.fits: Fits | None = None
         self.demo_here: bool | None = None
         self.probe_error: GreenroomError | None = None
@@ -65,7 +81,14 @@ class Findings(QObject):
             self._demo = tasks.run(self._study.demo_is_here, done=self._take_demo, failed=self._demo_unknown)
         if self.report is None and not _runs(self._probing):
             self.probe_error = None
-            self._probing = tasks.run(self._study.api.probe, done=self._take_report, failed=self._probe_failed)
+            self.partial, self.known = None, set()
+            self._probing = tasks.run(
+                look,
+                self._study.api,
+                done=self._take_report,
+                failed=self._probe_failed,
+                progress=self._take_part,
+            )
             self.changed.emit()
 
     @Slot()
@@ -97,6 +120,11 @@ class Findings(QObject):
     def _demo_unknown(self, error: GreenroomError) -> None:
         log.info("%s", error)
         self._take_demo(False)
+
+    def _take_part(self, part: Part) -> None:
+        self.partial = part.report
+        self.known.add(part.field)
+        self.changed.emit()
 
     def _take_report(self, report: HardwareReport) -> None:
         self.report = report

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import platformdirs
 
@@ -24,7 +25,6 @@ from engine.hardware.report import (
     Calibration,
     CpuReport,
     DiskReport,
-    GpuReport,
     HardwareReport,
     Isa,
     Kernels,
@@ -34,7 +34,6 @@ from engine.hardware.sources import Sources
 from engine.progress import ProgressCallback, ignore_progress
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
 
 #: What to do about a part that could not be read.
 AGAIN = "probe again, and report it with the log if it stays so"
@@ -49,6 +48,7 @@ def probe(
     sources: Sources | None = None,
     models_folder: Path | None = None,
     remembered_in: Path | None = None,
+    found: Callable[[str, HardwareReport], None] = lambda part, report: None,
 ) -> HardwareReport:
     """What this machine is.
 
@@ -58,70 +58,63 @@ def probe(
     quick:     where none is remembered, measure for about half a second and remember that
     models_folder: where models will be kept, for the free disk space
     remembered_in: the folder of remembered measurements; None takes the user's
+    found:     called as each field of the report is known, with its name and the report so far
 
     Raises GreenroomError when a calibration is asked for and cannot be done, Cancelled when progress says so.
     """
     sources = sources or Sources()
     deadline = time.monotonic() + timeout
     parts = ["native", "nvml"] + (["system"] if sources.system in ("Windows", "Darwin") else [])
-    with ThreadPoolExecutor(len(parts), thread_name_prefix="probe") as pool:
-        asked = {part: pool.submit(sources.ask, part, timeout) for part in parts}
-        replies = {part: reply.result() for part, reply in asked.items()}
-    native, nvml, system = replies["native"], replies["nvml"], replies.get("system", Reply({}))
-    warnings: list[str] = []
-    if system.failure:
-        warnings.append(f"{sources.system} could not be asked about its cores and graphics: {system.failure}; {AGAIN}.")
+    #: By field, in the order in which they are told.
+    warnings: dict[str, list[str]] = {
+        name: [] for name in ("system", "cpu", "memory", "os", "gpus", "disk", "numa", "disks")
+    }
+    report = _nothing_yet(sources, models_folder or _own_folder(platformdirs.user_data_dir) / "models")
 
     def left() -> float:
         # What the later parts tell is worth a second at least once the first ones have used up the time.
         return max(1.0, deadline - time.monotonic())
 
-    def part(what: str, read: Callable[[], tuple[T, list[str]]], otherwise: T) -> T:
-        """One part of the report; whatever goes wrong in it costs only this part."""
+    def part(name: str, what: str, read: Callable[[], tuple[Any, list[str]]]) -> None:
+        """One field of the report; whatever goes wrong in it costs only this one."""
+        nonlocal report
         try:
             value, said = read()
         except Exception as error:
             logger.exception("probe: %s", what)
-            warnings.append(f"{what} could not be read ({type(error).__name__}: {error}); {AGAIN}.")
-            return otherwise
-        warnings.extend(said)
-        return value
+            warnings[name].append(f"{what} could not be read ({type(error).__name__}: {error}); {AGAIN}.")
+        else:
+            warnings[name] += said
+            report = replace(report, **{name: value})
+        report = replace(report, warnings=list(chain(*warnings.values())))
+        found(name, report)
 
-    folder = models_folder or _own_folder(platformdirs.user_data_dir) / "models"
-    nothing = Kernels("none", "none", "none")
-    cpu = part(
-        "The processor",
-        lambda: read_cpu(sources, native, system, left()),
-        CpuReport("unknown CPU", "", 1, 1, 1, Isa(), nothing, 1),
-    )
-    memory = part("The memory", lambda: read_memory(sources, system), MemoryReport(0, 0))
-    unknown: dict[str, str] = {}
-    torch = part("The installed torch", lambda: (sources.torch_build(), []), unknown)
-    no_gpus: list[GpuReport] = []
-    gpus = part("The graphics cards", lambda: read_gpus(sources, nvml, system, torch, cpu.name, left()), no_gpus)
-    disk = part("The models' disk", lambda: read_disk(sources, folder), DiskReport(str(folder), 0, 0))
-    if torch.get("torch_cuda") == "none" and any(gpu.vendor == "nvidia" and not gpu.integrated for gpu in gpus):
-        warnings.append(
-            "The installed torch is a CPU build, so the NVIDIA GPU stays unused; run the set-up again for CUDA."
+    with ThreadPoolExecutor(len(parts), thread_name_prefix="probe") as pool:
+        asked = {name: pool.submit(sources.ask, name, timeout) for name in parts}
+
+        def reply(name: str) -> Reply:
+            return asked[name].result() if name in asked else Reply({})
+
+        part("disk", "The models' disk", lambda: read_disk(sources, Path(report.disk.path)))
+        part("disks", "The disks", lambda: (read_disks(sources), []))
+        part("numa", "The memory nodes", lambda: (read_numa(sources), []))
+        system = reply("system")
+        if system.failure:
+            warnings["system"].append(
+                f"{sources.system} could not be asked about its cores and graphics: {system.failure}; {AGAIN}."
+            )
+        part("memory", "The memory", lambda: read_memory(sources, system))
+        part("cpu", "The processor", lambda: read_cpu(sources, reply("native"), system, left()))
+        part("os", "The installed torch", lambda: ({**report.os, **sources.torch_build()}, []))
+        part(
+            "gpus",
+            "The graphics cards",
+            lambda: read_gpus(sources, reply("nvml"), system, report.os, report.cpu.name, left()),
         )
-    report = HardwareReport(
-        cpu=cpu,
-        memory=memory,
-        gpus=gpus,
-        numa=part("The memory nodes", lambda: (read_numa(sources), []), []),
-        disk=disk,
-        os={
-            "system": sources.system,
-            "release": sources.release,
-            "name": _system_name(sources),
-            "machine": sources.machine,
-            "python": sources.python,
-            "display": _display(sources),
-            **torch,
-        },
-        warnings=warnings,
-        disks=part("The disks", lambda: (read_disks(sources), []), []),
-    )
+    nvidia = any(gpu.vendor == "nvidia" and not gpu.integrated for gpu in report.gpus)
+    if report.os.get("torch_cuda") == "none" and nvidia:
+        unused = "The installed torch is a CPU build, so the NVIDIA GPU stays unused; run the set-up again for CUDA."
+        report = replace(report, warnings=[*report.warnings, unused])
     for warning in report.warnings:
         logger.info("probe: %s", warning)
     cache = remembered_in or cache_folder()
@@ -137,6 +130,26 @@ def probe(
         return report
     memory = replace(report.memory, bandwidth_gbs=measured.bandwidth_gbs)
     return replace(report, memory=memory, calibration=measured)
+
+
+def _nothing_yet(sources: Sources, models_folder: Path) -> HardwareReport:
+    """What stands in the report until it is known, or for good where it cannot be read."""
+    return HardwareReport(
+        cpu=CpuReport("unknown CPU", "", 1, 1, 1, Isa(), Kernels("none", "none", "none"), 1),
+        memory=MemoryReport(0, 0),
+        gpus=[],
+        numa=[],
+        disk=DiskReport(str(models_folder), 0, 0),
+        os={
+            "system": sources.system,
+            "release": sources.release,
+            "name": _system_name(sources),
+            "machine": sources.machine,
+            "python": sources.python,
+            "display": _display(sources),
+        },
+        warnings=[],
+    )
 
 
 def _system_name(sources: Sources) -> str:

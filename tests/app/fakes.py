@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -197,7 +197,9 @@ class FakeApi:
         self.names: dict[str, str] = {}
         self.learnt: list[tuple[FakeCheckpoint, OffloadPlan, GenerationStats]] = []
 
-    def probe(self) -> HardwareReport:
+    def probe(self, found: Callable[[str, HardwareReport], None] | None = None) -> HardwareReport:
+        for field in ("disk", "memory", "cpu", "gpus") if found is not None else ():
+            found(field, self.report)
         return self.report
 
     def open_checkpoint(self, path: str | Path) -> FakeCheckpoint:

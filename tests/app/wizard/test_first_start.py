@@ -25,6 +25,7 @@ Open = Callable[..., MainWindow]
 class Blank(QWidget):
     chatChanged = Signal(int)
     chatChosen = Signal(int)
+    performanceShown = Signal(bool)
 
     def set_current(self, chat: int) -> None: ...
 

@@ -62,7 +62,7 @@ def test_checks_wait_until_the_pc_has_answered(
     open_wizard: Open, api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = threading.Event()
-    monkeypatch.setattr(api, "probe", lambda: go_on.wait(20) and MEASURED)
+    monkeypatch.setattr(api, "probe", lambda found: go_on.wait(20) and MEASURED)
     wizard = open_wizard()
     wizard.button(NEXT).click()
     assert set(states(wizard).values()) == {"wait"}
@@ -150,7 +150,7 @@ def test_a_failed_measurement_says_why_and_can_be_tried_again(open_wizard: Open,
 def test_a_failed_probe_keeps_nobody_from_going_on(
     open_wizard: Open, api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail() -> HardwareReport:
+    def fail(**_: object) -> HardwareReport:
         raise GreenroomError("This PC could not be looked at", "a file is unreadable", "Start again.")
 
     monkeypatch.setattr(api, "probe", fail)
@@ -169,7 +169,7 @@ def test_a_failed_probe_keeps_nobody_from_going_on(
 def test_a_failed_probe_can_be_tried_again(open_wizard: Open, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[object] = [GreenroomError("It failed", "of a reason", "Again."), MEASURED]
 
-    def probe() -> object:
+    def probe(**_: object) -> object:
         answer = answers.pop(0)
         if isinstance(answer, GreenroomError):
             raise answer
@@ -320,3 +320,34 @@ def test_nothing_is_wider_than_its_page(open_wizard: Open, api: FakeApi, size: t
         inner = page.content.parentWidget()
         assert inner.minimumSizeHint().width() <= wizard.width() - wizard.steps.width() - 2 * MARGIN
         wizard.button(BACK).click()
+
+
+def test_each_check_comes_as_it_is_known(
+    open_wizard: Open, api: FakeApi, monkeypatch: pytest.MonkeyPatch, qtbot: QtBot
+) -> None:
+    steps = threading.Semaphore(0)
+
+    def probe(found: Callable[[str, HardwareReport], None]) -> HardwareReport:
+        for field in ("disk", "memory", "cpu", "gpus"):
+            assert steps.acquire(timeout=20)
+            found(field, replace(MEASURED, warnings=["Something to know at the end."]))
+        assert steps.acquire(timeout=20)
+        return MEASURED
+
+    monkeypatch.setattr(api, "probe", probe)
+    wizard = open_wizard()
+    wizard.button(NEXT).click()
+    seen = []
+    for _ in range(4):
+        with qtbot.waitSignal(wizard.findings.changed):
+            steps.release()
+        seen.append([title for title, state in states(wizard).items() if state == "good"])
+    steps.release()
+    tasks.finish()
+    assert seen == [
+        ["Disk"],
+        ["Memory", "Disk"],
+        ["Processor", "Instructions", "Memory", "Disk"],
+        ["Processor", "Instructions", "Memory", "Graphics", "Disk"],
+    ]
+    assert set(states(wizard).values()) == {"good"}

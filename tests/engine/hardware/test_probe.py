@@ -216,3 +216,21 @@ def test_drivers_and_cards_too_old_for_torch(
     assert told in report.gpus[0].unusable
     assert bool(report.gpus[0].unusable) == bool(told)
     assert any(warning.startswith("Card stays unused") for warning in report.warnings) == bool(told)
+
+
+def test_parts_are_told_as_they_come(tmp_path: Path) -> None:
+    told: list[tuple[str, HardwareReport]] = []
+    sources = machines.laptop().sources(tmp_path / "root")
+    whole = probe(
+        5,
+        sources=sources,
+        models_folder=tmp_path,
+        remembered_in=tmp_path,
+        found=lambda part, report: told.append((part, report)),
+    )
+    assert [part for part, _ in told] == ["disk", "disks", "numa", "memory", "cpu", "os", "gpus"]
+    for part, report in told:
+        assert getattr(report, part) == getattr(whole, part)
+    first = told[0][1]
+    assert (first.cpu.name, first.memory.total_bytes, first.gpus) == ("unknown CPU", 0, [])
+    assert told[-1][1] == whole
