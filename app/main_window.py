@@ -176,6 +176,9 @@ class MainWindow(QMainWindow):
         self._chat_page = self._chat_list = None
         self.actions_by_key.retranslate()
         self._build()
+        # At once, not with the next event: pages ask for their width.
+        self.contents.show()
+        self.layout().activate()
         # Only now: Qt asks the widget that loses the focus for a neighbour.
         old.hide()
         old.deleteLater()
