@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kMostPairs = 16384;
 // A gate+up tile makes one activation group of the intermediate, so requantising it stays inside the tile.
 constexpr size_t kTileStrips = kGroup / kStripRows;
-constexpr size_t kMostNodes = 64, kHugePage = size_t{2} << 20, kPage = 4096;
+constexpr size_t kHugePage = size_t{2} << 20, kPage = 4096;
 
 // Few tokens: single strips, so that all threads finish together. Many: as many strips as leave each thread a few
 // tiles, because every tile reads all activations.
@@ -47,8 +47,8 @@ GateKind gate_named(const std::string& name) {
   throw std::invalid_argument("unknown activation \"" + name + "\"; known are silu, gelu_tanh, oai");
 }
 
-size_t node_of(const std::vector<size_t>& node_first, size_t tile) {
-  size_t node = node_first.size() - 1;
+size_t node_of(const size_t* node_first, size_t nodes, size_t tile) {
+  size_t node = nodes - 1;
   while (node_first[node] > tile)
     --node;
   return node;
@@ -366,28 +366,30 @@ void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) 
       prepare_row(*up_.kernels, up_.form, turned.data(), hidden_, up_acts + pair * pass.up_row_nbytes);
     }
   };
-  Phase gate_up{0, nullptr, {}}, down{0, nullptr, {}};
-  for (const Slice& slice : slices_) {
-    gate_up.node_first.push_back(gate_up.tiles);
-    gate_up.tiles += pass.active.size() * ((slice.strips + kTileStrips - 1) / kTileStrips);
-    down.node_first.push_back(down.tiles);
-    down.tiles += (slice.downs + down_strips - 1) / down_strips;
+  size_t gate_up_first[kMostNodes], down_first[kMostNodes], gate_up_tiles = 0, down_tiles = 0;
+  const size_t nodes = slices_.size();
+  for (size_t n = 0; n < nodes; ++n) {
+    gate_up_first[n] = gate_up_tiles;
+    gate_up_tiles += pass.active.size() * ((slices_[n].strips + kTileStrips - 1) / kTileStrips);
+    down_first[n] = down_tiles;
+    down_tiles += (slices_[n].downs + down_strips - 1) / down_strips;
   }
-  gate_up.work = [&](size_t tile, int) {
-    const size_t node = node_of(gate_up.node_first, tile);
-    gate_up_tile(pass, slices_[node], tile - gate_up.node_first[node]);
+  auto gate_up = [&](size_t tile, int) {
+    const size_t node = node_of(gate_up_first, nodes, tile);
+    gate_up_tile(pass, slices_[node], tile - gate_up_first[node]);
   };
-  down.work = [&](size_t tile, int worker) {
-    const size_t node = node_of(down.node_first, tile);
+  auto down = [&](size_t tile, int worker) {
+    const size_t node = node_of(down_first, nodes, tile);
     const Slice& slice = slices_[node];
-    const size_t first = (tile - down.node_first[node]) * down_strips;
+    const size_t first = (tile - down_first[node]) * down_strips;
     down_tile(pass, slice, slice.first_down + first, std::min(down_strips, slice.downs - first),
               reinterpret_cast<float*>(sums + static_cast<size_t>(worker) * sums_nbytes));
   };
+  const Phase gates{gate_up_tiles, gate_up, {gate_up_first, nodes}}, downs{down_tiles, down, {down_first, nodes}};
   if (own_rows)
-    call.run({{pass.active.size(), quantise_active}, gate_up, down});
+    call.run({{pass.active.size(), quantise_active}, gates, downs});
   else
-    call.run({{routed.tokens, quantise_token}, gate_up, down});
+    call.run({{routed.tokens, quantise_token}, gates, downs});
 }
 
 void Experts::gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) const {

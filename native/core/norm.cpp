@@ -1,7 +1,6 @@
 #include "norm.h"
 
 #include <cmath>
-#include <functional>
 
 namespace greenroom {
 namespace {
@@ -47,7 +46,7 @@ void layer_row(float* x, const float* added, size_t hidden, const float* weight,
     y[i] = (x[i] - mean) * factor * weight[i] + bias[i];
 }
 
-void for_rows(ThreadPool::Call& call, size_t tokens, size_t hidden, const std::function<void(size_t, int)>& row) {
+template <class Row> void for_rows(ThreadPool::Call& call, size_t tokens, size_t hidden, const Row& row) {
   if (tokens * hidden <= kAlone)
     for (size_t t = 0; t < tokens; ++t)
       row(t, 0);
@@ -56,7 +55,7 @@ void for_rows(ThreadPool::Call& call, size_t tokens, size_t hidden, const std::f
 }
 
 // Little work does not even wait for the pool.
-void for_rows(ThreadPool& pool, size_t tokens, size_t hidden, const std::function<void(size_t, int)>& row) {
+template <class Row> void for_rows(ThreadPool& pool, size_t tokens, size_t hidden, const Row& row) {
   if (tokens * hidden <= kAlone) {
     for (size_t t = 0; t < tokens; ++t)
       row(t, 0);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <string>
 
 #ifdef _WIN32
@@ -23,7 +22,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kOpen = uint64_t{1} << 31;
 constexpr uint64_t kInside = kOpen - 1;
-constexpr int kMaxNodes = 64;
+constexpr size_t kMostPhases = 4; // of a job
+constexpr size_t kMostPieces = 0xffff;
+// What a waiting thread fetches: as far as the kernels themselves look ahead.
+constexpr size_t kFetchNbytes = 8192;
 constexpr int kMaxThreads = 1024;
 constexpr auto kSpinTime = std::chrono::milliseconds(1);
 
@@ -34,6 +36,19 @@ void relax() {
   __asm__ volatile("pause");
 #elif defined(__aarch64__) && !defined(_MSC_VER)
   __asm__ volatile("yield");
+#endif
+}
+
+void prefetch(const uint8_t* p) {
+#if defined(GREENROOM_X86) && defined(_MSC_VER)
+  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+#elif defined(GREENROOM_X86)
+  // GCC takes a function of __builtin_prefetch alone for one without effect, and drops calls of it.
+  __asm__ volatile("prefetcht0 %0" : : "m"(*p));
+#elif defined(__aarch64__) && !defined(_MSC_VER)
+  __asm__ volatile("prfm pldl1keep, %0" : : "Q"(*p));
+#else
+  (void)p;
 #endif
 }
 
@@ -91,50 +106,30 @@ void check_threads(int threads) {
 
 } // namespace
 
-// Tiles that lie together: one per phase, or one per phase and memory node.
+// What is left of a thread's share of a phase, or of a memory node's that has no thread: the phase's turn in the high
+// half, then first and last of its pieces. Nobody has to fill it in beforehand: an older turn stands for the whole
+// share.
 struct alignas(64) ThreadPool::Queue {
-  std::atomic<size_t> next{0};
-  size_t last = 0;
+  std::atomic<uint64_t> left{0};
 };
 
 struct alignas(64) ThreadPool::Member {
   int node = 0;
-  size_t peers = 1; // threads of the same node, itself included
+  size_t place = 0, peers = 1; // among the threads of the same node
   Tally tally;
 };
 
-struct ThreadPool::Job {
-  struct alignas(64) Stage {
-    std::atomic<size_t> done{0};
-    size_t first_queue = 0, queues = 0;
-  };
-  explicit Job(std::vector<Phase> list);
-
-  std::vector<Phase> phases;
-  std::vector<Stage> stages;
-  std::vector<Queue> queues;
-  std::atomic<bool> failed{false};
-  std::mutex error_mutex;
-  std::exception_ptr error;
+struct alignas(64) ThreadPool::Stage {
+  std::atomic<size_t> done{0}; // tiles
+  // Written by nobody while the job is open.
+  alignas(64) const Phase* phase = nullptr; // valid until the last tile is done
+  size_t tiles = 0, piece = 1;              // tiles of a piece: more than one where a share has more than 2^16
+  size_t nodes = 1;
+  uint32_t turn = 0;
+  Stream stream;
+  size_t node_first[kMostNodes + 1] = {};
+  std::unique_ptr<Queue[]> queues; // one per thread, then one per node
 };
-
-ThreadPool::Job::Job(std::vector<Phase> list) : phases(std::move(list)), stages(phases.size()) {
-  size_t count = 0;
-  for (size_t p = 0; p < phases.size(); ++p) {
-    stages[p].first_queue = count;
-    stages[p].queues = std::max<size_t>(1, phases[p].node_first.size());
-    count += stages[p].queues;
-  }
-  queues = std::vector<Queue>(count);
-  for (size_t p = 0; p < phases.size(); ++p) {
-    const std::vector<size_t>& starts = phases[p].node_first;
-    for (size_t n = 0; n < stages[p].queues; ++n) {
-      Queue& queue = queues[stages[p].first_queue + n];
-      queue.next.store(starts.empty() ? 0 : starts[n], std::memory_order_relaxed);
-      queue.last = n + 1 < starts.size() ? starts[n + 1] : phases[p].tiles;
-    }
-  }
-}
 
 ThreadPool::ThreadPool(int threads, std::vector<int> cpus, std::vector<int> nodes)
     : cpus_(std::move(cpus)), nodes_(std::move(nodes)) {
@@ -149,7 +144,7 @@ ThreadPool::ThreadPool(int threads, std::vector<int> cpus, std::vector<int> node
     throw std::invalid_argument("nodes must name one memory node per thread: " + std::to_string(threads) +
                                 " threads, " + std::to_string(nodes_.size()) + " nodes");
   for (int node : nodes_)
-    if (node < 0 || node >= kMaxNodes)
+    if (node < 0 || node >= static_cast<int>(kMostNodes))
       throw std::invalid_argument("no such memory node: " + std::to_string(node));
   start(threads);
 }
@@ -166,9 +161,16 @@ void ThreadPool::start(int threads) {
   for (int worker = 0; worker < threads; ++worker) {
     members_[worker].node = node_of(worker);
     members_[worker].peers = 0;
-    for (int other = 0; other < threads; ++other)
-      members_[worker].peers += node_of(other) == members_[worker].node;
+    for (int other = 0; other < threads; ++other) {
+      const bool peer = node_of(other) == members_[worker].node;
+      members_[worker].place += peer && other < worker;
+      members_[worker].peers += peer;
+    }
   }
+  stages_ = std::make_unique<Stage[]>(kMostPhases);
+  for (size_t p = 0; p < kMostPhases; ++p)
+    stages_[p].queues = std::make_unique<Queue[]>(static_cast<size_t>(threads) + kMostNodes);
+  turn_ = 0;
   try {
     for (int worker = 1; worker < threads; ++worker) {
       workers_.emplace_back([this, worker] { worker_main(worker); });
@@ -258,56 +260,173 @@ void ThreadPool::worker_main(int worker) {
     seen = state >> 32;
     if (!join_job(state))
       continue;
-    work(*job_.load(std::memory_order_acquire), worker);
+    work(worker);
     state_.fetch_sub(1, std::memory_order_acq_rel);
   }
 }
 
-void ThreadPool::work(Job& job, int worker) {
+void ThreadPool::fetch(const Stream& stream, int worker) const {
+  if (!stream.base)
+    return;
+  const size_t first = stream.tiles * static_cast<size_t>(worker) / static_cast<size_t>(threads());
+  const size_t nbytes = std::min(kFetchNbytes, (stream.tiles - first) * stream.tile_nbytes);
+  for (size_t at = 0; at < nbytes; at += 64)
+    prefetch(stream.base + first * stream.tile_nbytes + at);
+}
+
+void ThreadPool::work(int worker) {
   Member& member = members_[worker];
-  for (size_t p = 0; p < job.phases.size(); ++p) {
-    Job::Stage& stage = job.stages[p];
-    for (size_t turn = 0; turn < stage.queues; ++turn) {
-      const size_t node = (static_cast<size_t>(member.node) + turn) % stage.queues;
-      Queue& queue = job.queues[stage.first_queue + node];
-      const size_t shares = 4 * (stage.queues == 1 ? static_cast<size_t>(threads()) : member.peers);
-      const size_t ran = work_queue(job, job.phases[p], queue, shares, worker);
+  const size_t threads = static_cast<size_t>(this->threads());
+  for (size_t p = 0; p < stage_count_; ++p) {
+    Stage& stage = stages_[p];
+    size_t ran = work_queue(stage, static_cast<size_t>(worker), worker);
+    if (stage.nodes == 1) {
+      for (size_t turn = 1; turn < threads; ++turn)
+        ran += work_queue(stage, (static_cast<size_t>(worker) + turn) % threads, worker);
+    } else {
+      // First the own node's threads, then everything else.
+      size_t others = 0;
+      for (const bool own : {true, false})
+        for (size_t turn = 0; turn < threads + stage.nodes; ++turn) {
+          const size_t queue = (static_cast<size_t>(worker) + turn) % (threads + stage.nodes);
+          if ((queue < threads && members_[queue].node == member.node) == own)
+            (own ? ran : others) += work_queue(stage, queue, worker);
+        }
+      // Not when nothing was left: then the call may be over, and somebody reading.
       if (ran)
-        stage.done.fetch_add(ran, std::memory_order_acq_rel);
-      if (stage.queues > 1)
-        (turn ? member.tally.others : member.tally.own) += ran;
+        member.tally.own += ran;
+      if (others)
+        member.tally.others += others;
+      ran += others;
     }
+    if (ran)
+      stage.done.fetch_add(ran, std::memory_order_acq_rel);
+    fetch(p + 1 < stage_count_ ? stages_[p + 1].stream : ahead_, worker);
     Patience patience(crowded_);
-    while (stage.done.load(std::memory_order_acquire) < job.phases[p].tiles)
+    while (stage.done.load(std::memory_order_acquire) < stage.tiles)
       patience.wait();
   }
 }
 
-// Claims tiles until none is left; how many it claimed.
-size_t ThreadPool::work_queue(Job& job, const Phase& phase, Queue& queue, size_t shares, int worker) {
-  size_t claimed = 0, first = queue.next.load(std::memory_order_relaxed);
-  while (first < queue.last) {
-    // Neighbouring tiles are neighbouring memory: runs that shrink towards the end keep the streams long and the
-    // finish even.
-    const size_t run = std::max<size_t>(1, (queue.last - first) / shares);
-    if (!queue.next.compare_exchange_weak(first, first + run, std::memory_order_relaxed))
-      continue;
-    for (size_t tile = first; tile < first + run; ++tile) {
-      if (job.failed.load(std::memory_order_relaxed) || cancelled_.load(std::memory_order_relaxed))
+// The tiles of a queue: an even share for each thread of a node; all of a node's where it has no thread.
+std::pair<size_t, size_t> ThreadPool::range(const Stage& stage, size_t queue) const {
+  const size_t threads = static_cast<size_t>(this->threads());
+  if (stage.nodes == 1)
+    return {stage.tiles * queue / threads, stage.tiles * (queue + 1) / threads};
+  if (queue < threads) {
+    const Member& member = members_[queue];
+    const size_t node = static_cast<size_t>(member.node);
+    if (node >= stage.nodes)
+      return {0, 0};
+    const size_t first = stage.node_first[node], tiles = stage.node_first[node + 1] - first;
+    return {first + tiles * member.place / member.peers, first + tiles * (member.place + 1) / member.peers};
+  }
+  const size_t node = queue - threads;
+  for (size_t worker = 0; worker < threads; ++worker)
+    if (static_cast<size_t>(members_[worker].node) == node)
+      return {0, 0};
+  return {stage.node_first[node], stage.node_first[node + 1]};
+}
+
+// Takes some tiles: the owner from the front, others from the back. Neighbouring tiles are neighbouring memory: runs
+// that shrink towards the end keep the streams long and the finish even. An empty range when none is left.
+std::pair<size_t, size_t> ThreadPool::claim(const Stage& stage, Queue& queue, size_t number, bool own) {
+  const auto [begin, end] = range(stage, number);
+  const uint64_t pieces = (end - begin + stage.piece - 1) / stage.piece, turn = uint64_t{stage.turn} << 32;
+  uint64_t seen = queue.left.load(std::memory_order_relaxed);
+  while (true) {
+    const bool fresh = seen >> 32 != stage.turn;
+    const uint64_t first = fresh ? 0 : seen >> 16 & kMostPieces, last = fresh ? pieces : seen & kMostPieces;
+    if (first >= last)
+      return {0, 0};
+    const uint64_t run = workers_.empty() ? last - first : std::max<uint64_t>(1, (last - first) / 4);
+    const uint64_t rest = own ? (first + run) << 16 | last : first << 16 | (last - run);
+    if (queue.left.compare_exchange_weak(seen, turn | rest, std::memory_order_relaxed)) {
+      const uint64_t from = own ? first : last - run;
+      return {begin + from * stage.piece, std::min(end, begin + (from + run) * stage.piece)};
+    }
+  }
+}
+
+// Works until none of a queue's tiles is left; how many it took.
+size_t ThreadPool::work_queue(Stage& stage, size_t number, int worker) {
+  size_t claimed = 0;
+  while (true) {
+    const auto [first, last] = claim(stage, stage.queues[number], number, number == static_cast<size_t>(worker));
+    if (first == last)
+      return claimed;
+    for (size_t tile = first; tile < last; ++tile) {
+      if (failed_.load(std::memory_order_relaxed) || cancelled_.load(std::memory_order_relaxed))
         break;
       try {
-        phase.work(tile, worker);
+        stage.phase->work(tile, worker);
       } catch (...) {
-        std::lock_guard lock(job.error_mutex);
-        if (!job.error)
-          job.error = std::current_exception();
-        job.failed.store(true, std::memory_order_relaxed);
+        std::lock_guard lock(error_mutex_);
+        if (!error_)
+          error_ = std::current_exception();
+        failed_.store(true, std::memory_order_relaxed);
       }
     }
-    claimed += run;
-    first = queue.next.load(std::memory_order_relaxed);
+    claimed += last - first;
   }
-  return claimed;
+}
+
+// Workers of the last job may still be on their way out.
+void ThreadPool::wait_until_left() {
+  Patience patience(crowded_);
+  while (state_.load(std::memory_order_acquire) & kInside)
+    patience.wait();
+}
+
+void ThreadPool::open(std::span<const Phase> phases, const Stream& ahead) {
+  wait_until_left();
+  stage_count_ = phases.size();
+  ahead_ = ahead;
+  failed_.store(false, std::memory_order_relaxed);
+  error_ = nullptr;
+  const size_t threads = static_cast<size_t>(this->threads());
+  if (turn_ > UINT32_MAX - kMostPhases) {
+    turn_ = 0;
+    for (size_t p = 0; p < kMostPhases; ++p)
+      for (size_t queue = 0; queue < threads + kMostNodes; ++queue)
+        stages_[p].queues[queue].left.store(0, std::memory_order_relaxed);
+  }
+  for (size_t p = 0; p < phases.size(); ++p) {
+    Stage& stage = stages_[p];
+    const Phase& phase = phases[p];
+    stage.phase = &phase;
+    stage.done.store(0, std::memory_order_relaxed);
+    stage.tiles = phase.tiles;
+    stage.piece = (phase.tiles + kMostPieces - 1) / kMostPieces + (phase.tiles == 0);
+    stage.nodes = std::max<size_t>(1, phase.node_first.size());
+    stage.turn = ++turn_;
+    stage.stream = phase.stream;
+    if (stage.nodes > 1) {
+      std::copy(phase.node_first.begin(), phase.node_first.end(), stage.node_first);
+      stage.node_first[stage.nodes] = phase.tiles;
+    }
+  }
+}
+
+void ThreadPool::run(std::span<const Phase> phases, const Stream& ahead) {
+  open(phases, ahead);
+  if (!workers_.empty()) {
+    const uint64_t generation = (state_.load(std::memory_order_relaxed) >> 32) + 1;
+    state_.store(((generation & 0xffffffffu) << 32) | kOpen, std::memory_order_seq_cst);
+    if (parked_.load(std::memory_order_seq_cst) > 0) {
+      {
+        std::lock_guard lock(park_mutex_);
+      }
+      park_.notify_all();
+    }
+  }
+  work(0);
+  if (!workers_.empty())
+    state_.fetch_and(~kOpen, std::memory_order_acq_rel);
+  if (error_)
+    std::rethrow_exception(std::exchange(error_, nullptr));
+  if (cancelled_.load(std::memory_order_relaxed))
+    throw Interrupted();
 }
 
 ThreadPool::Call::Call(ThreadPool& pool) : lock_(pool.call_mutex_), pool_(pool) {
@@ -316,41 +435,17 @@ ThreadPool::Call::Call(ThreadPool& pool) : lock_(pool.call_mutex_), pool_(pool) 
   pool.cancelled_.store(false, std::memory_order_relaxed);
 }
 
-void ThreadPool::Call::run(std::vector<Phase> phases) {
-  size_t alone_first = 0;
-  while (alone_first < phases.size() && phases[alone_first].tiles <= 1 && phases[alone_first].node_first.size() <= 1)
-    ++alone_first;
-  if (alone_first && !pool_.workers_.empty()) {
-    for (size_t p = 0; p < alone_first; ++p) {
-      if (pool_.cancelled_.load(std::memory_order_relaxed))
-        throw Interrupted();
-      if (phases[p].tiles)
-        phases[p].work(0, 0);
-    }
-    phases.erase(phases.begin(), phases.begin() + static_cast<std::ptrdiff_t>(alone_first));
+void ThreadPool::Call::run(std::initializer_list<Phase> phases, const Stream& ahead) {
+  std::span<const Phase> rest(phases.begin(), phases.size());
+  while (!rest.empty() && rest.front().tiles <= 1 && rest.front().node_first.size() <= 1) {
+    if (pool_.cancelled_.load(std::memory_order_relaxed))
+      throw Interrupted();
+    if (rest.front().tiles)
+      rest.front().work(0, 0);
+    rest = rest.subspan(1);
   }
-  Job job(std::move(phases));
-  const bool alone = pool_.workers_.empty() || job.phases.empty();
-  if (!alone) {
-    pool_.job_.store(&job, std::memory_order_release);
-    const uint64_t generation = (pool_.state_.load(std::memory_order_relaxed) >> 32) + 1;
-    pool_.state_.store(((generation & 0xffffffffu) << 32) | kOpen, std::memory_order_seq_cst);
-    if (pool_.parked_.load(std::memory_order_seq_cst) > 0) {
-      {
-        std::lock_guard lock(pool_.park_mutex_);
-      }
-      pool_.park_.notify_all();
-    }
-  }
-  pool_.work(job, 0);
-  if (!alone) {
-    pool_.state_.fetch_and(~kOpen, std::memory_order_acq_rel);
-    Patience patience(pool_.crowded_);
-    while (pool_.state_.load(std::memory_order_acquire) & kInside)
-      patience.wait();
-  }
-  if (job.error)
-    std::rethrow_exception(job.error);
+  for (; !rest.empty(); rest = rest.subspan(std::min(rest.size(), kMostPhases)))
+    pool_.run(rest.first(std::min(rest.size(), kMostPhases)), rest.size() <= kMostPhases ? ahead : Stream());
   if (pool_.cancelled_.load(std::memory_order_relaxed))
     throw Interrupted();
 }

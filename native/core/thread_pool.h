@@ -5,30 +5,60 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <exception>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <stdexcept>
 #include <thread>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "arena.h"
 
 namespace greenroom {
 
+constexpr size_t kMostNodes = 64; // of memory
+
 class Interrupted : public std::runtime_error {
 public:
   Interrupted() : std::runtime_error("cancelled") {}
+};
+
+// Weights that the tiles of a phase read, tile after tile. Whoever has to wait before the phase fetches the first of
+// them, so that memory is not idle meanwhile.
+struct Stream {
+  const uint8_t* base = nullptr;
+  size_t tiles = 0, tile_nbytes = 0;
+};
+
+// What is called for each tile; the callable itself stays with the caller, because a heap allocation per phase would
+// cost as much as a barrier.
+class Work {
+public:
+  template <class Callable, class = std::enable_if_t<!std::is_same_v<Callable, Work>>>
+  Work(const Callable& callable)
+      : callable_(&callable), call_([](const void* c, size_t tile, int worker) {
+          (*static_cast<const Callable*>(c))(tile, worker);
+        }) {}
+  void operator()(size_t tile, int worker) const { call_(callable_, tile, worker); }
+
+private:
+  const void* callable_;
+  void (*call_)(const void*, size_t, int);
 };
 
 // Independent tiles 0 .. tiles - 1; work(tile, worker) with worker < threads(). Which worker gets which tile must not
 // change the result.
 struct Phase {
   size_t tiles;
-  std::function<void(size_t tile, int worker)> work;
+  Work work;
   // Where the tiles begin whose data lies in memory node 0, 1, ...: ascending from 0, at most `tiles`. A thread works
   // through its own node's tiles before it helps another node. Empty: all tiles are the same to all threads.
-  std::vector<size_t> node_first = {};
+  std::span<const size_t> node_first = {};
+  Stream stream = {};
 };
 
 // How many tiles of phases with nodes a thread has run.
@@ -62,8 +92,8 @@ public:
     explicit Call(ThreadPool& pool);
     // Runs the phases one after the other, each finished before the next starts. The caller does single tiles that
     // come first by itself: waking others for them would only cost time.
-    // Rethrows the first exception of a tile; throws Interrupted after cancel().
-    void run(std::vector<Phase> phases);
+    // Rethrows the first exception of a tile; throws Interrupted after cancel(). ahead: what the next run will read.
+    void run(std::initializer_list<Phase> phases, const Stream& ahead = {});
     int threads() const { return pool_.threads(); }
     // Memory that lives until the next call, 64-byte aligned, contents undefined. The pool keeps the largest asked for.
     std::byte* scratch(size_t nbytes);
@@ -74,17 +104,23 @@ public:
   };
 
 private:
-  struct Job;
   struct Queue;
+  struct Stage;
   struct Member;
 
   void start(int threads);
   void stop();
   void worker_main(int worker);
-  void work(Job& job, int worker);
-  size_t work_queue(Job& job, const Phase& phase, Queue& queue, size_t shares, int worker);
+  void run(std::span<const Phase> phases, const Stream& ahead);
+  void open(std::span<const Phase> phases, const Stream& ahead);
+  void work(int worker);
+  std::pair<size_t, size_t> range(const Stage& stage, size_t queue) const;
+  std::pair<size_t, size_t> claim(const Stage& stage, Queue& queue, size_t number, bool own);
+  size_t work_queue(Stage& stage, size_t number, int worker);
+  void fetch(const Stream& stream, int worker) const;
   int node_of(int worker) const;
   bool join_job(uint64_t state);
+  void wait_until_left();
 
   std::mutex call_mutex_;
   std::atomic<int> threads_{1};
@@ -96,10 +132,18 @@ private:
   bool crowded_ = false; // more threads than cores: spinning would take the core from whoever has work
   Arena scratch_;
 
+  // The job: whoever opens it writes these while nobody is inside.
+  std::unique_ptr<Stage[]> stages_;
+  size_t stage_count_ = 0;
+  Stream ahead_;
+  uint32_t turn_ = 0; // a number for every phase that ever ran
+  std::atomic<bool> failed_{false};
+  std::mutex error_mutex_;
+  std::exception_ptr error_;
+
   // generation in the high half, bit 31 "open", workers inside in the low bits. A worker enters only an open job, so a
   // worker that slept through a job is never waited for.
   std::atomic<uint64_t> state_{0};
-  std::atomic<Job*> job_{nullptr};
   std::atomic<bool> stopping_{false};
   std::atomic<int> parked_{0};
   std::mutex park_mutex_;
