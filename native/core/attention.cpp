@@ -142,8 +142,18 @@ void Attention::forward(ThreadPool& pool, float* qkv, size_t tokens, const float
   forward(call, qkv, tokens, turns, start, cache, y);
 }
 
+Ahead Attention::stream(const uint8_t* cache, size_t position) const {
+  // More would push the weights that were fetched as well out of the L1 and L2 caches.
+  constexpr size_t kMost = 32768;
+  // What lies in other places than from the first block on is fetched by the kernels themselves.
+  const size_t blocks = first_seen(position) == 0 && position < blocks_ * kKeyBlock ? position / kKeyBlock + 1 : 0;
+  const uint8_t* values = cache + kv_heads_ * head_keys_nbytes();
+  return {{cache, kv_heads_, head_keys_nbytes(), blocks * block_nbytes(head_dim_), kMost},
+          {values, kv_heads_, head_values_nbytes(), blocks * block_nbytes(width_), kMost}};
+}
+
 void Attention::forward(ThreadPool::Call& call, float* qkv, size_t tokens, const float* turns, long long start,
-                        uint8_t* cache, float* y) const {
+                        uint8_t* cache, float* y, const Ahead& ahead) const {
   check(start >= 0 && static_cast<size_t>(start) <= context_ && tokens <= context_ - static_cast<size_t>(start),
         std::to_string(tokens) + " tokens from position " + std::to_string(start) + " on do not fit a context of " +
             std::to_string(context_));
@@ -168,16 +178,19 @@ void Attention::forward(ThreadPool::Call& call, float* qkv, size_t tokens, const
     pass.states = reinterpret_cast<float*>(call.scratch(tiles * pass.splits * tile_nbytes));
     call.run({{tokens, prepare_token},
               {tiles * pass.splits, [&](size_t i, int) { split_tile(pass, i / pass.splits, i % pass.splits); }},
-              {tiles, [&](size_t tile, int) { join_splits(pass, tile); }}});
+              {tiles, [&](size_t tile, int) { join_splits(pass, tile); }}},
+             ahead);
     return;
   }
   float* scratch = reinterpret_cast<float*>(call.scratch(threads * 2 * tile_nbytes));
   // Later tokens see more: the longest tiles go first.
-  call.run({{tokens, prepare_token}, {tiles, [&](size_t i, int worker) {
-                                        float* states =
-                                            scratch + static_cast<size_t>(worker) * 2 * rows * state_floats();
-                                        whole_tile(pass, tiles - 1 - i, states);
-                                      }}});
+  call.run({{tokens, prepare_token},
+            {tiles,
+             [&](size_t i, int worker) {
+               float* states = scratch + static_cast<size_t>(worker) * 2 * rows * state_floats();
+               whole_tile(pass, tiles - 1 - i, states);
+             }}},
+           ahead);
 }
 
 // The first key that the token at this position sees. Never falls from one position to the next.

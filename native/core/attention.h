@@ -60,7 +60,9 @@ public:
   void forward(ThreadPool& pool, float* qkv, size_t tokens, const float* turns, long long start, uint8_t* cache,
                float* y) const;
   void forward(ThreadPool::Call& call, float* qkv, size_t tokens, const float* turns, long long start, uint8_t* cache,
-               float* y) const;
+               float* y, const Ahead& ahead = {}) const;
+  // The keys and values that a token at this position reads first.
+  Ahead stream(const uint8_t* cache, size_t position) const;
 
 private:
   struct Pass;

@@ -69,17 +69,19 @@ size_t Linear::rows() const {
   return sum;
 }
 
-void Linear::run(Step& step, const float* x, size_t tokens, float* y) const {
+void Linear::run(Step& step, const float* x, size_t tokens, float* y, const Ahead& ahead) const {
   const size_t all = rows();
   size_t first = 0;
-  for (const auto& part : parts) {
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Matrix* part = parts[i].get();
+    const Ahead after = i + 1 < parts.size() ? Ahead{parts[i + 1]->stream()} : ahead;
     const size_t n = part->layout().rows;
     // One token's results lie side by side already; several tokens' must be brought together.
     if (n == all || tokens == 1) {
-      part->forward(step.call, x, tokens, y + first);
+      part->forward(step.call, x, tokens, y + first, after);
     } else {
       Room room(step, n);
-      part->forward(step.call, x, tokens, room.data());
+      part->forward(step.call, x, tokens, room.data(), after);
       for_tokens(step, tokens, n,
                  [&](size_t t) { std::memcpy(y + t * all + first, room.data() + t * n, n * sizeof(float)); });
     }
@@ -92,21 +94,21 @@ void Linear::run(Step& step, const float* x, size_t tokens, float* y) const {
     });
 }
 
-void AttentionBlock::run(Step& step, const float* x, float* y) const {
+void AttentionBlock::run(Step& step, const float* x, float* y, const Ahead& ahead) const {
   Room qkv_room(step, qkv.rows()), heads(step, attention->outputs());
-  qkv.run(step, x, step.tokens, qkv_room.data());
+  qkv.run(step, x, step.tokens, qkv_room.data(), attention->stream(cache, step.start));
   attention->forward(step.call, qkv_room.data(), step.tokens, rope ? step.turns[*rope].data() : nullptr,
-                     static_cast<long long>(step.start), cache, heads.data());
-  o.run(step, heads.data(), step.tokens, y);
+                     static_cast<long long>(step.start), cache, heads.data(), o.stream());
+  o.run(step, heads.data(), step.tokens, y, ahead);
 }
 
-void MlpBlock::add(Step& step, const float* x, const float* factors, float* out) const {
+void MlpBlock::add(Step& step, const float* x, const float* factors, float* out, const Ahead& ahead) const {
   const std::vector<int32_t> ids(step.tokens, 0);
   const std::vector<float> ones(factors ? 0 : step.tokens, 1.0f);
-  expert->forward(step.call, {x, step.tokens, ids.data(), factors ? factors : ones.data(), 1, out, true});
+  expert->forward(step.call, {x, step.tokens, ids.data(), factors ? factors : ones.data(), 1, out, true}, ahead);
 }
 
-void MoeBlock::add(Step& step, const float* x, float* residual, float* out) const {
+void MoeBlock::add(Step& step, const float* x, float* residual, float* out, const Ahead& ahead) const {
   const size_t tokens = step.tokens, hidden = experts->hidden(), top_k = router->top_k();
   Room logit_room(step, router->logits()), weights(step, top_k), factors(step, 1);
   std::vector<int32_t> ids(tokens * top_k);
@@ -136,31 +138,32 @@ void MoeBlock::add(Step& step, const float* x, float* residual, float* out) cons
       experts->forward(step.call, {weighed.data(), tokens, chosen.data(), ones.data(), 1, out, true});
     }
   } else {
-    experts->forward(step.call, {x, tokens, ids.data(), weights.data(), top_k, out, true});
+    experts->forward(step.call, {x, tokens, ids.data(), weights.data(), top_k, out, true},
+                     shared ? shared->stream() : ahead);
   }
   if (shared)
-    shared->add(step, x, router->shared_gate() ? factors.data() : nullptr, out);
+    shared->add(step, x, router->shared_gate() ? factors.data() : nullptr, out, ahead);
 }
 
-void ParallelBlock::add(Step& step, const float* x, float* residual, float* out) const {
+void ParallelBlock::add(Step& step, const float* x, float* residual, float* out, const Ahead& ahead) const {
   const size_t hidden = norm.weight.size(), n = step.tokens * hidden;
   Room beside(step, hidden), normed(step, hidden);
   std::fill_n(beside.data(), n, 0.0f);
-  dense.add(step, x, nullptr, beside.data());
+  dense.add(step, x, nullptr, beside.data(), experts.stream());
   dense_post_norm.run(step, beside.data(), nullptr, normed.data());
   greenroom::add(step, n, normed.data(), out);
   norm.run(step, residual, nullptr, normed.data());
   std::fill_n(beside.data(), n, 0.0f);
-  experts.add(step, normed.data(), residual, beside.data());
+  experts.add(step, normed.data(), residual, beside.data(), ahead);
   post_norm.run(step, beside.data(), nullptr, normed.data());
   greenroom::add(step, n, normed.data(), out);
 }
 
-void LayerBlock::run(Step& step, float* x) const {
+void LayerBlock::run(Step& step, float* x, const Ahead& ahead) const {
   const size_t hidden = mixer_norm.weight.size(), n = step.tokens * hidden;
   Room normed(step, hidden), mixed(step, hidden);
   mixer_norm.run(step, x, nullptr, normed.data());
-  mixer.run(step, normed.data(), mixed.data());
+  mixer.run(step, normed.data(), mixed.data(), std::visit([](const auto& block) { return block.stream(); }, ffn));
   if (mixer_post_norm)
     mixer_post_norm->run(step, mixed.data(), nullptr, mixed.data());
   if (multiplier != 1.0f)
@@ -172,11 +175,11 @@ void LayerBlock::run(Step& step, float* x) const {
   if (apart)
     std::fill_n(out, n, 0.0f);
   if (const auto* mlp = std::get_if<MlpBlock>(&ffn))
-    mlp->add(step, normed.data(), nullptr, out);
+    mlp->add(step, normed.data(), nullptr, out, ahead);
   else if (const auto* moe = std::get_if<MoeBlock>(&ffn))
-    moe->add(step, normed.data(), x, out);
+    moe->add(step, normed.data(), x, out, ahead);
   else
-    std::get<ParallelBlock>(ffn).add(step, normed.data(), x, out);
+    std::get<ParallelBlock>(ffn).add(step, normed.data(), x, out, ahead);
   if (ffn_post_norm)
     ffn_post_norm->run(step, out, nullptr, out);
   if (multiplier != 1.0f)

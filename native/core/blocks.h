@@ -56,7 +56,8 @@ struct Linear {
 
   size_t rows() const;
   size_t columns() const { return parts.front()->layout().columns; }
-  void run(Step& step, const float* x, size_t tokens, float* y) const;
+  void run(Step& step, const float* x, size_t tokens, float* y, const Ahead& ahead = {}) const;
+  Ahead stream() const { return {parts.front()->stream()}; }
 };
 
 // y = o(attention(qkv(x)))
@@ -67,14 +68,15 @@ struct AttentionBlock {
   std::optional<size_t> rope; // place in Step::turns
   uint8_t* cache;
 
-  void run(Step& step, const float* x, float* y) const;
+  void run(Step& step, const float* x, float* y, const Ahead& ahead) const;
 };
 
 struct MlpBlock {
   std::shared_ptr<const Experts> expert; // of one
 
   // out += factors * mlp(x); factors [tokens], null for 1.
-  void add(Step& step, const float* x, const float* factors, float* out) const;
+  void add(Step& step, const float* x, const float* factors, float* out, const Ahead& ahead) const;
+  Ahead stream() const { return {expert->stream()}; }
 };
 
 struct MoeBlock {
@@ -86,7 +88,8 @@ struct MoeBlock {
   std::optional<MlpBlock> shared;
 
   // out += the experts' result for x.
-  void add(Step& step, const float* x, float* residual, float* out) const;
+  void add(Step& step, const float* x, float* residual, float* out, const Ahead& ahead) const;
+  Ahead stream() const { return logits.stream(); }
 };
 
 // A dense MLP and routed experts side by side, each with norms of its own (Gemma 4).
@@ -97,7 +100,8 @@ struct ParallelBlock {
   Norm post_norm;
 
   // out += both; the MLP reads x, the experts the residual stream.
-  void add(Step& step, const float* x, float* residual, float* out) const;
+  void add(Step& step, const float* x, float* residual, float* out, const Ahead& ahead) const;
+  Ahead stream() const { return dense.stream(); }
 };
 
 // x += m * mixer(norm x); x += m * ffn(norm x); x *= output_scale
@@ -110,7 +114,9 @@ struct LayerBlock {
   float multiplier;
   std::optional<float> output_scale;
 
-  void run(Step& step, float* x) const;
+  // ahead: what is read after the layer.
+  void run(Step& step, float* x, const Ahead& ahead) const;
+  Ahead stream() const { return mixer.qkv.stream(); }
 };
 
 } // namespace greenroom

@@ -92,8 +92,8 @@ void Decoder::forward(ThreadPool& pool, float* x, size_t tokens, long long start
     step.turns.emplace_back(tokens * rope.frequencies.size() * 2);
     rope_turns(rope.frequencies, rope.magnitude, step.start, tokens, step.turns.back().data());
   }
-  for (const LayerBlock& layer : layers_)
-    layer.run(step, x);
+  for (size_t i = 0; i < layers_.size(); ++i)
+    layers_[i].run(step, x, i + 1 < layers_.size() ? layers_[i + 1].stream() : head_.stream());
   const size_t hidden = norm_.weight.size();
   if (last_only) {
     x += (tokens - 1) * hidden;

@@ -278,7 +278,15 @@ void Experts::forward(ThreadPool& pool, const RoutedTokens& routed) const {
   forward(call, routed);
 }
 
-void Experts::forward(ThreadPool::Call& call, const RoutedTokens& routed) const {
+Stream Experts::stream() const {
+  if (experts_ > 1 || slices_.size() > 1)
+    return {};
+  const Slice& slice = slices_.front();
+  return {matrix(0, Part::gate, slice).base, (slice.strips + kTileStrips - 1) / kTileStrips,
+          kTileStrips * gate_.strip_stride};
+}
+
+void Experts::forward(ThreadPool::Call& call, const RoutedTokens& routed, const Ahead& ahead) const {
   for (size_t i = 0; i < routed.tokens * routed.top_k; ++i)
     if (routed.ids[i] >= 0)
       checked(routed.ids[i]);
@@ -290,11 +298,11 @@ void Experts::forward(ThreadPool::Call& call, const RoutedTokens& routed) const 
     chunk.ids += first * routed.top_k;
     chunk.weights += first * routed.top_k;
     chunk.tokens = std::min(most, routed.tokens - first);
-    forward_chunk(call, chunk);
+    forward_chunk(call, chunk, ahead);
   }
 }
 
-void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) const {
+void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed, const Ahead& ahead) const {
   Pass pass{routed, {}, {}, {}, {}, nullptr, nullptr, nullptr, 0, 0, 0};
   const size_t slots = routed.tokens * routed.top_k;
 
@@ -385,11 +393,15 @@ void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) 
     down_tile(pass, slice, slice.first_down + first, std::min(down_strips, slice.downs - first),
               reinterpret_cast<float*>(sums + static_cast<size_t>(worker) * sums_nbytes));
   };
-  const Phase gates{gate_up_tiles, gate_up, {gate_up_first, nodes}}, downs{down_tiles, down, {down_first, nodes}};
+  const Phase gates{gate_up_tiles, gate_up, {gate_up_first, nodes}, stream()};
+  Phase downs{down_tiles, down, {down_first, nodes}};
+  if (nodes == 1 && !pass.active.empty())
+    downs.stream = {matrix(pass.active.front().expert, Part::down, slices_.front()).base, down_tiles,
+                    down_strips * down_.strip_stride};
   if (own_rows)
-    call.run({{pass.active.size(), quantise_active}, gates, downs});
+    call.run({{pass.active.size(), quantise_active}, gates, downs}, ahead);
   else
-    call.run({{routed.tokens, quantise_token}, gates, downs});
+    call.run({{routed.tokens, quantise_token}, gates, downs}, ahead);
 }
 
 void Experts::gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) const {

@@ -87,7 +87,9 @@ public:
   void load_file(ThreadPool& pool, long long expert, Part part, const InputFile& file, uint64_t offset, size_t nbytes);
   // Throws std::invalid_argument for an id >= experts before anything is written.
   void forward(ThreadPool& pool, const RoutedTokens& routed) const;
-  void forward(ThreadPool::Call& call, const RoutedTokens& routed) const;
+  void forward(ThreadPool::Call& call, const RoutedTokens& routed, const Ahead& ahead = {}) const;
+  // What a call with few tokens reads first, if that is known: of a single expert.
+  Stream stream() const;
   // out f32 [rows, columns] of the part.
   void dequantise(long long expert, Part part, float* out) const;
   // [experts] how many tokens have gone to each since the layer was made. Any thread may ask, also during a call.
@@ -129,7 +131,7 @@ private:
   Projection& projection(Part part);
   size_t checked(long long expert) const;
   void check_size(Part part, size_t nbytes) const;
-  void forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed) const;
+  void forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed, const Ahead& ahead) const;
   void gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) const;
   void down_tile(const Pass& pass, const Slice& slice, size_t first, size_t strips, float* sums) const;
   void down_block(const Pass& pass, const PackedMatrix& down, const Active& block, size_t first, size_t strips,

@@ -83,12 +83,13 @@ void Matrix::forward(ThreadPool& pool, const float* x, size_t tokens, float* y) 
   forward(call, x, tokens, y);
 }
 
-void Matrix::forward(ThreadPool::Call& call, const float* x, size_t tokens, float* y) const {
+void Matrix::forward(ThreadPool::Call& call, const float* x, size_t tokens, float* y, const Ahead& ahead) const {
   for (size_t first = 0; first < tokens; first += kMostTokens)
-    forward_chunk(call, x + first * layout().columns, std::min(kMostTokens, tokens - first), y + first * layout().rows);
+    forward_chunk(call, x + first * layout().columns, std::min(kMostTokens, tokens - first), y + first * layout().rows,
+                  ahead);
 }
 
-void Matrix::forward_chunk(ThreadPool::Call& call, const float* x, size_t tokens, float* y) const {
+void Matrix::forward_chunk(ThreadPool::Call& call, const float* x, size_t tokens, float* y, const Ahead& ahead) const {
   const Layout& layout = packed_.layout;
   const ActivationForm form = form_of(layout.kind, *kernels_);
   const size_t row_nbytes = activation_row_nbytes(form, layout.columns);
@@ -137,7 +138,8 @@ void Matrix::forward_chunk(ThreadPool::Call& call, const float* x, size_t tokens
       }
     }
   };
-  call.run({{tokens, quantise_token}, {(layout.strips + strips_per_tile - 1) / strips_per_tile, multiply}});
+  const size_t tiles = (layout.strips + strips_per_tile - 1) / strips_per_tile;
+  call.run({{tokens, quantise_token}, {tiles, multiply, {}, stream()}}, ahead);
 }
 
 } // namespace greenroom

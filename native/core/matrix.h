@@ -32,7 +32,9 @@ public:
   void set_columns(const int32_t* order, size_t columns);
   // x f32 [tokens, columns], y f32 [tokens, rows].
   void forward(ThreadPool& pool, const float* x, size_t tokens, float* y) const;
-  void forward(ThreadPool::Call& call, const float* x, size_t tokens, float* y) const;
+  void forward(ThreadPool::Call& call, const float* x, size_t tokens, float* y, const Ahead& ahead = {}) const;
+  // What a product with few tokens reads.
+  Stream stream() const { return {packed_.base, layout().strips, packed_.strip_stride}; }
   // out f32 [rows, columns].
   void dequantise(float* out) const { dequantise_row_range(0, layout().rows, out); }
   // Some rows, in the order asked for: out f32 [count, columns]. Throws std::invalid_argument for one that is not
@@ -40,7 +42,7 @@ public:
   void dequantise(const int64_t* rows, size_t count, float* out) const;
 
 private:
-  void forward_chunk(ThreadPool::Call& call, const float* x, size_t tokens, float* y) const;
+  void forward_chunk(ThreadPool::Call& call, const float* x, size_t tokens, float* y, const Ahead& ahead) const;
 
   void dequantise_row_range(size_t first, size_t last, float* out) const;
 

@@ -23,9 +23,6 @@ using Clock = std::chrono::steady_clock;
 constexpr uint64_t kOpen = uint64_t{1} << 31;
 constexpr uint64_t kInside = kOpen - 1;
 constexpr size_t kMostPhases = 4; // of a job
-constexpr size_t kMostPieces = 0xffff;
-// What a waiting thread fetches: as far as the kernels themselves look ahead.
-constexpr size_t kFetchNbytes = 8192;
 constexpr int kMaxThreads = 1024;
 constexpr auto kSpinTime = std::chrono::milliseconds(1);
 
@@ -106,11 +103,10 @@ void check_threads(int threads) {
 
 } // namespace
 
-// What is left of a thread's share of a phase, or of a memory node's that has no thread: the phase's turn in the high
-// half, then first and last of its pieces. Nobody has to fill it in beforehand: an older turn stands for the whole
-// share.
+// How much has been taken of a thread's share of a phase, or of a memory node's that has no thread: the phase's turn in
+// the high half, tiles in the low one. Nobody has to set it to zero beforehand: in an older turn nothing is taken.
 struct alignas(64) ThreadPool::Queue {
-  std::atomic<uint64_t> left{0};
+  std::atomic<uint64_t> taken{0};
 };
 
 struct alignas(64) ThreadPool::Member {
@@ -123,8 +119,7 @@ struct alignas(64) ThreadPool::Stage {
   std::atomic<size_t> done{0}; // tiles
   // Written by nobody while the job is open.
   alignas(64) const Phase* phase = nullptr; // valid until the last tile is done
-  size_t tiles = 0, piece = 1;              // tiles of a piece: more than one where a share has more than 2^16
-  size_t nodes = 1;
+  size_t tiles = 0, nodes = 1;
   uint32_t turn = 0;
   Stream stream;
   size_t node_first[kMostNodes + 1] = {};
@@ -268,44 +263,56 @@ void ThreadPool::worker_main(int worker) {
 void ThreadPool::fetch(const Stream& stream, int worker) const {
   if (!stream.base)
     return;
-  const size_t first = stream.tiles * static_cast<size_t>(worker) / static_cast<size_t>(threads());
-  const size_t nbytes = std::min(kFetchNbytes, (stream.tiles - first) * stream.tile_nbytes);
-  for (size_t at = 0; at < nbytes; at += 64)
-    prefetch(stream.base + first * stream.tile_nbytes + at);
+  const size_t count = static_cast<size_t>(threads()), share = static_cast<size_t>(worker);
+  const size_t last = stream.tiles * (share + 1) / count, each = std::min(stream.each, stream.tile_nbytes);
+  size_t left = stream.most;
+  for (size_t tile = stream.tiles * share / count; tile < last && left; ++tile) {
+    const size_t nbytes = std::min(each, left);
+    for (size_t at = 0; at < nbytes; at += 64)
+      prefetch(stream.base + tile * stream.tile_nbytes + at);
+    left -= nbytes;
+  }
 }
 
 void ThreadPool::work(int worker) {
-  Member& member = members_[worker];
-  const size_t threads = static_cast<size_t>(this->threads());
   for (size_t p = 0; p < stage_count_; ++p) {
     Stage& stage = stages_[p];
-    size_t ran = work_queue(stage, static_cast<size_t>(worker), worker);
-    if (stage.nodes == 1) {
-      for (size_t turn = 1; turn < threads; ++turn)
-        ran += work_queue(stage, (static_cast<size_t>(worker) + turn) % threads, worker);
-    } else {
-      // First the own node's threads, then everything else.
-      size_t others = 0;
-      for (const bool own : {true, false})
-        for (size_t turn = 0; turn < threads + stage.nodes; ++turn) {
-          const size_t queue = (static_cast<size_t>(worker) + turn) % (threads + stage.nodes);
-          if ((queue < threads && members_[queue].node == member.node) == own)
-            (own ? ran : others) += work_queue(stage, queue, worker);
-        }
-      // Not when nothing was left: then the call may be over, and somebody reading.
-      if (ran)
-        member.tally.own += ran;
-      if (others)
-        member.tally.others += others;
-      ran += others;
-    }
+    const size_t ran = work_stage(stage, worker);
     if (ran)
       stage.done.fetch_add(ran, std::memory_order_acq_rel);
-    fetch(p + 1 < stage_count_ ? stages_[p + 1].stream : ahead_, worker);
+    if (p + 1 < stage_count_) {
+      fetch(stages_[p + 1].stream, worker);
+    } else {
+      fetch(ahead_.first, worker);
+      fetch(ahead_.second, worker);
+    }
     Patience patience(crowded_);
     while (stage.done.load(std::memory_order_acquire) < stage.tiles)
       patience.wait();
   }
+}
+
+// First the own share, then what is left of others', those of the own node before the next nodes'; how many tiles.
+size_t ThreadPool::work_stage(const Stage& stage, int worker) {
+  Member& member = members_[worker];
+  const size_t threads = static_cast<size_t>(this->threads());
+  size_t all = 0;
+  for (size_t turn = 0; turn < stage.nodes; ++turn) {
+    const size_t node = (static_cast<size_t>(member.node) + turn) % stage.nodes;
+    size_t here = 0;
+    for (size_t i = 0; i < threads; ++i) {
+      const size_t queue = (static_cast<size_t>(worker) + i) % threads;
+      if (stage.nodes == 1 || static_cast<size_t>(members_[queue].node) == node)
+        here += work_queue(stage, queue, worker);
+    }
+    if (stage.nodes > 1)
+      here += work_queue(stage, threads + node, worker);
+    // Not when nothing was left: then the call may be over, and somebody reading.
+    if (here && stage.nodes > 1)
+      (turn ? member.tally.others : member.tally.own) += here;
+    all += here;
+  }
+  return all;
 }
 
 // The tiles of a queue: an even share for each thread of a node; all of a node's where it has no thread.
@@ -328,31 +335,27 @@ std::pair<size_t, size_t> ThreadPool::range(const Stage& stage, size_t queue) co
   return {stage.node_first[node], stage.node_first[node + 1]};
 }
 
-// Takes some tiles: the owner from the front, others from the back. Neighbouring tiles are neighbouring memory: runs
-// that shrink towards the end keep the streams long and the finish even. An empty range when none is left.
-std::pair<size_t, size_t> ThreadPool::claim(const Stage& stage, Queue& queue, size_t number, bool own) {
+// Takes some of a queue's tiles, wherever it is. Neighbouring tiles are neighbouring memory: runs that shrink towards
+// the end keep the streams long and the finish even. An empty range when none is left.
+std::pair<size_t, size_t> ThreadPool::claim(const Stage& stage, Queue& queue, size_t number) const {
   const auto [begin, end] = range(stage, number);
-  const uint64_t pieces = (end - begin + stage.piece - 1) / stage.piece, turn = uint64_t{stage.turn} << 32;
-  uint64_t seen = queue.left.load(std::memory_order_relaxed);
+  const uint64_t turn = uint64_t{stage.turn} << 32;
+  uint64_t seen = queue.taken.load(std::memory_order_relaxed);
   while (true) {
-    const bool fresh = seen >> 32 != stage.turn;
-    const uint64_t first = fresh ? 0 : seen >> 16 & kMostPieces, last = fresh ? pieces : seen & kMostPieces;
-    if (first >= last)
-      return {0, 0};
-    const uint64_t run = workers_.empty() ? last - first : std::max<uint64_t>(1, (last - first) / 4);
-    const uint64_t rest = own ? (first + run) << 16 | last : first << 16 | (last - run);
-    if (queue.left.compare_exchange_weak(seen, turn | rest, std::memory_order_relaxed)) {
-      const uint64_t from = own ? first : last - run;
-      return {begin + from * stage.piece, std::min(end, begin + (from + run) * stage.piece)};
-    }
+    const size_t first = begin + (seen >> 32 == stage.turn ? seen & UINT32_MAX : 0);
+    if (first >= end)
+      return {end, end};
+    const size_t run = workers_.empty() ? end - first : std::max<size_t>(1, (end - first) / 4);
+    if (queue.taken.compare_exchange_weak(seen, turn | (first + run - begin), std::memory_order_relaxed))
+      return {first, first + run};
   }
 }
 
 // Works until none of a queue's tiles is left; how many it took.
-size_t ThreadPool::work_queue(Stage& stage, size_t number, int worker) {
+size_t ThreadPool::work_queue(const Stage& stage, size_t number, int worker) {
   size_t claimed = 0;
   while (true) {
-    const auto [first, last] = claim(stage, stage.queues[number], number, number == static_cast<size_t>(worker));
+    const auto [first, last] = claim(stage, stage.queues[number], number);
     if (first == last)
       return claimed;
     for (size_t tile = first; tile < last; ++tile) {
@@ -378,7 +381,7 @@ void ThreadPool::wait_until_left() {
     patience.wait();
 }
 
-void ThreadPool::open(std::span<const Phase> phases, const Stream& ahead) {
+void ThreadPool::open(std::span<const Phase> phases, const Ahead& ahead) {
   wait_until_left();
   stage_count_ = phases.size();
   ahead_ = ahead;
@@ -389,15 +392,16 @@ void ThreadPool::open(std::span<const Phase> phases, const Stream& ahead) {
     turn_ = 0;
     for (size_t p = 0; p < kMostPhases; ++p)
       for (size_t queue = 0; queue < threads + kMostNodes; ++queue)
-        stages_[p].queues[queue].left.store(0, std::memory_order_relaxed);
+        stages_[p].queues[queue].taken.store(0, std::memory_order_relaxed);
   }
   for (size_t p = 0; p < phases.size(); ++p) {
+    if (phases[p].tiles > UINT32_MAX)
+      throw std::length_error("a phase of more than 2^32 tiles");
     Stage& stage = stages_[p];
     const Phase& phase = phases[p];
     stage.phase = &phase;
     stage.done.store(0, std::memory_order_relaxed);
     stage.tiles = phase.tiles;
-    stage.piece = (phase.tiles + kMostPieces - 1) / kMostPieces + (phase.tiles == 0);
     stage.nodes = std::max<size_t>(1, phase.node_first.size());
     stage.turn = ++turn_;
     stage.stream = phase.stream;
@@ -408,15 +412,13 @@ void ThreadPool::open(std::span<const Phase> phases, const Stream& ahead) {
   }
 }
 
-void ThreadPool::run(std::span<const Phase> phases, const Stream& ahead) {
+void ThreadPool::run(std::span<const Phase> phases, const Ahead& ahead) {
   open(phases, ahead);
   if (!workers_.empty()) {
     const uint64_t generation = (state_.load(std::memory_order_relaxed) >> 32) + 1;
     state_.store(((generation & 0xffffffffu) << 32) | kOpen, std::memory_order_seq_cst);
     if (parked_.load(std::memory_order_seq_cst) > 0) {
-      {
-        std::lock_guard lock(park_mutex_);
-      }
+      { std::lock_guard lock(park_mutex_); }
       park_.notify_all();
     }
   }
@@ -435,7 +437,7 @@ ThreadPool::Call::Call(ThreadPool& pool) : lock_(pool.call_mutex_), pool_(pool) 
   pool.cancelled_.store(false, std::memory_order_relaxed);
 }
 
-void ThreadPool::Call::run(std::initializer_list<Phase> phases, const Stream& ahead) {
+void ThreadPool::Call::run(std::initializer_list<Phase> phases, const Ahead& ahead) {
   std::span<const Phase> rest(phases.begin(), phases.size());
   while (!rest.empty() && rest.front().tiles <= 1 && rest.front().node_first.size() <= 1) {
     if (pool_.cancelled_.load(std::memory_order_relaxed))
@@ -445,7 +447,7 @@ void ThreadPool::Call::run(std::initializer_list<Phase> phases, const Stream& ah
     rest = rest.subspan(1);
   }
   for (; !rest.empty(); rest = rest.subspan(std::min(rest.size(), kMostPhases)))
-    pool_.run(rest.first(std::min(rest.size(), kMostPhases)), rest.size() <= kMostPhases ? ahead : Stream());
+    pool_.run(rest.first(std::min(rest.size(), kMostPhases)), rest.size() <= kMostPhases ? ahead : Ahead());
   if (pool_.cancelled_.load(std::memory_order_relaxed))
     throw Interrupted();
 }

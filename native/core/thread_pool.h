@@ -27,11 +27,18 @@ public:
   Interrupted() : std::runtime_error("cancelled") {}
 };
 
-// Weights that the tiles of a phase read, tile after tile. Whoever has to wait before the phase fetches the first of
-// them, so that memory is not idle meanwhile.
+// What the tiles of a phase read, tile after tile. A thread fetches the beginning of its share before it waits for the
+// others, so that memory is not idle meanwhile and the first tile does not start from nothing.
 struct Stream {
   const uint8_t* base = nullptr;
   size_t tiles = 0, tile_nbytes = 0;
+  size_t each = SIZE_MAX; // bytes worth fetching of a tile
+  size_t most = 8192;     // bytes a thread fetches: as far as the kernels themselves look ahead
+};
+
+// What the next job reads first.
+struct Ahead {
+  Stream first = {}, second = {};
 };
 
 // What is called for each tile; the callable itself stays with the caller, because a heap allocation per phase would
@@ -40,9 +47,8 @@ class Work {
 public:
   template <class Callable, class = std::enable_if_t<!std::is_same_v<Callable, Work>>>
   Work(const Callable& callable)
-      : callable_(&callable), call_([](const void* c, size_t tile, int worker) {
-          (*static_cast<const Callable*>(c))(tile, worker);
-        }) {}
+      : callable_(&callable),
+        call_([](const void* c, size_t tile, int worker) { (*static_cast<const Callable*>(c))(tile, worker); }) {}
   void operator()(size_t tile, int worker) const { call_(callable_, tile, worker); }
 
 private:
@@ -92,8 +98,8 @@ public:
     explicit Call(ThreadPool& pool);
     // Runs the phases one after the other, each finished before the next starts. The caller does single tiles that
     // come first by itself: waking others for them would only cost time.
-    // Rethrows the first exception of a tile; throws Interrupted after cancel(). ahead: what the next run will read.
-    void run(std::initializer_list<Phase> phases, const Stream& ahead = {});
+    // Rethrows the first exception of a tile; throws Interrupted after cancel().
+    void run(std::initializer_list<Phase> phases, const Ahead& ahead = {});
     int threads() const { return pool_.threads(); }
     // Memory that lives until the next call, 64-byte aligned, contents undefined. The pool keeps the largest asked for.
     std::byte* scratch(size_t nbytes);
@@ -111,12 +117,13 @@ private:
   void start(int threads);
   void stop();
   void worker_main(int worker);
-  void run(std::span<const Phase> phases, const Stream& ahead);
-  void open(std::span<const Phase> phases, const Stream& ahead);
+  void run(std::span<const Phase> phases, const Ahead& ahead);
+  void open(std::span<const Phase> phases, const Ahead& ahead);
   void work(int worker);
   std::pair<size_t, size_t> range(const Stage& stage, size_t queue) const;
-  std::pair<size_t, size_t> claim(const Stage& stage, Queue& queue, size_t number, bool own);
-  size_t work_queue(Stage& stage, size_t number, int worker);
+  std::pair<size_t, size_t> claim(const Stage& stage, Queue& queue, size_t number) const;
+  size_t work_stage(const Stage& stage, int worker);
+  size_t work_queue(const Stage& stage, size_t number, int worker);
   void fetch(const Stream& stream, int worker) const;
   int node_of(int worker) const;
   bool join_job(uint64_t state);
@@ -135,7 +142,7 @@ private:
   // The job: whoever opens it writes these while nobody is inside.
   std::unique_ptr<Stage[]> stages_;
   size_t stage_count_ = 0;
-  Stream ahead_;
+  Ahead ahead_;
   uint32_t turn_ = 0; // a number for every phase that ever ran
   std::atomic<bool> failed_{false};
   std::mutex error_mutex_;
