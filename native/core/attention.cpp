@@ -148,8 +148,8 @@ Ahead Attention::stream(const uint8_t* cache, size_t position) const {
   // What lies in other places than from the first block on is fetched by the kernels themselves.
   const size_t blocks = first_seen(position) == 0 && position < blocks_ * kKeyBlock ? position / kKeyBlock + 1 : 0;
   const uint8_t* values = cache + kv_heads_ * head_keys_nbytes();
-  return {{cache, kv_heads_, head_keys_nbytes(), blocks * block_nbytes(head_dim_), kMost},
-          {values, kv_heads_, head_values_nbytes(), blocks * block_nbytes(width_), kMost}};
+  return {{cache, kv_heads_, head_keys_nbytes(), kv_heads_, blocks * block_nbytes(head_dim_), kMost},
+          {values, kv_heads_, head_values_nbytes(), kv_heads_, blocks * block_nbytes(width_), kMost}};
 }
 
 void Attention::forward(ThreadPool::Call& call, float* qkv, size_t tokens, const float* turns, long long start,
@@ -297,6 +297,8 @@ AttentionTask Attention::task_of(const Pass& pass, size_t tile, std::vector<cons
                                  std::vector<size_t>& first) const {
   const size_t head = tile % kv_heads_, token = tile / kv_heads_ * pass.tile_tokens;
   const size_t tokens = std::min(pass.tile_tokens, pass.tokens - token);
+  rows.reserve(tokens * group_);
+  first.reserve(tokens);
   for (size_t row = 0; row < tokens * group_; ++row)
     rows.push_back(pass.qkv + (token + row / group_) * row_floats() + (head * group_ + row % group_) * head_dim_);
   for (size_t t = token; t < token + tokens; ++t)

@@ -70,23 +70,8 @@ size_t Linear::rows() const {
 }
 
 void Linear::run(Step& step, const float* x, size_t tokens, float* y, const Ahead& ahead) const {
+  Matrix::forward(step.call, parts, x, tokens, y, ahead);
   const size_t all = rows();
-  size_t first = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const Matrix* part = parts[i].get();
-    const Ahead after = i + 1 < parts.size() ? Ahead{parts[i + 1]->stream()} : ahead;
-    const size_t n = part->layout().rows;
-    // One token's results lie side by side already; several tokens' must be brought together.
-    if (n == all || tokens == 1) {
-      part->forward(step.call, x, tokens, y + first, after);
-    } else {
-      Room room(step, n);
-      part->forward(step.call, x, tokens, room.data(), after);
-      for_tokens(step, tokens, n,
-                 [&](size_t t) { std::memcpy(y + t * all + first, room.data() + t * n, n * sizeof(float)); });
-    }
-    first += n;
-  }
   if (!bias.empty())
     for_tokens(step, tokens, all, [&](size_t t) {
       for (size_t i = 0; i < all; ++i)
@@ -103,9 +88,8 @@ void AttentionBlock::run(Step& step, const float* x, float* y, const Ahead& ahea
 }
 
 void MlpBlock::add(Step& step, const float* x, const float* factors, float* out, const Ahead& ahead) const {
-  const std::vector<int32_t> ids(step.tokens, 0);
-  const std::vector<float> ones(factors ? 0 : step.tokens, 1.0f);
-  expert->forward(step.call, {x, step.tokens, ids.data(), factors ? factors : ones.data(), 1, out, true}, ahead);
+  const float* weights = factors ? factors : step.ones.data();
+  expert->forward(step.call, {x, step.tokens, step.zeros.data(), weights, 1, out, true}, ahead);
 }
 
 void MoeBlock::add(Step& step, const float* x, float* residual, float* out, const Ahead& ahead) const {
@@ -125,7 +109,6 @@ void MoeBlock::add(Step& step, const float* x, float* residual, float* out, cons
   });
   if (weigh_input) {
     // Slot by slot, because each expert has an input of its own. Models that do so use one expert per token.
-    const std::vector<float> ones(tokens, 1.0f);
     std::vector<int32_t> chosen(tokens);
     Room weighed(step, hidden);
     for (size_t slot = 0; slot < top_k; ++slot) {
@@ -135,7 +118,7 @@ void MoeBlock::add(Step& step, const float* x, float* residual, float* out, cons
         for (size_t i = 0; i < hidden; ++i)
           weighed.data()[t * hidden + i] = x[t * hidden + i] * weight;
       });
-      experts->forward(step.call, {weighed.data(), tokens, chosen.data(), ones.data(), 1, out, true});
+      experts->forward(step.call, {weighed.data(), tokens, chosen.data(), step.ones.data(), 1, out, true});
     }
   } else {
     experts->forward(step.call, {x, tokens, ids.data(), weights.data(), top_k, out, true},

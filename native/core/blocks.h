@@ -23,8 +23,12 @@ struct Step {
   size_t start, tokens;
   std::vector<std::vector<float>> turns; // per rope of the model: [tokens, rotated / 2, 2]
   std::vector<std::vector<float>> rooms; // taken and given back by Room
+  // [tokens] each: that every token goes to the one expert of an MLP, and counts 1.
+  std::vector<int32_t> zeros;
+  std::vector<float> ones;
 
-  explicit Step(ThreadPool::Call& c, size_t from, size_t n) : call(c), start(from), tokens(n) {}
+  explicit Step(ThreadPool::Call& c, size_t from, size_t n)
+      : call(c), start(from), tokens(n), zeros(n, 0), ones(n, 1.0f) {}
 };
 
 // f32 [tokens, width] of any contents, for as long as it lives.

@@ -6,7 +6,9 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <stdexcept>
+#include <utility>
 
 #include "activations.h"
 #include "dispatch.h"
@@ -64,14 +66,14 @@ struct Experts::Active {
 // Everything the tiles of one forward share. Pairs are sorted by expert, then by token.
 struct Experts::Pass {
   const RoutedTokens& routed;
-  std::vector<Active> active;  // by expert
-  std::vector<size_t> largest; // indices of active, most pairs first
-  std::vector<uint32_t> pair_token;
-  std::vector<float> pair_weight;
-  const std::byte* gate_acts; // [tokens] rows, or [pairs] where columns are reordered
-  const std::byte* up_acts;
-  std::byte* down_acts; // [pairs] rows
-  size_t gate_row_nbytes, up_row_nbytes, down_row_nbytes;
+  std::span<const Active> active = {};  // by expert
+  std::span<const size_t> largest = {}; // indices of active, most pairs first
+  uint32_t* pair_token = nullptr;
+  float* pair_weight = nullptr;
+  const std::byte* gate_acts = nullptr; // [tokens] rows, or [pairs] where columns are reordered
+  const std::byte* up_acts = nullptr;
+  std::byte* down_acts = nullptr; // [pairs] rows
+  size_t gate_row_nbytes = 0, up_row_nbytes = 0, down_row_nbytes = 0;
 };
 
 Experts::Experts(long long experts, long long hidden, long long intermediate, const std::string& gate_format,
@@ -303,26 +305,52 @@ void Experts::forward(ThreadPool::Call& call, const RoutedTokens& routed, const 
 }
 
 void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed, const Ahead& ahead) const {
-  Pass pass{routed, {}, {}, {}, {}, nullptr, nullptr, nullptr, 0, 0, 0};
-  const size_t slots = routed.tokens * routed.top_k;
+  const size_t slots = routed.tokens * routed.top_k, most_active = std::min(slots, experts_);
+  const size_t threads = static_cast<size_t>(call.threads());
+  // A row of activations serves all experts of a token, unless they want their columns in orders of their own.
+  const bool own_rows = reordered(), shared_form = gate_.form == up_.form && !own_rows;
+  const size_t act_rows = own_rows ? slots : routed.tokens;
+  Pass pass{routed};
+  pass.gate_row_nbytes = activation_row_nbytes(gate_.form, hidden_);
+  pass.up_row_nbytes = activation_row_nbytes(up_.form, hidden_);
+  pass.down_row_nbytes = activation_row_nbytes(down_.form, intermediate_);
+  const size_t most_strips = strips_per_tile(down_.layout.strips, threads);
+  const size_t sums_nbytes = round_up(routed.tokens * most_strips * kStripRows * sizeof(float), 64) + 64;
+
+  // All rooms of the pass in one piece: a heap allocation for each would cost a single token more than its norms.
+  size_t nbytes = 0;
+  const auto room = [&nbytes](size_t n) { return std::exchange(nbytes, nbytes + round_up(n, 64)); };
+  const size_t gate_at = room(act_rows * pass.gate_row_nbytes);
+  const size_t up_at = shared_form ? gate_at : room(act_rows * pass.up_row_nbytes);
+  const size_t down_at = room(slots * pass.down_row_nbytes), sums_at = room(threads * sums_nbytes);
+  const size_t active_at = room(most_active * sizeof(Active)), largest_at = room(most_active * sizeof(size_t));
+  const size_t token_at = room(slots * sizeof(uint32_t)), weight_at = room(slots * sizeof(float));
+  const size_t counts_at = room(experts_ * sizeof(uint32_t)), next_at = room(experts_ * sizeof(size_t));
+  std::byte* scratch = call.scratch(nbytes);
+  std::byte *gate_acts = scratch + gate_at, *up_acts = scratch + up_at, *sums = scratch + sums_at;
+  pass.gate_acts = gate_acts;
+  pass.up_acts = up_acts;
+  pass.down_acts = scratch + down_at;
+  pass.pair_token = reinterpret_cast<uint32_t*>(scratch + token_at);
+  pass.pair_weight = reinterpret_cast<float*>(scratch + weight_at);
+  Active* active = reinterpret_cast<Active*>(scratch + active_at);
+  size_t *largest = reinterpret_cast<size_t*>(scratch + largest_at), active_count = 0, pairs = 0;
 
   // Counting sort of the pairs by expert.
-  std::vector<uint32_t> counts(experts_, 0);
+  uint32_t* counts = reinterpret_cast<uint32_t*>(scratch + counts_at);
+  size_t* next_pair = reinterpret_cast<size_t*>(scratch + next_at);
+  std::fill_n(counts, experts_, 0u);
   for (size_t i = 0; i < slots; ++i)
     if (routed.ids[i] >= 0)
       ++counts[static_cast<size_t>(routed.ids[i])];
-  size_t pairs = 0;
-  std::vector<size_t> next_pair(experts_);
   for (size_t e = 0; e < experts_; ++e) {
     next_pair[e] = pairs;
     if (counts[e]) {
-      pass.active.push_back({e, pairs, counts[e]});
+      active[active_count++] = {e, pairs, counts[e]};
       counts_[e].fetch_add(counts[e], std::memory_order_relaxed);
     }
     pairs += counts[e];
   }
-  pass.pair_token.resize(pairs);
-  pass.pair_weight.resize(pairs);
   for (size_t i = 0; i < slots; ++i) {
     if (routed.ids[i] < 0)
       continue;
@@ -331,31 +359,13 @@ void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed, 
     pass.pair_weight[pair] = routed.weights[i];
   }
   // Largest first, so that no long task starts last.
-  pass.largest.resize(pass.active.size());
-  std::iota(pass.largest.begin(), pass.largest.end(), size_t{0});
-  std::stable_sort(pass.largest.begin(), pass.largest.end(),
-                   [&](size_t a, size_t b) { return pass.active[a].pairs > pass.active[b].pairs; });
-
-  // A row of activations serves all experts of a token, unless they want their columns in orders of their own.
-  const bool own_rows = reordered(), shared_form = gate_.form == up_.form && !own_rows;
-  const size_t act_rows = own_rows ? pairs : routed.tokens;
-  pass.gate_row_nbytes = activation_row_nbytes(gate_.form, hidden_);
-  pass.up_row_nbytes = activation_row_nbytes(up_.form, hidden_);
-  pass.down_row_nbytes = activation_row_nbytes(down_.form, intermediate_);
-  const size_t gate_nbytes = round_up(act_rows * pass.gate_row_nbytes, 64);
-  const size_t up_nbytes = shared_form ? 0 : round_up(act_rows * pass.up_row_nbytes, 64);
-  const size_t down_nbytes = round_up(pairs * pass.down_row_nbytes, 64);
-  const size_t threads = static_cast<size_t>(call.threads());
-  const size_t down_strips =
-      pairs >= kPairTokens * pass.active.size() ? strips_per_tile(down_.layout.strips, threads) : 1;
-  const size_t sums_nbytes = round_up(routed.tokens * down_strips * kStripRows * sizeof(float), 64) + 64;
-  std::byte* scratch = call.scratch(gate_nbytes + up_nbytes + down_nbytes + threads * sums_nbytes);
-  std::byte* gate_acts = scratch;
-  std::byte* up_acts = shared_form ? gate_acts : scratch + gate_nbytes;
-  std::byte* sums = scratch + gate_nbytes + up_nbytes + down_nbytes;
-  pass.gate_acts = gate_acts;
-  pass.up_acts = up_acts;
-  pass.down_acts = scratch + gate_nbytes + up_nbytes;
+  std::iota(largest, largest + active_count, size_t{0});
+  std::sort(largest, largest + active_count, [active](size_t a, size_t b) {
+    return active[a].pairs != active[b].pairs ? active[a].pairs > active[b].pairs : a < b;
+  });
+  pass.active = {active, active_count};
+  pass.largest = {largest, active_count};
+  const size_t down_strips = pairs >= kPairTokens * active_count ? most_strips : 1;
 
   auto quantise_token = [&](size_t t, int) {
     const float* x = routed.x + t * hidden_;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include "activations.h"
 #include "dispatch.h"
@@ -15,6 +16,7 @@ namespace {
 constexpr size_t kMostTokens = 1024;
 // Strips of a prefill tile: their weights and a block of activations fit the L2 cache together.
 constexpr size_t kPrefillStrips = 4;
+constexpr size_t kMostParts = 4; // matrices multiplied at once
 
 } // namespace
 
@@ -78,68 +80,131 @@ void Matrix::dequantise(const int64_t* rows, size_t count, float* out) const {
   }
 }
 
+// One of several matrices that are multiplied with the same tokens.
+struct Matrix::Product {
+  const Matrix* matrix;
+  const float* x;
+  float* y;
+  size_t y_stride; // from one token to the next
+  std::byte* acts;
+  size_t row_nbytes; // of acts
+  bool own_acts;     // false: those of the product before
+  size_t first_tile, strips_per_tile;
+};
+
 void Matrix::forward(ThreadPool& pool, const float* x, size_t tokens, float* y) const {
   ThreadPool::Call call(pool);
   forward(call, x, tokens, y);
 }
 
 void Matrix::forward(ThreadPool::Call& call, const float* x, size_t tokens, float* y, const Ahead& ahead) const {
-  for (size_t first = 0; first < tokens; first += kMostTokens)
-    forward_chunk(call, x + first * layout().columns, std::min(kMostTokens, tokens - first), y + first * layout().rows,
-                  ahead);
+  Product product{this, x, y, layout().rows, nullptr, 0, true, 0, 1};
+  multiply(call, {&product, 1}, tokens, ahead);
 }
 
-void Matrix::forward_chunk(ThreadPool::Call& call, const float* x, size_t tokens, float* y, const Ahead& ahead) const {
+void Matrix::forward(ThreadPool::Call& call, std::span<const std::shared_ptr<const Matrix>> parts, const float* x,
+                     size_t tokens, float* y, const Ahead& ahead) {
+  size_t rows = 0;
+  for (const auto& part : parts)
+    rows += part->layout().rows;
+  Product products[kMostParts];
+  for (size_t first = 0; first < parts.size(); first += kMostParts) {
+    const size_t count = std::min(kMostParts, parts.size() - first), last = first + count;
+    for (size_t i = 0; i < count; ++i) {
+      products[i] = {parts[first + i].get(), x, y, rows, nullptr, 0, true, 0, 1};
+      y += parts[first + i]->layout().rows;
+    }
+    multiply(call, {products, count}, tokens, last < parts.size() ? Ahead{parts[last]->stream()} : ahead);
+  }
+}
+
+void Matrix::multiply(ThreadPool::Call& call, std::span<Product> products, size_t tokens, const Ahead& ahead) {
+  for (size_t first = 0; first < tokens; first += kMostTokens) {
+    const size_t n = std::min(kMostTokens, tokens - first);
+    size_t nbytes = 0, tiles = 0;
+    for (size_t i = 0; i < products.size(); ++i) {
+      Product& product = products[i];
+      const Matrix& matrix = *product.matrix;
+      const ActivationForm form = form_of(matrix.layout().kind, *matrix.kernels_);
+      const Matrix* before = i ? products[i - 1].matrix : nullptr;
+      product.own_acts = !before || !matrix.columns_.empty() || !before->columns_.empty() ||
+                         form != form_of(before->layout().kind, *before->kernels_);
+      product.row_nbytes = activation_row_nbytes(form, matrix.layout().columns);
+      nbytes += product.own_acts ? (n * product.row_nbytes + 63) / 64 * 64 : 0;
+      product.strips_per_tile = n > 8 ? kPrefillStrips : 1;
+      product.first_tile = tiles;
+      tiles += (matrix.layout().strips + product.strips_per_tile - 1) / product.strips_per_tile;
+    }
+    std::byte* acts = call.scratch(nbytes);
+    for (size_t i = 0; i < products.size(); ++i) {
+      Product& product = products[i];
+      product.acts = product.own_acts ? acts : products[i - 1].acts;
+      acts += product.own_acts ? (n * product.row_nbytes + 63) / 64 * 64 : 0;
+    }
+    const auto quantise_token = [&](size_t token, int) {
+      for (const Product& product : products)
+        if (product.own_acts)
+          product.matrix->quantise(product, token);
+    };
+    const auto multiply_one = [&](size_t tile, int) {
+      size_t i = products.size() - 1;
+      while (products[i].first_tile > tile)
+        --i;
+      products[i].matrix->multiply_tile(products[i], n, tile - products[i].first_tile);
+    };
+    Stream stream = products[0].matrix->stream();
+    stream.there = std::exchange(stream.tiles, tiles);
+    call.run({{n, quantise_token}, {tiles, multiply_one, {}, stream}}, ahead);
+    for (Product& product : products) {
+      product.x += n * product.matrix->layout().columns;
+      product.y += n * product.y_stride;
+    }
+  }
+}
+
+void Matrix::quantise(const Product& product, size_t token) const {
+  const float* row = product.x + token * layout().columns;
+  std::vector<float> turned(columns_.size());
+  for (size_t c = 0; c < turned.size(); ++c)
+    turned[c] = row[columns_[c]];
+  prepare_row(*kernels_, form_of(layout().kind, *kernels_), turned.empty() ? row : turned.data(), layout().columns,
+              product.acts + token * product.row_nbytes);
+}
+
+void Matrix::multiply_tile(const Product& product, size_t tokens, size_t tile) const {
   const Layout& layout = packed_.layout;
-  const ActivationForm form = form_of(layout.kind, *kernels_);
-  const size_t row_nbytes = activation_row_nbytes(form, layout.columns);
-  std::byte* acts = call.scratch(tokens * row_nbytes);
-
-  auto quantise_token = [&](size_t t, int) {
-    const float* row = x + t * layout.columns;
-    std::vector<float> turned(columns_.size());
-    for (size_t c = 0; c < turned.size(); ++c)
-      turned[c] = row[columns_[c]];
-    prepare_row(*kernels_, form, turned.empty() ? row : turned.data(), layout.columns, acts + t * row_nbytes);
-  };
-
-  const size_t strips_per_tile = tokens > 8 ? kPrefillStrips : 1;
   const StripKernel kernel = kernels_->strip[layout.kind];
-  auto multiply = [&](size_t tile, int) {
-    const size_t first = tile * strips_per_tile, last = std::min(layout.strips, first + strips_per_tile);
-    const void* rows[kTokenBlock];
-    float out[kTokenBlock * 2 * kStripRows];
-    for (size_t t0 = 0; t0 < tokens; t0 += kTokenBlock) {
-      const size_t n = std::min<size_t>(kTokenBlock, tokens - t0);
-      for (size_t t = 0; t < n; ++t)
-        rows[t] = acts + (t0 + t) * row_nbytes;
-      const size_t at_once = n >= kPairTokens ? 2 : 1;
-      for (size_t strip = first; strip < last; strip += at_once) {
-        const bool paired = strip + 1 < last && at_once == 2;
-        const size_t after = strip + (paired ? 2 : 1), row = strip * kStripRows;
-        const uint8_t* next = packed_.strip(after < last || t0 + n == tokens ? after : first);
-        const StripTask task = {packed_.strip(strip),
-                                paired ? packed_.strip(strip + 1) : nullptr,
-                                layout.steps,
-                                next,
-                                next + packed_.strip_stride,
-                                layout.scaling};
-        kernel(&task, rows, n, out, 2 * kStripRows);
-        const size_t valid = std::min((after - strip) * kStripRows, layout.rows - row);
-        for (size_t t = 0; t < n; ++t) {
-          float* to = y + (t0 + t) * layout.rows + row;
-          const float* from = out + t * 2 * kStripRows;
-          if (factors_.empty())
-            std::memcpy(to, from, valid * sizeof(float));
-          else
-            for (size_t r = 0; r < valid; ++r)
-              to[r] = from[r] * factors_[row + r];
-        }
+  const size_t first = tile * product.strips_per_tile, last = std::min(layout.strips, first + product.strips_per_tile);
+  const void* rows[kTokenBlock];
+  float out[kTokenBlock * 2 * kStripRows];
+  for (size_t t0 = 0; t0 < tokens; t0 += kTokenBlock) {
+    const size_t n = std::min<size_t>(kTokenBlock, tokens - t0);
+    for (size_t t = 0; t < n; ++t)
+      rows[t] = product.acts + (t0 + t) * product.row_nbytes;
+    const size_t at_once = n >= kPairTokens ? 2 : 1;
+    for (size_t strip = first; strip < last; strip += at_once) {
+      const bool paired = strip + 1 < last && at_once == 2;
+      const size_t after = strip + (paired ? 2 : 1), row = strip * kStripRows;
+      const uint8_t* next = packed_.strip(after < last || t0 + n == tokens ? after : first);
+      const StripTask task = {packed_.strip(strip),
+                              paired ? packed_.strip(strip + 1) : nullptr,
+                              layout.steps,
+                              next,
+                              next + packed_.strip_stride,
+                              layout.scaling};
+      kernel(&task, rows, n, out, 2 * kStripRows);
+      const size_t valid = std::min((after - strip) * kStripRows, layout.rows - row);
+      for (size_t t = 0; t < n; ++t) {
+        float* to = product.y + (t0 + t) * product.y_stride + row;
+        const float* from = out + t * 2 * kStripRows;
+        if (factors_.empty())
+          std::memcpy(to, from, valid * sizeof(float));
+        else
+          for (size_t r = 0; r < valid; ++r)
+            to[r] = from[r] * factors_[row + r];
       }
     }
-  };
-  const size_t tiles = (layout.strips + strips_per_tile - 1) / strips_per_tile;
-  call.run({{tokens, quantise_token}, {tiles, multiply, {}, stream()}}, ahead);
+  }
 }
 
 } // namespace greenroom

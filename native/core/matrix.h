@@ -1,7 +1,9 @@
 // One packed weight matrix: y = x W^T.
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,6 +35,9 @@ public:
   // x f32 [tokens, columns], y f32 [tokens, rows].
   void forward(ThreadPool& pool, const float* x, size_t tokens, float* y) const;
   void forward(ThreadPool::Call& call, const float* x, size_t tokens, float* y, const Ahead& ahead = {}) const;
+  // Several matrices with as many columns, one above the other: y f32 [tokens, rows of all].
+  static void forward(ThreadPool::Call& call, std::span<const std::shared_ptr<const Matrix>> parts, const float* x,
+                      size_t tokens, float* y, const Ahead& ahead = {});
   // What a product with few tokens reads.
   Stream stream() const { return {packed_.base, layout().strips, packed_.strip_stride}; }
   // out f32 [rows, columns].
@@ -42,8 +47,11 @@ public:
   void dequantise(const int64_t* rows, size_t count, float* out) const;
 
 private:
-  void forward_chunk(ThreadPool::Call& call, const float* x, size_t tokens, float* y, const Ahead& ahead) const;
+  struct Product;
 
+  static void multiply(ThreadPool::Call& call, std::span<Product> products, size_t tokens, const Ahead& ahead);
+  void quantise(const Product& product, size_t token) const;
+  void multiply_tile(const Product& product, size_t tokens, size_t tile) const;
   void dequantise_row_range(size_t first, size_t last, float* out) const;
 
   PackedMatrix packed_;

@@ -264,7 +264,8 @@ void ThreadPool::fetch(const Stream& stream, int worker) const {
   if (!stream.base)
     return;
   const size_t count = static_cast<size_t>(threads()), share = static_cast<size_t>(worker);
-  const size_t last = stream.tiles * (share + 1) / count, each = std::min(stream.each, stream.tile_nbytes);
+  const size_t last = std::min(stream.there, stream.tiles * (share + 1) / count),
+               each = std::min(stream.each, stream.tile_nbytes);
   size_t left = stream.most;
   for (size_t tile = stream.tiles * share / count; tile < last && left; ++tile) {
     const size_t nbytes = std::min(each, left);

@@ -32,8 +32,9 @@ public:
 struct Stream {
   const uint8_t* base = nullptr;
   size_t tiles = 0, tile_nbytes = 0;
-  size_t each = SIZE_MAX; // bytes worth fetching of a tile
-  size_t most = 8192;     // bytes a thread fetches: as far as the kernels themselves look ahead
+  size_t there = SIZE_MAX; // only so many tiles lie like that
+  size_t each = SIZE_MAX;  // bytes worth fetching of a tile
+  size_t most = 8192;      // bytes a thread fetches: as far as the kernels themselves look ahead
 };
 
 // What the next job reads first.
