@@ -41,6 +41,7 @@ ACTIONS = (
     ActionSpec("chat_options", mark("How this chat answers…"), "Ctrl+.", "sliders", "Chat"),
     ActionSpec("regenerate", mark("Answer again"), "Ctrl+R", "refresh", "Chat"),
     ActionSpec("import_chats", mark("Import chats…"), "", "", "Chat"),
+    ActionSpec("export_chat", mark("Export this chat…"), "Ctrl+Shift+S", "", "Chat"),
     ActionSpec("stop", mark("Stop the answer, or the loading"), "Esc", "stop", "Chat"),
     ActionSpec("focus_message", mark("Write a message"), "Ctrl+L", "edit", "Chat"),
     ActionSpec("palette", mark("Find a command, chat, model or setting…"), "Ctrl+K", "search", "View"),

@@ -14,6 +14,7 @@ from shiboken6 import isValid
 
 from app import tasks
 from app.actions import Actions
+from app.chat_part import ChatPart
 from app.contents import Contents
 from app.first_model import FirstModel, demo_is_here
 from app.hardware.gauge import Measure, MemoryGauge, measure_memory
@@ -31,7 +32,6 @@ from engine.placement.plan import OffloadPlan
 from engine.resources import asset
 
 if TYPE_CHECKING:
-    from app.chat.controller import ChatController
     from app.chat.store import ChatStore
 
 log = logging.getLogger(__name__)
@@ -68,9 +68,6 @@ class MainWindow(QMainWindow):
     ) -> None:
         super().__init__()
         self._host, self._settings, self._measure, self._welcome = host, settings, measure, welcome
-        self._make_chat = make_chat or self._make_real_chat
-        self.store: ChatStore | None = None
-        self._controller: ChatController | None = None
         self.palette_box: QWidget | None = None
         self._started = False
         self._first_model_waits = False
@@ -90,6 +87,8 @@ class MainWindow(QMainWindow):
         self._gauge = MemoryGauge(host, measure, self)
         self._downloads = DownloadHost(settings, self)
         self.notices = Notices(host, settings, self)
+        self.chats = ChatPart(host, settings, self.notices, self)
+        self._make_chat = make_chat or self.chats.make
         self.first_model = FirstModel(host, settings, self.notices, demo_is_here, self)
         self.launcher = WizardLauncher(host, settings, self._downloads, measure, demo_is_here, self)
         self.actions_by_key = Actions(self, self._handlers())
@@ -110,7 +109,8 @@ class MainWindow(QMainWindow):
             "find": lambda: self._in_chat("find"),
             "chat_options": lambda: self._in_chat("open_options"),
             "regenerate": lambda: self._in_chat("regenerate_last"),
-            "import_chats": self._import_chats,
+            "import_chats": self.chats.import_chats,
+            "export_chat": self.chats.export,
             "stop": self._stop,
             "focus_message": lambda: self.show_page("chat"),
             "palette": self.open_palette,
@@ -137,6 +137,9 @@ class MainWindow(QMainWindow):
         notices.pageWanted.connect(self.show_page)
         notices.sumWanted.connect(self._show_sum)
         self.first_model.wanted.connect(self.load_model)
+        self.chats.modelWanted.connect(self.load_model)
+        self.chats.modelsWanted.connect(lambda: self.show_page("models"))
+        self.chats.fileWanted.connect(self.choose_file)
         self._downloads.finished.connect(notices.show_download)
         self._downloads.finished.connect(self._call_for_attention)
         self._downloads.failed.connect(lambda error: notices.show_note(error, []))
@@ -229,30 +232,6 @@ class MainWindow(QMainWindow):
         self._chat_page.performanceShown.connect(self.actions_by_key["performance"].setChecked)
         self.actions_by_key["performance"].setChecked(False)
 
-    def _make_real_chat(self, host: EngineHost, window: QWidget) -> tuple[QWidget, QWidget]:
-        from app.chat.controller import ChatController
-        from app.chat.page import ChatPage
-        from app.chat.sidebar import ChatList
-        from app.chat.store import ChatStore
-        from app.folders import data_folder
-
-        def values():
-            return self._settings.values
-
-        if self.store is None:
-            store = self.store = ChatStore(data_folder() / "chats.sqlite")
-            store.subscribe(lambda _: self.notices.show_store_problem(store.problem))
-            self.notices.show_store_problem(store.problem)
-            self._controller = ChatController(host, store, values, self)
-        page, chats = ChatPage(host, self.store, values, controller=self._controller), ChatList(self.store)
-        page.answeringChanged.connect(chats.set_answering)
-        page.modelWanted.connect(self.load_model)
-        page.modelsWanted.connect(lambda: self.show_page("models"))
-        page.fileWanted.connect(self.choose_file)
-        chats.hitChosen.connect(page.show_hit)
-        chats.failed.connect(page.show_failure)
-        return page, chats
-
     @property
     def host(self) -> EngineHost:
         return self._host
@@ -260,6 +239,11 @@ class MainWindow(QMainWindow):
     @property
     def settings(self) -> SettingsStore:
         return self._settings
+
+    @property
+    def store(self) -> ChatStore | None:
+        """The chats; None before the first paint."""
+        return self.chats.store
 
     @property
     def chat_page(self) -> QWidget | None:
@@ -373,10 +357,6 @@ class MainWindow(QMainWindow):
             self.show_page("chat")
             getattr(self._chat_page, name)()
 
-    def _import_chats(self) -> None:
-        if self._chat_list is not None:
-            self._chat_list.exchange.choose_source()
-
     def _search(self) -> None:
         self.sidebar.focus_search()
 
@@ -463,7 +443,7 @@ class MainWindow(QMainWindow):
         if "stage" in names:
             self.actions_by_key["stage"].setChecked(values.stage)
             if self._started:
-                self.contents.show_stage(values.stage)
+                self.contents.show_stage(self._settings.values.stage)
         if "language" in names and set_language(values.language):
             # Not at once: the change may come from a widget of these contents.
             QTimer.singleShot(0, self, self._rebuild)

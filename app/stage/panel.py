@@ -82,7 +82,6 @@ class StagePanel(QWidget):
         self.replay_bar.closed.connect(self.close_replay)
         self.card = button(tr("Copy benchmark card"))
         self.card.clicked.connect(self.cardWanted)
-        self.card.hide()
         column = QVBoxLayout()
         column.setSpacing(10)
         column.addLayout(head)

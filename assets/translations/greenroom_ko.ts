@@ -82,6 +82,11 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
+        <source>Export this chat…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
         <source>Stop the answer, or the loading</source>
         <translation type="unfinished"></translation>
     </message>
@@ -143,6 +148,8 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
+        <location filename="../../app/compare/dialog.py"/>
+        <location filename="../../app/compare/study.py"/>
         <location filename="../../app/sidebar.py"/>
         <source>This PC</source>
         <translation type="unfinished"></translation>
@@ -174,11 +181,6 @@
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>Open that chat</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/advice.py"/>
-        <source>Greenroom ended while this answer was being written.</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -275,22 +277,22 @@
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>Working out what {n} tokens of context take…</source>
+        <source>Working out what {count} tokens of context take…</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>A context of {n} tokens cannot be had with this model.</source>
+        <source>A context of {count} tokens cannot be had with this model.</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>{n} tokens of context take {more} more: {all} in all. The model is loaded again for it.</source>
+        <source>{count} tokens of context take {more} more: {all} in all. The model is loaded again for it.</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>Load with {n} tokens</source>
+        <source>Load with {count} tokens</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -303,7 +305,7 @@
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>{name} has {n} tokens</source>
+        <source>{name} has {count} tokens</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -467,7 +469,7 @@
     </message>
     <message>
         <location filename="../../app/chat/chips.py"/>
-        <source>{n} tokens</source>
+        <source>{count} tokens</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -477,6 +479,7 @@
     </message>
     <message>
         <location filename="../../app/chat/chips.py"/>
+        <location filename="../../app/compare/dialog.py"/>
         <source>Remove {name}</source>
         <translation type="unfinished"></translation>
     </message>
@@ -639,7 +642,7 @@
     </message>
     <message>
         <location filename="../../app/chat/drafting.py"/>
-        <source>a message takes {n} of them</source>
+        <source>a message takes {count} of them</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -826,13 +829,14 @@
     <message>
         <location filename="../../app/chat/find_bar.py"/>
         <location filename="../../app/chat/link_bar.py"/>
+        <location filename="../../app/compare/dialog.py"/>
         <location filename="../../app/models/details.py"/>
         <source>Close</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../app/chat/find_bar.py"/>
-        <source>{n} of {all}</source>
+        <source>{count} of {all}</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -1634,6 +1638,226 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>Price of {name}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>No price</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>per hour</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>to buy</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>What the price of {name} is for</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <location filename="../../app/settings/network.py"/>
+        <source>Remove</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>Is it worth it?</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <location filename="../../app/palette/entries.py"/>
+        <source>Model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>Quantisation</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <location filename="../../app/hardware/what_if.py"/>
+        <source>Tokens in the conversation</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>Usual context</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>Years of use of a bought machine</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>Hours a day that it answers</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source> years</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source> hours a day</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>One model on several machines: where it would live there, how fast it would be, what it would cost.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>Save as table</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>As CSV, for a spreadsheet</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>Save as picture</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>A bought machine is used for</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>RAM in gigabytes</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>RAM as here</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>Memory of the graphics card in gigabytes; 0 for none</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>VRAM as here</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>Processor, as it is sold</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>Processor, e.g. 2x EPYC 9355</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>Graphics card, as it is sold</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>GPU, e.g. RTX 5090</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>Add</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>Add this machine</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>{path} cannot be written</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <location filename="../../engine/hub/trash.py"/>
+        <source>Choose another place.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>Speeds are of answers, one at a time.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>Costs are per million tokens of answer, one at a time; bought machines are used {years} years, {hours} hours a day, without electricity.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/picture.py"/>
+        <source>Comparison</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/picture.py"/>
+        <source>Predicted by Greenroom</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/picture.py"/>
+        <location filename="../../app/compare/study.py"/>
+        <source>{cost} per million tokens</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/study.py"/>
+        <source>{likely} tok/s ({low} to {high})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/study.py"/>
+        <source>{likely} ({low} to {high})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/study.py"/>
+        <source>Too large for it</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/study.py"/>
+        <source>{amount} RAM</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/study.py"/>
+        <source>{amount} VRAM</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/study.py"/>
+        <source>needs {amount}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <location filename="../../app/contents.py"/>
         <location filename="../../app/models/row.py"/>
         <source>Page</source>
@@ -1657,6 +1881,26 @@
     <message>
         <location filename="../../app/first_model.py"/>
         <source>Get the demo model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/what_if.py"/>
+        <source>{model} (planned only)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/what_if.py"/>
+        <source>Usual</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/what_if.py"/>
+        <source>Context</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/what_if.py"/>
+        <source>Compare with this PC…</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -2126,11 +2370,6 @@
     </message>
     <message>
         <location filename="../../app/palette/entries.py"/>
-        <source>Model</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/palette/entries.py"/>
         <source>Load the model</source>
         <translation type="unfinished"></translation>
     </message>
@@ -2209,11 +2448,6 @@
     <message>
         <location filename="../../app/settings/network.py"/>
         <source>Save the access token</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/settings/network.py"/>
-        <source>Remove</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -4645,11 +4879,6 @@
     <message>
         <location filename="../../engine/hub/trash.py"/>
         <source>the new folder lies inside the old one</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/trash.py"/>
-        <source>Choose another place.</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
