@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from engine.hardware.report import HardwareReport
     from engine.placement.plan import OffloadPlan
     from engine.runtime.bench import BenchResult
+    from engine.runtime.status import EngineStatus
 
 ALL = "all"
 
@@ -137,6 +138,8 @@ def _model(args: argparse.Namespace, report: HardwareReport, terminal: Terminal)
             f"{r.threads:7d} {r.n_prompt:7d} {r.n_gen:7d} {r.prefill_tps:15.1f} {r.prefill_gops:7.0f} "
             f"{r.decode_tps:14.1f} {r.decode_gbs:7.2f}  {share:17}  {r.kernel}"
         )
+    for line in status_lines(results[-1].status):
+        terminal.say(line)
     answers, prompts = (speed_range(speed) for speed in (plan.prediction.decode_tps, plan.prediction.prefill_tps))
     terminal.say(f"Predicted with {plural(plan.threads, 'thread')}: answers at {answers}, prompts at {prompts}")
     return {
@@ -145,6 +148,32 @@ def _model(args: argparse.Namespace, report: HardwareReport, terminal: Terminal)
         "plan": plan.to_json(),
         "results": [r.to_json() for r in results],
     }
+
+
+def status_lines(status: EngineStatus) -> list[str]:
+    """What was really in use, a sentence a line."""
+    where = {"cpu": "everything on the CPU", "hybrid": "experts in RAM", "all_gpu": "everything on the device"}
+    prompts = {"cpu": "on the CPU", "streamed": "on the device, weights streamed there", "device": "on the device"}
+    parts = [f"{status.device}, {where[status.path]}", status.kernel]
+    lines = [f"In use: {'; '.join(parts)}"]
+    if status.path != "all_gpu":
+        held = "locked in RAM" if status.locked else "not locked in RAM"
+        lines[0] += f"; experts {held}"
+    if status.path != "cpu":
+        steps = "replayed from graphs" if status.graphs else "launched one by one"
+        copies = "page-locked" if status.pinned else "not page-locked"
+        lines.append(f"Device: work {steps}; copies {copies}; prompts' experts computed {prompts[status.prefill]}")
+        lines.append(
+            f"Memory: {gigabytes(status.ram_bytes)} RAM, {gigabytes(status.vram_bytes)} VRAM; "
+            f"hand-off of experts {status.handoff_s * 1e6:.0f} us a layer"
+        )
+    if status.cache_slots:
+        rate = "none called" if status.hit_rate is None else f"{status.hit_rate:.0%} of calls found there"
+        lines.append(
+            f"Experts in VRAM: {plural(status.cache_slots, 'slot')}, {rate}; "
+            f"{gigabytes(status.bytes_uploaded)} copied there"
+        )
+    return [*lines, *(f"Note: {note}" for note in status.notes)]
 
 
 def _on_every_tier(checkpoint: Checkpoint, plan: OffloadPlan) -> Sequence[OffloadPlan]:

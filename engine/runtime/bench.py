@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -20,6 +20,7 @@ from engine.placement.plan import OffloadPlan
 from engine.placement.sizes import Shapes, take_inventory
 from engine.progress import Progress, ProgressCallback, ignore_progress
 from engine.runtime.engine import Engine, load
+from engine.runtime.status import EngineStatus
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ class BenchResult:
     handover_ns:        one way between two threads; under 100 they share a cache and its port to memory. None with one
     prefill_gops:       1e9 multiplications and additions of the weight matrices per second (attention scores left out)
     decode_tps_range, prefill_tps_range: smallest and largest
+    status:             the path in use, with hits and bytes of these runs alone
     """
 
     threads: int
@@ -57,9 +59,10 @@ class BenchResult:
     prefill_gops: float
     prefill_tps_range: tuple[float, float]
     decode_tps_range: tuple[float, float]
+    status: EngineStatus = field(default_factory=EngineStatus)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "status": self.status.to_json()}
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,7 @@ def _measure(
     tokens = np.random.default_rng(0).integers(0, engine.spec.vocab, n_prompt + n_gen).tolist()
     prompt, answer = tokens[:n_prompt], tokens[n_prompt:]
     _timed(engine, prompt, answer[:_WARM_UP])
+    before = engine.status()
     runs, bandwidths = [], []
     handovers: list[float] = []
     for repeat in range(repeats):
@@ -169,6 +173,7 @@ def _measure(
         prefill_gops=operations * median(prefills) / 1e9,
         prefill_tps_range=(min(prefills), max(prefills)),
         decode_tps_range=(min(decodes), max(decodes)),
+        status=engine.status().since(before),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,11 @@ class EngineStatus:
         """Share of the routed experts found in VRAM; None before any was asked for."""
         asked = self.hits + self.misses
         return self.hits / asked if asked else None
+
+    def since(self, before: EngineStatus) -> EngineStatus:
+        """The same with only what was counted after an earlier status of the same model."""
+        counted = ("hits", "misses", "bytes_uploaded")
+        return replace(self, **{name: getattr(self, name) - getattr(before, name) for name in counted})
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "notes": list(self.notes), "hit_rate": self.hit_rate}

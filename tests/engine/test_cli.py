@@ -321,7 +321,8 @@ def test_bench_json_has_the_documented_fields(
     assert main(["bench", str(tiny_model), *options]) == DONE
     shown = capsys.readouterr().out
     assert told["machine"]["cpu"]["name"] in shown
-    assert len(shown.splitlines()) == 2 + 4 + 1
+    assert len(shown.splitlines()) == 2 + 4 + 2
+    assert "In use: cpu, everything on the CPU; f32" in shown
     assert re.search(r"Predicted with \d+ threads?: answers at about .+, prompts at about .+", shown)
 
 

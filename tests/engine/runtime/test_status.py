@@ -43,3 +43,34 @@ def test_a_closed_model_says_so(make_engine: Callable[..., Any]) -> None:
     engine.close()
     assert engine.usage() is None
     assert engine.status().notes == ("The model is no longer loaded.",)
+
+
+def test_what_was_counted_before_is_left_out() -> None:
+    before = EngineStatus(hits=3, misses=5, bytes_uploaded=10, cache_slots=4)
+    after = EngineStatus(hits=10, misses=6, bytes_uploaded=30, cache_slots=4, notes=("a",))
+    assert after.since(before) == EngineStatus(hits=7, misses=1, bytes_uploaded=20, cache_slots=4, notes=("a",))
+
+
+def test_the_benchmark_says_what_was_really_in_use() -> None:
+    from engine.cli_bench import status_lines
+
+    lines = status_lines(EngineStatus(kernel="int4 avx2, 2 threads", locked=True))
+    assert lines == ["In use: cpu, everything on the CPU; int4 avx2, 2 threads; experts locked in RAM"]
+    status = EngineStatus(
+        device="cuda:0",
+        kernel="int4 avx2, 2 threads",
+        path="hybrid",
+        pinned=True,
+        ram_bytes=5_000_000_000,
+        vram_bytes=2_000_000_000,
+        cache_slots=100,
+        hits=30,
+        misses=70,
+        bytes_uploaded=7_000_000,
+        handoff_s=42e-6,
+        prefill="streamed",
+        notes=("VRAM had room for 100 of the 200 experts that were planned to be there.",),
+    )
+    text = "\n".join(status_lines(status))
+    for expected in ("not locked", "launched one by one", "page-locked", "streamed", "42 us", "30%", "7 MB", "Note: V"):
+        assert expected in text
