@@ -66,6 +66,8 @@ class Advice(QObject):
         """The chat that is open now, and its visible path."""
         if chat_id != self._chat:
             self._asked = None
+        if self._crashed is not None and self._crashed[0] == chat_id:
+            self._settle()  # the chat itself says it from now on
         self._chat, self._messages = chat_id, messages
         self.refresh()
 
@@ -121,18 +123,12 @@ class Advice(QObject):
     def _crash(self) -> Notice | None:
         if self._crashed is None:
             return None
-        chat_id, message_id = self._crashed
+        chat_id, _ = self._crashed
         title = self._store.title(chat_id)
         if title is None:
             return None
-        if chat_id != self._chat:
-            text = tr("Greenroom ended while it was answering in “{title}”.", title=title)
-            return Notice("crash", text, ((tr("Open that chat"), lambda: self.chatWanted.emit(chat_id)),))
-        last = self._messages[-1] if self._messages else None
-        if last is None or last.id != message_id:
-            return None
-        text = tr("Greenroom ended while this answer was being written.")
-        return Notice("crash", text, self._continuing(last))
+        text = tr("Greenroom ended while it was answering in “{title}”.", title=title)
+        return Notice("crash", text, ((tr("Open that chat"), lambda: self.chatWanted.emit(chat_id)),))
 
     def _continuing(self, message: StoredMessage) -> tuple[Choice, ...]:
         if self._controller.stream is not None or not message.text.strip():
@@ -239,7 +235,7 @@ class Advice(QObject):
 
     def _plan_context(self, wanted: int) -> None:
         self._wanted_context = wanted
-        self._ask(Notice("context", tr("Working out what {n} tokens of context take…", n=tokens(wanted))))
+        self._ask(Notice("context", tr("Working out what {count} tokens of context take…", count=tokens(wanted))))
         self._host.plan_context(wanted)
 
     @Slot(object)
@@ -250,17 +246,19 @@ class Advice(QObject):
         now, plan, size = self._host.state.plan, planned.plan, tokens(planned.context)
         if plan is None or now is None:
             self._ask(
-                Notice("context", tr("A context of {n} tokens cannot be had with this model.", n=size), warns=True)
+                Notice(
+                    "context", tr("A context of {count} tokens cannot be had with this model.", count=size), warns=True
+                )
             )
             return
         more = plan.bytes.ram_total + plan.bytes.vram_total - now.bytes.ram_total - now.bytes.vram_total
         text = tr(
-            "{n} tokens of context take {more} more: {all} in all. The model is loaded again for it.",
-            n=size,
+            "{count} tokens of context take {more} more: {all} in all. The model is loaded again for it.",
+            count=size,
             more=needed(max(0, more)),
             all=_memory(plan),
         )
-        choice = tr("Load with {n} tokens", n=size)
+        choice = tr("Load with {count} tokens", count=size)
         if not plan.runnable:
             text += f" {plan.label}."
             choice = tr("Load anyway")
@@ -281,7 +279,7 @@ class Advice(QObject):
         place = max(range(len(attachments)), key=lambda n: sizes[n])
         largest, size = attachments[place], sizes[place]
         free = size - (self._meter.used + ROOM - self._meter.size)
-        name = tr("{name} has {n} tokens", name=largest.name, n=tokens(size))
+        name = tr("{name} has {count} tokens", name=largest.name, count=tokens(size))
         text = tr("{file}, and {free} are free in this chat.", file=name, free=tokens(max(0, free)))
         others = [a for n, a in enumerate(attachments) if n != place]
         choices: list[Choice] = []

@@ -20,7 +20,7 @@ NAME_WIDTH = 220
 
 def described(attachment: Attachment, count: int | None) -> str:
     """ "1.2k tokens", "the beginning · 3k tokens"; without a count, its characters."""
-    size = tr("%n characters", n=len(attachment.text)) if count is None else tr("{n} tokens", n=tokens(count))
+    size = tr("%n characters", n=len(attachment.text)) if count is None else tr("{count} tokens", count=tokens(count))
     return size if attachment.whole else tr("the beginning · {size}", size=size)
 
 

@@ -230,6 +230,8 @@ class Composer(QFrame):
         known = used > 0 and size > 0
         self._meter.setVisible(known)
         self._meter_text.setVisible(known)
+        if not known:
+            self._meter_text.setText("")
         if known:
             about = "" if exact else "~"
             text = tr("{used} of {size} tokens", used=about + tokens(used), size=tokens(size))

@@ -28,8 +28,8 @@ class Drafting(QObject):
 
     #: GreenroomError
     failed = Signal(object)
-    #: A file was attached: what was wrong with another is of no interest any more.
-    attached = Signal()
+    #: Files are on their way: what was wrong with others is of no interest any more.
+    attaching = Signal()
     #: The tokens of a file are known.
     counted = Signal()
 
@@ -39,8 +39,8 @@ class Drafting(QObject):
         super().__init__(parent)
         self._composer, self._host, self._store, self._meter = composer, host, store, meter
         self._chat: int | None = None
-        #: Off while an earlier message is changed: that is no draft.
-        self.keeping = True
+        #: Off until a chat is open, and while an earlier message is changed: that is no draft.
+        self.keeping = False
         #: By the file's text; None while they are being counted.
         self._tokens: dict[str, int | None] = {}
         self._save_soon = QTimer(self, singleShot=True, interval=SAVE_MS)
@@ -98,6 +98,8 @@ class Drafting(QObject):
             dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
             dialog.filesSelected.connect(self.attach)
             dialog.open()
+            return
+        self.attaching.emit()
         for path in paths:
             tasks.run(read_text_file, Path(path), done=self._add_one, failed=self.failed.emit)
 
@@ -105,11 +107,10 @@ class Drafting(QObject):
         self.add([attachment])
 
     def add(self, new: Sequence[Attachment]) -> None:
-        self.attached.emit()
         files = list(self._composer.attachments)
         files += [a for a in new if a not in files]
         if len(files) > MOST_FILES:
-            why = tr("a message takes {n} of them", n=MOST_FILES)
+            why = tr("a message takes {count} of them", count=MOST_FILES)
             remedy = tr("Send the others with the next message.")
             self.failed.emit(GreenroomError(tr("Not all files were attached"), why, remedy))
         self._composer.set_attachments(files[:MOST_FILES])

@@ -118,7 +118,7 @@ class FindBar(QFrame):
         if not self.words:
             text = ""
         elif self._hits:
-            text = tr("{n} of {all}", n=self._place + 1, all=len(self._hits))
+            text = tr("{count} of {all}", count=self._place + 1, all=len(self._hits))
         else:
             text = tr("not found")
         self._count.setText(text)

@@ -34,7 +34,7 @@ from app.widgets.labels import label
 from app.widgets.plan_popover import RADIUS
 from engine.errors import GreenroomError
 
-WIDTH = 440
+WIDTH, PROMPT_HEIGHT = 440, 84
 #: Typing pauses this long before it counts.
 PAUSE_MS = 400
 #: (field, what it is called, what it does, step, decimals)
@@ -96,6 +96,7 @@ class ChatOptions(QWidget):
         self._cut = QGuiApplication.platformName() == "xcb"
         self.setAttribute(Qt.WidgetAttribute.WA_TranslucentBackground, not self._cut)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setObjectName("chatOptions")
         self.setAccessibleName(tr("How this chat answers"))
         self.setFixedWidth(theme().px(WIDTH))
         self._anchor: QWidget | None = None
@@ -120,7 +121,6 @@ class ChatOptions(QWidget):
         self.system = QPlainTextEdit()
         self.system.setAccessibleName(tr("System prompt"))
         self.system.setTabChangesFocus(True)
-        self.system.setFixedHeight(theme().px(84))
         self.system.textChanged.connect(self._text_changed)
         box.addWidget(self.system)
         self._thinking = QButtonGroup(self)
@@ -360,6 +360,9 @@ class ChatOptions(QWidget):
     def open_above(self, anchor: QWidget) -> None:
         """Over the widget, kept on its screen."""
         self._anchor = anchor
+        # A style sheet with a minimum height overrides what was set before it was read.
+        self.system.ensurePolished()
+        self.system.setFixedHeight(theme().px(PROMPT_HEIGHT))
         self._fit()
         self.show()
         self.presets.setFocus(Qt.FocusReason.PopupFocusReason)

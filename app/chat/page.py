@@ -8,6 +8,7 @@ from pathlib import Path
 from PySide6.QtCore import QPoint, Qt, Signal, Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
+from shiboken6 import isValid
 
 from app.chat.advice import Advice
 from app.chat.composer import Composer
@@ -150,7 +151,7 @@ class ChatPage(QWidget):
         controller.settingsChanged.connect(self._settings_changed)
         self._meter.changed.connect(self._show_context)
         self._drafting.failed.connect(self.show_failure)
-        self._drafting.attached.connect(lambda: self.banners.dismiss("chat"))
+        self._drafting.attaching.connect(lambda: self.banners.dismiss("chat"))
         self._drafting.counted.connect(self._show_context)
         advice = self._advice
         advice.changed.connect(lambda notice: self.notice_bar.show_notice(notice, advice.close))
@@ -485,8 +486,8 @@ class ChatPage(QWidget):
 
     @property
     def options(self) -> ChatOptions | None:
-        """The popover that was opened last."""
-        return self._options
+        """The popover while it is open."""
+        return self._options if self._options is not None and isValid(self._options) else None
 
     @Slot(object)
     def _take_options(self, chosen: ChatSettings) -> None:

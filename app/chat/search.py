@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 #: Characters of an excerpt before the first place, and in all.
-BEFORE, EXCERPT = 24, 160
+BEFORE, EXCERPT = 12, 160
 
 
 def like(word: str) -> str:

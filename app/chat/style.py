@@ -23,10 +23,13 @@ QTextBrowser, QTextBrowser:focus, #codeBlock QPlainTextEdit, #codeBlock QPlainTe
 #composer QPlainTextEdit, #composer QPlainTextEdit:focus {
     background: transparent; border: none; padding: 0; font-size: 15px; }
 #attachment { background: $bg; border: 1px solid $line; border-radius: 8px; }
+#attachment QPushButton { padding: 0; min-height: 0; border: 1px solid transparent; }
+#attachment QPushButton:focus { border-color: $accent; padding: 0; }
 #bubble #attachment { background: transparent; border-color: $line; }
 #meter[full="true"]::chunk { background: $warn; }
-#composer QPushButton[kind="ghost"] { color: $muted; font-weight: 400; padding: 5px 8px; }
+#composer QPushButton[kind="ghost"] { color: $muted; font-weight: 400; }
 #composer QPushButton[kind="ghost"]:hover { color: $text; }
+#chatOptions QAbstractSpinBox QLineEdit { padding-left: 8px; }
 #findBar { background: $panel; border: 1px solid $line; border-radius: 10px; }
 #example { background: $panel; border: 1px solid $line; border-radius: 10px; padding: 10px 14px;
     text-align: left; font-weight: 400; }

@@ -155,6 +155,8 @@ class Transcript(QScrollArea):
         self._settle(max(0, self._views[place - self._first].y() - MARGIN))
         # What was built above it may be taller than its room was.
         self._settle(max(0, self._views[place - self._first].y() - MARGIN))
+        self._following = self.verticalScrollBar().value() >= self.verticalScrollBar().maximum() - NEAR_END
+        self._show_jump()
 
     @Slot()
     def go_to_end(self) -> None:

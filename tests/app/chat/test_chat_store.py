@@ -431,7 +431,7 @@ def test_a_search_says_where_it_found_what(store):
     ask(store, "another", "pineapples only")
     hit = store.find_in(chat_id, "pineapples plums")
     assert hit.message_id == answer
-    assert hit.excerpt == "…kinds. Among them are PINEAPPLES and plums."
+    assert hit.excerpt == "…them are PINEAPPLES and plums."
     assert store.find_in(chat_id, "fruit").message_id == question
     assert store.find_in(chat_id, "kinds elsewhere").message_id == answer
     assert store.find_in(chat_id, "nowhere").message_id is None

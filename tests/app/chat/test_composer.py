@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QMimeData, Qt
+from PySide6.QtCore import QMimeData, Qt, QUrl
 
+from app.chat.attaching import LONG_PASTE
 from app.chat.composer import MOST_LINES, Composer
+from app.chat.records import Attachment, Draft
 
 
 @pytest.fixture
@@ -127,3 +129,86 @@ def test_editing_can_be_cancelled(composer, qtbot):
         qtbot.keyClick(composer.field, Qt.Key.Key_Escape)
     assert not composer.editing
     assert composer.text == ""
+
+
+def test_enter_may_start_a_line_instead(composer, qtbot):
+    composer.set_enter("newline")
+    qtbot.keyClicks(composer.field, "one")
+    with qtbot.assertNotEmitted(composer.sent):
+        qtbot.keyClick(composer.field, Qt.Key.Key_Return)
+    qtbot.keyClicks(composer.field, "two")
+    with qtbot.waitSignal(composer.sent) as sent:
+        qtbot.keyClick(composer.field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+    assert sent.args == ["one\ntwo"]
+    assert composer.field.accessibleDescription() == "Ctrl+Enter sends, Enter starts a new line"
+
+
+def test_up_in_the_empty_field_goes_through_what_was_asked(composer, qtbot):
+    composer.set_history(lambda: ["newest", "older"])
+    for key, text in (("Up", "newest"), ("Up", "older"), ("Up", "older"), ("Down", "newest"), ("Down", "")):
+        qtbot.keyClick(composer.field, getattr(Qt.Key, f"Key_{key}"))
+        assert composer.text == text
+    qtbot.keyClicks(composer.field, "mine")
+    qtbot.keyClick(composer.field, Qt.Key.Key_Up)
+    assert composer.text == "mine", "what was written is not lost to a key"
+    composer.clear()
+    qtbot.keyClick(composer.field, Qt.Key.Key_Up)
+    qtbot.keyClicks(composer.field, "!")
+    qtbot.keyClick(composer.field, Qt.Key.Key_Up)
+    assert composer.text == "newest!", "changed, it is a text of one's own"
+    composer.set_history(list)
+    composer.clear()
+    qtbot.keyClick(composer.field, Qt.Key.Key_Up)
+    assert composer.text == ""
+
+
+def test_files_that_are_pasted_or_dropped_become_attachments(composer, qtbot):
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile("/tmp/a.txt"), QUrl("https://example.org/b.txt")])
+    assert composer.field.canInsertFromMimeData(data)
+    with qtbot.waitSignal(composer.attachWanted) as wanted:
+        composer.field.insertFromMimeData(data)
+    assert wanted.args == [["/tmp/a.txt"]]
+    long = QMimeData()
+    long.setText("x" * (LONG_PASTE + 1))
+    with qtbot.waitSignal(composer.pasteWanted) as pasted:
+        composer.field.insertFromMimeData(long)
+    assert pasted.args == [long.text()]
+    assert composer.text == ""
+
+
+def test_attachments_stand_above_the_text_and_can_be_taken_away(composer, qtbot):
+    files = [Attachment("a.txt", "a", 1), Attachment("b <i>.txt", "begin", 500)]
+    with qtbot.waitSignal(composer.draftChanged):
+        composer.set_attachments(files)
+    first, second = composer.chips.chips
+    assert first.size_text == "1 characters" or first.size_text == "1 character"
+    second.set_tokens(3120)
+    assert second.size_text == "the beginning · 3.1k tokens"
+    assert composer.action_button.isEnabled(), "a file alone can be sent"
+    with qtbot.waitSignal(composer.sent) as sent:
+        qtbot.mouseClick(composer.action_button, Qt.MouseButton.LeftButton)
+    assert sent.args == [""]
+    qtbot.mouseClick(first.cross, Qt.MouseButton.LeftButton)
+    assert composer.attachments == (files[1],)
+    assert composer.draft == Draft("", (files[1],))
+    composer.clear()
+    assert composer.attachments == ()
+    assert composer.chips.isHidden()
+
+
+def test_an_estimate_is_marked_as_one_and_a_full_meter_warns(composer):
+    composer.set_context(3120, 8192, exact=False)
+    assert composer.meter_text == "~3.1k of 8k tokens"
+    assert not composer._meter.property("full")
+    composer.set_context(8000, 8192)
+    assert composer._meter.property("full")
+
+
+def test_a_narrow_composer_leaves_out_the_words_of_its_buttons(composer):
+    composer.set_preset("Balanced")
+    assert composer.settings_button.text() == "Balanced"
+    composer.resize(360, 120)
+    composer.grab()
+    assert composer.settings_button.text() == ""
+    assert composer.settings_button.accessibleName() == "How this chat answers: Balanced"

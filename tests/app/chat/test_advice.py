@@ -1,0 +1,199 @@
+"""What a chat has to say about itself: after a crash, without its model, while another one is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from chat_fakes import PLAN, READY
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QPushButton
+
+from app.chat.page import ChatPage
+from app.chat.store import CLOSED
+from app.host import HostState
+from app.settings.store import Settings
+from engine.placement.plan import PlanBytes
+
+QWEN = HostState("ready", "Qwen3", "/m/q.gguf", replace(PLAN, bytes=PlanBytes({}, {}, 17_500_000_000, 0)))
+
+
+@pytest.fixture
+def make_page(qtbot, host, store):
+    made = []
+
+    def make(settings=Settings):
+        page = ChatPage(host, store, settings)
+        qtbot.addWidget(page)
+        page.resize(900, 700)
+        page.show()
+        made.append(page)
+        return page
+
+    yield make
+    for page in made:
+        page.shutdown()
+
+
+def choices(page):
+    return [button.text() for button in page.notice_bar.buttons]
+
+
+def press(qtbot, page, place=0):
+    qtbot.mouseClick(page.notice_bar.buttons[place], Qt.MouseButton.LeftButton)
+
+
+def cut_off(store, text="half an ans"):
+    chat = store.create_chat("Count to a million")
+    question = store.add_message(chat, None, "user", "Count to a million")
+    answer = store.add_message(chat, question, "assistant", model="Qwen3")
+    if text:
+        store.set_text(answer, text)
+    store.set_model_path(chat, "demo")
+    return chat, answer
+
+
+def test_after_a_crash_the_answer_can_be_continued(make_page, host, store, qtbot):
+    chat, _ = cut_off(store)
+    page = make_page()
+    assert page.notice_bar.text == "Greenroom ended while it was answering in “Count to a million”."
+    press(qtbot, page)
+    assert page.chat == chat
+    assert page.notice_bar.text == "This answer was cut off when Greenroom ended."
+    assert choices(page) == ["Continue the answer"]
+    press(qtbot, page)
+    assert host.wished[-1] == (None, "half an ans")
+    assert page.notice_bar.isHidden()
+    host.answer("wer.")
+    assert store.messages(chat)[-1].text == "half an answer."
+    assert page.notice_bar.isHidden()
+
+
+def test_who_does_not_want_to_continue_is_asked_once(make_page, host, store, qtbot):
+    chat, _ = cut_off(store)
+    page = make_page()
+    page._advice.close()
+    assert page.notice_bar.isHidden()
+    assert store.messages(chat)[-1].stop_reason == CLOSED
+    again = make_page()
+    assert again.notice_bar.isHidden()
+    again.open_chat(chat)
+    assert again.notice_bar.text == "This answer was cut off when Greenroom ended.", "the chat itself still offers it"
+    assert choices(again) == ["Continue the answer"]
+
+
+def test_a_crash_without_a_loaded_model_offers_to_load_it(make_page, host, store, qtbot):
+    chat, _ = cut_off(store)
+    host.set_state(HostState())
+    page = make_page()
+    page.open_chat(chat)
+    assert choices(page) == ["Load The demo model"]
+    with qtbot.waitSignal(page.modelWanted) as wanted:
+        press(qtbot, page)
+    assert wanted.args == ["demo"]
+
+
+def test_an_answer_before_its_first_word_offers_nothing_to_continue(make_page, store, qtbot):
+    chat, _ = cut_off(store, "")
+    page = make_page()
+    press(qtbot, page)
+    assert page.chat == chat
+    assert choices(page) == []
+
+
+def test_an_answer_being_written_is_no_crash(make_page, host, store):
+    page = make_page()
+    page.send("q")
+    host.say("half")
+    page._advice.refresh()
+    assert page.notice_bar.isHidden()
+    host.end("cancelled")
+    assert page.notice_bar.isHidden(), "who stopped it knows"
+
+
+def test_the_token_limit_offers_to_go_on(make_page, host, qtbot):
+    page = make_page()
+    page.send("q")
+    host.say("half")
+    host.end("length")
+    assert page.notice_bar.text == "The answer reached its token limit."
+    press(qtbot, page)
+    assert host.wished[-1] == (None, "half")
+    host.answer(" more")
+    assert page.notice_bar.isHidden()
+
+
+def test_a_chat_whose_model_file_is_gone(make_page, host, store, qtbot, tmp_path):
+    page = make_page()
+    page.send("q")
+    host.answer("a")
+    missing = tmp_path / "gone" / "Mixtral-8x7B.gguf"
+    store.set_model_path(page.chat, str(missing))
+    page.open_chat(page.chat)
+    assert page.notice_bar.text == f"Mixtral-8x7B answered in this chat, but its file is gone: {missing}"
+    assert choices(page) == ["Go on with Greenroom demo"]
+    press(qtbot, page)
+    assert page.notice_bar.isHidden()
+    host.set_state(HostState())
+    page._advice._closed.clear()
+    page.open_chat(page.chat)
+    assert choices(page) == ["Choose another model"]
+    with qtbot.waitSignal(page.modelsWanted):
+        press(qtbot, page)
+
+
+def test_a_chat_of_another_model_says_what_loading_it_unloads(make_page, host, store, qtbot, tmp_path):
+    file = tmp_path / "Gemma-4.gguf"
+    file.write_bytes(b"x")
+    host.set_state(QWEN)
+    page = make_page()
+    page.send("q")
+    host.answer("a")
+    store.set_model_path(page.chat, str(file))
+    page.open_chat(page.chat)
+    assert page.notice_bar.text == ("Gemma-4 answered in this chat. Loading it unloads Qwen3 and frees 17.5 GB of RAM.")
+    with qtbot.waitSignal(page.modelWanted) as wanted:
+        press(qtbot, page)
+    assert wanted.args == [str(file)]
+
+
+def test_while_a_model_makes_room_for_another_the_sum_is_shown(make_page, host):
+    page = make_page()
+    taken = replace(PLAN, bytes=PlanBytes({}, {"experts": 1}, 22_100_000_000, 4_000_000_000))
+    host.set_state(HostState("loading", "Gemma-4", "/m/g.gguf", taken, unloads=("Qwen3", QWEN.plan)))
+    assert page.notice_bar.text == (
+        "Qwen3 is unloaded, which frees 17.5 GB of RAM. Gemma-4 takes 22.1 GB of RAM and 4.0 GB of VRAM."
+    )
+    host.set_state(READY)
+    assert page.notice_bar.isHidden()
+
+
+def test_a_notice_about_one_chat_does_not_follow_to_the_next(make_page, host, store):
+    page = make_page()
+    page.send("q")
+    host.say("half")
+    host.end("length")
+    assert not page.notice_bar.isHidden()
+    page.new_chat()
+    assert page.notice_bar.isHidden()
+
+
+@pytest.mark.parametrize(("offline", "said"), [(False, "Choose a model to begin."), (True, "stay offline")])
+def test_without_a_model_there_is_a_button(make_page, host, qtbot, offline, said):
+    host.set_state(HostState())
+    page = make_page(lambda: Settings(offline=offline))
+    assert said in page.welcome.detail
+    with qtbot.waitSignal(page.modelsWanted):
+        qtbot.mouseClick(page.welcome.models, Qt.MouseButton.LeftButton)
+    with qtbot.waitSignal(page.fileWanted):
+        qtbot.mouseClick(page.welcome.file, Qt.MouseButton.LeftButton)
+    host.set_state(QWEN)
+    assert page.welcome.models.isHidden()
+
+
+def test_the_demo_leads_on_to_other_models(make_page, qtbot):
+    page = make_page()
+    bigger = page.welcome.findChildren(QPushButton)
+    assert page.welcome.bigger in bigger
+    with qtbot.waitSignal(page.modelsWanted):
+        qtbot.mouseClick(page.welcome.bigger, Qt.MouseButton.LeftButton)

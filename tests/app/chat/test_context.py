@@ -1,0 +1,220 @@
+"""Counting what a chat takes, and the ways out when it takes too much."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from chat_fakes import PLAN, READY, STATS
+from PySide6.QtCore import Qt
+
+from app.chat.page import ChatPage
+from app.chat.presets import ChatSettings
+from app.chat.records import Attachment
+from app.engine_worker import ContextPlan
+from app.host import HostState
+from engine.placement.plan import PlanBytes
+from engine.runtime.events import Message
+
+QWEN = HostState("ready", "Qwen3", "/m/q.gguf", PLAN, limit=32768)
+
+
+@pytest.fixture
+def page(qtbot, host, store):
+    host.set_state(QWEN)
+    made = ChatPage(host, store)
+    qtbot.addWidget(made)
+    made.resize(900, 700)
+    made.show()
+    yield made
+    made.shutdown()
+
+
+def count(page, host, tokens):
+    """The engine counts what is asked of it now."""
+    page._meter.count()
+    host.counted("chat", tokens)
+
+
+def choices(page):
+    return [button.text() for button in page.notice_bar.buttons]
+
+
+def press(page, qtbot, text):
+    button = next(button for button in page.notice_bar.buttons if button.text() == text)
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+
+
+def talk(page, host, *questions):
+    for question in questions:
+        page.send(question)
+        host.answer(f"answer to {question}")
+
+
+def test_what_is_written_is_counted_with_the_chat(page, host, qtbot):
+    talk(page, host, "q1")
+    page.composer.set_text("a question that goes on")
+    assert page.composer.meter_text.startswith("~"), "an estimate at once"
+    qtbot.waitUntil(lambda: "chat" in host.counts)
+    assert host.counts["chat"].prompt[-1] == Message("user", "a question that goes on")
+    host.counted("chat", 777)
+    assert page.composer.meter_text == "777 of 8k tokens"
+    page.composer.set_text("")
+    page.new_chat()
+    assert page.composer.meter_text == ""
+
+
+def test_a_count_of_what_was_written_before_is_not_taken_for_exact(page, host):
+    page.composer.set_text("one")
+    page._meter.count()
+    old = dict(host.counts)
+    page.composer.set_text("one two three four")
+    host.counts = old
+    host.counted("chat", 50)
+    assert not page._meter.exact
+    assert 50 <= page._meter.used < 60
+
+
+def test_a_model_that_cannot_count_leaves_the_estimate(page, host):
+    page.composer.set_text("one two three")
+    count(page, host, None)
+    assert page.composer.meter_text.startswith("~")
+
+
+def test_a_full_context_offers_ways_out_instead_of_sending(page, host, qtbot):
+    talk(page, host, "q1 " * 200, "q2 " * 200, "q3 " * 200)
+    page.composer.set_text("one more")
+    count(page, host, 8190)
+    asked = len(host.asked)
+    qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
+    assert len(host.asked) == asked
+    assert page.composer.text == "one more"
+    assert page.notice_bar.text == "This does not fit: it takes 8.2k tokens, and the context holds 8k."
+    assert choices(page) == ["Leave out the oldest 4 messages", "More context…", "Summarise the beginning"]
+    press(page, qtbot, "Leave out the oldest 4 messages")
+    assert "The first 4 messages are not sent: “q1 q1" in page.notice_bar.text, "what is left out is shown"
+    count(page, host, 3000)
+    qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
+    sent = [m.content for m in host.asked[-1][0]]
+    assert len(sent) == 3
+    assert sent[0].startswith("q3")
+    assert sent[-1] == "one more"
+    host.answer("done")
+    press(page, qtbot, "Send them again")
+    assert page.notice_bar.isHidden()
+    talk(page, host, "q5")
+    assert host.asked[-1][0][0].content.startswith("q1")
+
+
+def test_the_beginning_is_kept_as_a_summary(page, host, qtbot):
+    talk(page, host, "q1 " * 200, "q2 " * 200, "q3 " * 200)
+    page.composer.set_text("one more")
+    count(page, host, 8190)
+    qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
+    press(page, qtbot, "Summarise the beginning")
+    assert "Stop" in page.composer.action_button.text()
+    host.answer("They spoke of q1 and q2.")
+    assert "this summary is sent: They spoke of q1 and q2." in page.notice_bar.text
+    assert page.composer.text == "one more"
+    count(page, host, 2000)
+    qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
+    assert "They spoke of q1 and q2." in host.asked[-1][0][0].content
+    host.answer("a")
+
+
+def test_more_context_says_what_it_costs(page, host, qtbot):
+    talk(page, host, "q1")
+    page.composer.set_text("long")
+    count(page, host, 9000)
+    qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
+    assert choices(page) == ["More context…"], "a single question cannot be left out"
+    press(page, qtbot, "More context…")
+    assert host.planned == [16384]
+    larger = replace(PLAN, context=16384, bytes=PlanBytes({}, {}, 18_900_000_000, 0))
+    host.set_state(replace(QWEN, plan=replace(PLAN, bytes=PlanBytes({}, {}, 17_800_000_000, 0))))
+    host.contextPlanned.emit(ContextPlan(16384, larger))
+    assert page.notice_bar.text == (
+        "16k tokens of context take 1.1 GB more: 18.9 GB of RAM in all. The model is loaded again for it."
+    )
+    press(page, qtbot, "Load with 16k tokens")
+    assert host.loads == [("/m/q.gguf", 16384)]
+    assert page.composer.text == "long"
+
+
+def test_more_context_that_is_too_much_or_cannot_be_had(page, host, qtbot):
+    page.composer.set_text("long")
+    count(page, host, 9000)
+    qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
+    press(page, qtbot, "More context…")
+    host.contextPlanned.emit(ContextPlan(16384, replace(PLAN, mode="tight", label="Tight: needs 3 GB more free RAM")))
+    assert "Tight: needs 3 GB more free RAM." in page.notice_bar.text
+    assert choices(page) == ["Load anyway"]
+    page._advice.close()
+    qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
+    press(page, qtbot, "More context…")
+    host.contextPlanned.emit(ContextPlan(16384, None))
+    assert "cannot be had" in page.notice_bar.text
+    host.set_state(replace(QWEN, limit=8192))
+    page._advice.close()
+    page.composer.set_text("long again")
+    count(page, host, 9000)
+    qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
+    assert choices(page) == [], "the model was made for no more"
+
+
+def test_a_file_that_is_too_large_can_be_cut_or_left_out(page, host, qtbot):
+    book = Attachment("book.txt", "a line of words\n" * 6000, 96_000)
+    page._drafting.add([Attachment("small.txt", "few words", 9), book])
+    host.counted("file small.txt", 3)
+    host.counted("file book.txt", 24_000)
+    assert [chip.size_text for chip in page.composer.chips.chips] == ["3 tokens", "24.0k tokens"]
+    count(page, host, 24_100)
+    assert page.notice_bar.text == "book.txt has 24.0k tokens, and 8.1k are free in this chat."
+    assert choices(page) == ["Send the beginning", "More context…", "Leave it out"]
+    press(page, qtbot, "Send the beginning")
+    small, part = page.composer.attachments
+    assert small.name == "small.txt"
+    assert not part.whole
+    assert 25_000 < len(part.text) < 32_000
+    assert part.text.endswith("a line of words")
+    count(page, host, 7800)
+    assert page.notice_bar.isHidden()
+    page.composer.set_attachments([book])
+    count(page, host, 24_100)
+    press(page, qtbot, "Leave it out")
+    assert page.composer.attachments == ()
+
+
+def test_what_is_hopelessly_long_is_not_counted(page, host, qtbot):
+    page._drafting.add([Attachment("library.txt", "words " * 100_000, 600_000)])
+    page._meter.count()
+    assert host.counts == {}
+    assert "library.txt has 180.0k tokens" in page.notice_bar.text
+    qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
+    assert host.asked == []
+
+
+def test_a_full_answer_offers_room(page, host, qtbot):
+    talk(page, host, "q1", "q2")
+    page.send("q3")
+    host.say("and so on", replace(STATS, prompt_tokens=8000, completion_tokens=192))
+    host.end("context", replace(STATS, prompt_tokens=8000, completion_tokens=192))
+    assert page.notice_bar.text == "The context is full: 8k tokens."
+    assert choices(page)[0] == "Leave out the oldest 4 messages"
+
+
+def test_settings_of_another_branch_leave_nothing_out(page, host, store):
+    talk(page, host, "q1", "q2")
+    page._controller.set_settings(page.chat, ChatSettings(start=99_999))
+    assert page.notice_bar.isHidden()
+
+
+def test_without_a_model_nothing_is_counted(page, host):
+    host.set_state(HostState())
+    page.composer.set_text("hello")
+    page._meter.count()
+    assert host.counts == {}
+    assert page.composer.meter_text == ""
+    host.set_state(READY)
+    page._meter.count()
+    assert "chat" in host.counts

@@ -1,0 +1,123 @@
+"""Looking for words in the open chat, and going to what a search of all chats has found."""
+
+from __future__ import annotations
+
+import pytest
+from chat_fakes import STATS, fill
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QTextEdit
+
+from app.chat.highlight import mark_words
+from app.chat.page import ChatPage
+from app.chat.search import excerpt, places
+
+
+@pytest.fixture
+def page(qtbot, host, store):
+    made = ChatPage(host, store)
+    qtbot.addWidget(made)
+    made.resize(900, 700)
+    made.show()
+    yield made
+    made.shutdown()
+
+
+def marked(page):
+    """The marked words in sight, by the text of their message."""
+    found = {}
+    for view in page.transcript.views:
+        words = [s.cursor.selectedText() for e in view.findChildren(QTextEdit) for s in e.extraSelections()]
+        if words:
+            found[view.message.text] = words
+    return found
+
+
+def chat_about(store, *texts):
+    chat, parent = store.create_chat("words"), None
+    for number, text in enumerate(texts):
+        parent = store.add_message(chat, parent, "assistant" if number % 2 else "user", text)
+        if number % 2:
+            store.finish(parent, text, STATS, "end")
+    return chat
+
+
+def test_words_are_marked_counted_and_stepped_through(page, store, qtbot):
+    page.open_chat(chat_about(store, "one apple", "**Apple** pie, apples", "no fruit", "an APPLE"))
+    page.find()
+    qtbot.keyClicks(page.find_bar.field, "apple")
+    qtbot.waitUntil(lambda: page.find_bar.count_text == "3 of 3")
+    assert marked(page) == {
+        "one apple": ["apple"],
+        "**Apple** pie, apples": ["Apple", "apple"],
+        "an APPLE": ["APPLE"],
+    }
+    qtbot.keyClick(page.find_bar.field, Qt.Key.Key_Return)
+    assert page.find_bar.count_text == "2 of 3"
+    qtbot.keyClick(page.find_bar.field, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
+    qtbot.mouseClick(page.find_bar.newer, Qt.MouseButton.LeftButton)
+    assert page.find_bar.count_text == "1 of 3", "after the last comes the first"
+    page.find_bar.field.setText("pear")
+    qtbot.waitUntil(lambda: page.find_bar.count_text == "not found")
+    qtbot.keyClick(page.find_bar.field, Qt.Key.Key_Escape)
+    assert page.find_bar.isHidden()
+    assert marked(page) == {}
+
+
+def test_messages_that_come_into_sight_are_marked_too(page, store, qtbot):
+    page.open_chat(fill(store, 120))
+    page.find()
+    page.find_bar.field.setText("question 7")
+    page.find_bar.search()
+    assert page.find_bar.count_text.endswith("of 21"), "7, 17, 27 and so on, and 70 to 79"
+    for _ in range(20):
+        page.find_bar.step(-1)
+    assert any("Question 7" in text for text in marked(page))
+
+
+def test_an_answer_that_is_being_written_is_marked_at_its_end(page, host, qtbot):
+    page.send("apple?")
+    page.find_bar.open_bar("apple")
+    host.answer("an apple")
+    assert page.find_bar.count_text == "2 of 2"
+    assert "an apple" in marked(page)
+
+
+def test_a_hit_of_the_search_opens_in_its_version(page, host, store, qtbot):
+    page.send("q")
+    host.answer("an apple")
+    first = page._messages[-1]
+    page._regenerate(first)
+    host.answer("a pear")
+    page.open_chat(page.chat)
+    page.show_hit(first.id, "apple")
+    assert [m.text for m in page._messages] == ["q", "an apple"]
+    assert marked(page) == {"an apple": ["apple"]}
+    assert page.find_bar.count_text == "1 of 1"
+    page.show_hit(0, "words of a title")
+    assert page.find_bar.count_text == "not found"
+
+
+def test_places_overlap_nowhere_and_know_no_case():
+    assert places("Apple pineapple", ["apple", "pine"]) == [(0, 5), (6, 10), (10, 15)]
+    assert places("a.b a+b", ["."]) == [(1, 2)]
+    assert places("anything", []) == places("anything", [""]) == []
+    assert excerpt("short", ["nowhere"]) == "short"
+    assert excerpt("가" * 100 + "여행" + "나" * 300, ["여행"])[:14] == "…" + "가" * 12 + "여"
+
+
+def test_marks_know_characters_outside_the_basic_plane(qtbot):
+    edit = QTextEdit()
+    qtbot.addWidget(edit)
+    edit.setPlainText("🍎🍎 apple")
+    holder = page_like(edit)
+    qtbot.addWidget(holder)
+    assert mark_words(holder, ["apple"]) == 1
+    assert edit.extraSelections()[0].cursor.selectedText() == "apple"
+
+
+def page_like(edit):
+    from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+    holder = QWidget()
+    QVBoxLayout(holder).addWidget(edit)
+    return holder

@@ -1,0 +1,168 @@
+"""What can be done with one message, and what is kept of what is being written."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDropEvent, QGuiApplication
+from PySide6.QtWidgets import QPushButton
+
+from app.chat.page import ChatPage
+from app.chat.records import Attachment, Draft
+from app.chat.store import ChatStore
+
+
+@pytest.fixture
+def page(qtbot, host, store):
+    made = ChatPage(host, store)
+    qtbot.addWidget(made)
+    made.resize(900, 700)
+    made.show()
+    yield made
+    made.shutdown()
+
+
+def texts(page):
+    return [message.text for message in page._messages]
+
+
+def entry(menu, text):
+    return next(action for action in menu.actions() if action.text() == text)
+
+
+def talk(page, host, *questions):
+    for question in questions:
+        page.send(question)
+        host.answer(f"answer to {question}")
+
+
+def test_the_menu_of_an_answer(page, host, qtbot):
+    talk(page, host, "q1", "q2")
+    first, last = page.message_menu(page._messages[1]), page.message_menu(page._messages[3])
+    assert not entry(first, "Continue the answer").isEnabled(), "others follow it"
+    assert entry(first, "Delete, with all that follows").isEnabled()
+    entry(last, "Continue the answer").trigger()
+    assert host.wished[-1] == (None, "answer to q2")
+    during = page.message_menu(page._messages[1])
+    assert not entry(during, "Delete, with all that follows").isEnabled(), "while the chat is answered"
+    host.answer(" and more")
+    assert texts(page)[-1] == "answer to q2 and more"
+    for menu in (first, last, during):
+        menu.close()
+
+
+def test_copying(page, host):
+    page.send("q")
+    host.answer("<think>hm</think>\n\nParis")
+    question, answer = (page.message_menu(message) for message in page._messages)
+    entry(answer, "Copy answer").trigger()
+    assert QGuiApplication.clipboard().text() == "Paris"
+    entry(answer, "Copy as it was written").trigger()
+    assert QGuiApplication.clipboard().text() == "<think>hm</think>\n\nParis"
+    entry(question, "Copy message").trigger()
+    assert QGuiApplication.clipboard().text() == "q"
+    question.close()
+    answer.close()
+
+
+def test_deleting_a_message_can_be_undone(page, host, qtbot):
+    talk(page, host, "q1", "q2")
+    menu = page.message_menu(page._messages[2])
+    entry(menu, "Delete, with all that follows").trigger()
+    assert texts(page) == ["q1", "answer to q1"]
+    undo = next(b for b in page.banners.findChildren(QPushButton) if b.text() == "Undo")
+    qtbot.mouseClick(undo, Qt.MouseButton.LeftButton)
+    assert texts(page) == ["q1", "answer to q1", "q2", "answer to q2"]
+    page._delete_message(page._messages[0])
+    assert page.welcome.isVisible()
+    page.undo_delete()
+    assert len(texts(page)) == 4
+    menu.close()
+
+
+def test_the_dots_open_the_menu(page, host, qtbot, monkeypatch):
+    talk(page, host, "q")
+    opened = []
+    monkeypatch.setattr(page, "message_menu", lambda message: opened.append(message.text) or QMenuStub())
+    more = page.transcript.views[-1].findChild(QPushButton, "more")
+    qtbot.mouseClick(more, Qt.MouseButton.LeftButton)
+    assert opened == ["answer to q"]
+
+
+class QMenuStub:
+    def popup(self, place):
+        pass
+
+
+def test_the_last_answer_is_asked_for_again(page, host):
+    talk(page, host, "q")
+    page.regenerate_last()
+    assert len(host.asked) == 2
+    host.answer("another")
+    page.new_chat()
+    page.regenerate_last()
+    assert len(host.asked) == 2
+
+
+def test_drafts_outlive_the_program(page, host, store, tmp_path, qtbot):
+    talk(page, host, "q")
+    chat = page.chat
+    page.composer.set_draft(Draft("half a question", (Attachment("a.txt", "a", 1),)))
+    qtbot.waitUntil(lambda: not store.draft(chat).empty, timeout=3000)
+    page.new_chat()
+    page.composer.set_text("for a new chat")
+    page.shutdown()
+    again = ChatPage(host, ChatStore(store.path))
+    qtbot.addWidget(again)
+    assert again.composer.text == "for a new chat"
+    again.open_chat(chat)
+    assert again.composer.draft == Draft("half a question", (Attachment("a.txt", "a", 1),))
+    again.send("done")
+    assert again._store.draft(chat).empty
+    host.answer("a")
+    again.shutdown()
+
+
+def test_a_change_of_an_earlier_message_is_no_draft(page, host, store):
+    page.composer.set_attachments([Attachment("a.txt", "a", 1)])
+    page.send("q")
+    host.answer("a")
+    page.composer.set_text("a draft")
+    page._begin_edit(page._messages[0])
+    assert [a.name for a in page.composer.attachments] == ["a.txt"]
+    page.composer.set_text("q, better")
+    page._drafting.save()
+    assert store.draft(page.chat).text == "a draft"
+    page.composer.cancel_edit()
+    assert page.composer.draft == Draft("a draft")
+
+
+def test_files_are_read_and_what_is_no_text_is_told(page, host, store, qtbot, tmp_path):
+    good, bad = tmp_path / "notes.txt", tmp_path / "photo.png"
+    good.write_text("some notes")
+    bad.write_bytes(b"\x89PNG\r\n")
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(good))])
+    drop = QDropEvent(
+        QPointF(50, 50), Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    )
+    page.dropEvent(drop)
+    qtbot.waitUntil(lambda: len(page.composer.attachments) == 1)
+    page._drafting.attach([str(bad), str(good)])
+    qtbot.waitUntil(lambda: bool(page.banners.banners))
+    assert "photo.png was not attached" in str(page.banners.banners[0].error)
+    assert len(page.composer.attachments) == 1, "the same file twice is one"
+    page.composer.set_text("What is this?")
+    qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
+    assert "some notes" in host.asked[-1][0][0].content
+    host.answer("Notes.")
+    bubble = page.transcript.views[0]
+    assert [chip.attachment.name for chip in bubble._files.chips] == ["notes.txt"]
+    assert bubble.height() > bubble._files.height() + bubble._text.height()
+    assert store.messages(page.chat)[0].text == "What is this?"
+
+
+def test_too_many_files_are_told(page, qtbot):
+    page._drafting.add([Attachment(f"{n}.txt", str(n), 1) for n in range(25)])
+    assert len(page.composer.attachments) == 20
+    assert "Not all files were attached" in str(page.banners.banners[0].error)

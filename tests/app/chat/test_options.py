@@ -1,0 +1,156 @@
+"""The popover that says how a chat answers: what is changed there holds at once and is kept."""
+
+from __future__ import annotations
+
+import pytest
+from chat_fakes import PLAN
+from PySide6.QtCore import Qt
+
+from app.chat.page import ChatPage
+from app.chat.presets import ChatSettings, Sampling
+from app.host import HostState
+from app.settings.store import Settings
+
+QWEN = HostState(
+    "ready", "Qwen3", "/m/q.gguf", PLAN, family="qwen3moe", thinking=("off", "on"), suggested={"temperature": 0.6}
+)
+
+
+@pytest.fixture
+def page(qtbot, host, store, private_data):
+    host.set_state(QWEN)
+    made = ChatPage(host, store, lambda: Settings(system_prompt="From the page."))
+    qtbot.addWidget(made)
+    made.resize(900, 700)
+    made.show()
+    made.open_options()
+    yield made
+    if made.options is not None:
+        made.options.close()
+    made.shutdown()
+
+
+def options(page):
+    return page.options
+
+
+def ask(page, host):
+    page.send("q")
+    host.answer("a")
+    return host.asked[-1]
+
+
+def choose_preset(page, name):
+    combo = options(page).presets
+    combo.setCurrentIndex(combo.findText(name))
+    combo.activated.emit(combo.currentIndex())
+
+
+def entry(page, text):
+    return next(action for action in options(page).preset_menu().actions() if action.text() == text)
+
+
+def test_it_shows_what_holds(page):
+    shown = options(page)
+    assert shown.presets.currentText() == "Recommended"
+    assert shown.system.placeholderText() == "From the page."
+    assert shown.thinking_choices == ["As made", "Off", "On"]
+    assert shown.fields["temperature"].value() == 0.6
+    assert shown.fields["top_k"].value() == 20
+    assert shown.fields["seed"].text() == "random"
+    assert shown.fields["max_tokens"].text() == "no limit"
+    assert "temperature 0.6, top-p 0.95" in shown.more.text()
+    assert not shown.fields["temperature"].isVisible(), "the wall of controls is folded away"
+    shown.more.click()
+    assert shown.fields["temperature"].isVisible()
+
+
+def test_every_change_holds_for_the_next_answer(page, host, store, qtbot):
+    shown = options(page)
+    shown.fields["temperature"].setValue(1.25)
+    shown.fields["seed"].setValue(7)
+    shown.fields["max_tokens"].setValue(100)
+    shown.choose_thinking(1)
+    shown.system.setPlainText("Answer in Korean.")
+    shown.stop.setText("END|###")
+    qtbot.waitUntil(lambda: page._controller.settings_of(None).system == "Answer in Korean.")
+    messages, params = ask(page, host)
+    assert messages[0].content == "Answer in Korean."
+    assert (params.temperature, params.seed, params.max_tokens, params.stop) == (1.25, 7, 100, ("END", "###"))
+    assert host.wished[-1] == ("off", "")
+    assert page.composer.settings_button.text() == "Recommended, changed"
+    kept = page._controller.settings_of(page.chat)
+    assert kept.own == Sampling(temperature=1.25, seed=7, max_tokens=100, stop=("END", "###"))
+    shown.fields["seed"].setValue(-1)
+    page.new_chat()
+    assert page.composer.settings_button.text() == "Recommended"
+
+
+def test_what_is_typed_last_is_not_lost_when_it_closes(page, host):
+    options(page).system.setPlainText("Be brief.")
+    options(page).close()
+    assert ask(page, host)[0][0].content == "Be brief."
+
+
+def test_a_preset_takes_the_place_of_what_was_changed(page, host):
+    options(page).fields["temperature"].setValue(1.25)
+    choose_preset(page, "Precise")
+    assert options(page).fields["temperature"].value() == 0.2
+    assert page.composer.settings_button.text() == "Precise"
+    assert ask(page, host)[1].temperature == 0.2
+
+
+def test_presets_are_saved_used_and_deleted(page, host, store, qtbot):
+    shown = options(page)
+    shown.fields["top_k"].setValue(5)
+    shown.system.setPlainText("Tell stories.")
+    shown.save_preset("  Story teller ")
+    assert shown.presets.currentText() == "Story teller"
+    assert page._controller.settings_of(None) == ChatSettings("Story teller")
+    assert page.composer.settings_button.text() == "Story teller"
+    messages, params = ask(page, host)
+    assert (messages[0].content, params.top_k) == ("Tell stories.", 5)
+    page.open_options()
+    assert entry(page, "Delete this preset").isEnabled()
+    entry(page, "Delete this preset").trigger()
+    assert options(page).presets.currentText() == "Recommended"
+    assert options(page).presets.findText("Story teller") == -1
+
+
+def test_a_name_that_is_taken_is_told(page, qtbot):
+    options(page).save_preset("Precise")
+    assert "one of Greenroom's own" in str(page.banners.banners[-1].error)
+
+
+def test_back_to_the_preset(page):
+    assert not entry(page, "Back to the preset").isEnabled()
+    options(page).fields["min_p"].setValue(0.2)
+    entry(page, "Back to the preset").trigger()
+    assert page._controller.settings_of(None) == ChatSettings()
+
+
+def test_presets_go_out_and_come_in(page, tmp_path):
+    options(page).save_preset("Mine")
+    file = tmp_path / "mine"
+    page.exchange_presets("export", file)
+    page._controller.presets.delete("Mine")
+    page.exchange_presets("import", tmp_path / "mine.json")
+    assert "Mine" in page._controller.presets.presets
+    (tmp_path / "bad.json").write_text("no")
+    page.exchange_presets("import", tmp_path / "bad.json")
+    assert "bad.json was not imported" in str(page.banners.banners[-1].error)
+
+
+def test_a_model_that_leaves_no_choice_shows_none(page, host):
+    page.options.close()
+    host.set_state(HostState("ready", "Mixtral", "/m/x.gguf", PLAN))
+    page.open_options()
+    assert options(page).thinking_choices == []
+    options(page).grab()
+
+
+def test_it_closes_with_escape(page, qtbot):
+    shown = options(page)
+    qtbot.keyClick(shown, Qt.Key.Key_Escape)
+    assert not shown.isVisible()
+    page.open_options()
