@@ -1,15 +1,18 @@
 """Greenroom beside other programs on the same files: every cell of the table in turn, round after round.
 
     python tests/benchmarks/compare.py PEERS.json --out results.json [--rounds 2] [--models Q4_0,Q8_0] [--threads 1,2]
-        [--limits native,avx2] [--tests tg64,pp512,pp2048] [--programs Greenroom,NAME]
+        [--limits native,avx2] [--tests tg64,pp512,tg64@4096] [--programs Greenroom,NAME]
 
 PEERS.json names the files and the other programs' llama-bench:
 
     {"models": {"Q4_0": "/models/a-Q4_0.gguf"},
      "peers": [{"name": "llama.cpp", "limit": "native", "bench": "/build/bin/llama-bench",
-                "settings": {"fa": ["-fa", "1"]}, "environment": {}}]}
+                "settings": {"fa": ["-fa", "1"]}, "environment": {}, "depth": "-d"}],
+     "more": {"small": "/models/b.gguf"}}
 
 limit: "native" or "avx2": which peers meet which of our kernel tiers. Of several settings the best counts in each cell.
+more: models that are measured only where --models names them. tg64@4096: 64 tokens of an answer behind 4,096; depth:
+how a peer is told so, "-d" (llama.cpp) or "-gp" (ik_llama.cpp).
 A speed without its machine predicts nothing, and two runs on a shared machine differ by more than two programs: so all
 programs take turns within a round, medians are over rounds, and what is worth reading is the ratio.
 """
@@ -41,6 +44,7 @@ class Peer:
     bench: str
     settings: Mapping[str, Sequence[str]]
     environment: Mapping[str, str] = field(default_factory=dict)
+    depth: str = "-d"
 
 
 @dataclass(frozen=True)
@@ -70,37 +74,63 @@ class Wish:
         return not self.programs or program in self.programs
 
     def lengths(self, kind: str) -> list[int]:
-        """Of "pp" or "tg"."""
-        return [int(test[2:]) for test in self.tests if test.startswith(kind)]
+        """Of "pp" or "tg", from an empty context."""
+        return [int(test[2:]) for test in self.tests if test.startswith(kind) and "@" not in test]
+
+    def deep(self) -> list[tuple[int, int]]:
+        """Tokens of an answer, and how many are before it."""
+        return [(int(new), int(depth)) for new, _, depth in (t[2:].partition("@") for t in self.tests) if depth]
 
 
 def our_runs(wish: Wish, model: str, threads: int, limit: str) -> tuple[list[Run], dict[str, Any]]:
     """The runs, and the machine and model as our bench describes them."""
-    prompts, answers = wish.lengths("pp"), wish.lengths("tg")
+    prompts, answers, deep = wish.lengths("pp"), wish.lengths("tg"), wish.deep()
     # An answer from an almost empty context is what llama-bench times.
     command = [sys.executable, "-m", "engine", "bench", wish.models[model], "--json", "--force", "--device", "cpu"]
-    command += ["-p", ",".join(map(str, ([1] if answers else []) + prompts)), "-n", str(max(answers or [1]))]
+    lengths = dict.fromkeys(([1] if answers else []) + prompts + [depth for _, depth in deep])
+    new = dict.fromkeys([*answers, *(new for new, _ in deep)] or [1])
+    command += ["-p", ",".join(map(str, lengths)), "-n", ",".join(map(str, new))]
     command += ["-t", str(threads), "-r", "1", *(["--isa", "avx2"] if limit == "avx2" else [])]
     told = json.loads(_output(command, os.environ))
     runs = []
     for result in told["results"]:
-        one = result["n_prompt"] == 1
-        test = f"tg{result['n_gen']}" if one else f"pp{result['n_prompt']}"
-        tps = result["decode_tps"] if one else result["prefill_tps"]
+        before, new = result["n_prompt"], result["n_gen"]
         measured = {"read_gbs": result["read_bandwidth_gbs"], "handover_ns": result["handover_ns"]}
-        runs.append(Run(model, threads, limit, test, OURS, result["kernel"], tps, **measured))
+        tests = {f"tg{new}": "decode_tps"} if before == 1 else {f"pp{before}": "prefill_tps"}
+        tests[f"tg{new}@{before}"] = "decode_tps"
+        runs += [
+            Run(model, threads, limit, test, OURS, result["kernel"], result[speed], **measured)
+            for test, speed in tests.items()
+            if test in wish.tests
+        ]
     return runs, {"machine": told["machine"], "model": told["model"]}
 
 
 def peer_runs(wish: Wish, peer: Peer, model: str, threads: int) -> Iterator[Run]:
     for setting, options in peer.settings.items():
         command = [peer.bench, "-m", wish.models[model], "-t", str(threads), "-r", "1", "-o", "json", *options]
-        for flag, kind in (("-p", "pp"), ("-n", "tg")):
-            command += [flag, ",".join(map(str, wish.lengths(kind))) or "0"]
-        text = _output(command, {**os.environ, **peer.environment})
-        for result in json.loads(text[text.index("[") :]):
-            test = f"tg{result['n_gen']}" if result["n_gen"] else f"pp{result['n_prompt']}"
-            yield Run(model, threads, peer.limit, test, peer.name, setting, result["avg_ts"])
+        shallow = ["-p", _list(wish.lengths("pp")), "-n", _list(wish.lengths("tg"))]
+        deep = [
+            ["-p", "0", "-n", str(new), "-d", str(depth)] if peer.depth == "-d"
+            else ["-p", "0", "-n", "0", peer.depth, f"{depth},{new}"]
+            for new, depth in wish.deep()
+        ]  # fmt: skip
+        for tests in ([shallow] if shallow != ["-p", "0", "-n", "0"] else []) + deep:
+            text = _output([*command, *tests], {**os.environ, **peer.environment})
+            for result in json.loads(text[text.index("[") :]):
+                yield Run(model, threads, peer.limit, _test_of(result), peer.name, setting, result["avg_ts"])
+
+
+def _list(lengths: Sequence[int]) -> str:
+    return ",".join(map(str, lengths)) or "0"
+
+
+def _test_of(result: Mapping[str, Any]) -> str:
+    """What llama-bench measured, in our words."""
+    if not result["n_gen"]:
+        return f"pp{result['n_prompt']}"
+    depth = result.get("n_depth") or result["n_prompt"]
+    return f"tg{result['n_gen']}@{depth}" if depth else f"tg{result['n_gen']}"
 
 
 def _output(command: Sequence[str], environment: Mapping[str, str]) -> str:
@@ -143,7 +173,8 @@ def _document(about: Mapping[str, Any], rounds: int, runs: Sequence[Run]) -> dic
 def cells(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row per model, threads, limit and test: medians of every program at its best setting, and our ratios.
 
-    share: of the read bandwidth measured by our run of the same cell, in bytes as the file stores them; answers only
+    share: of the read bandwidth measured by our run of the same cell, in bytes as the file stores them; answers from an
+           empty context only, because keys and values are not counted
     """
     runs = [Run(**run) for run in document["runs"]]
     rows = []
@@ -159,7 +190,7 @@ def cells(document: Mapping[str, Any]) -> list[dict[str, Any]]:
         handovers = [r.handover_ns for r in here if r.handover_ns]
         active = document["models"].get(model, {}).get("active_bytes")
         share = {}
-        if test.startswith("tg") and reads and active:
+        if test.startswith("tg") and "@" not in test and reads and active:
             share = {name: tps * active / 1e9 / median(reads) for name, tps in speeds.items()}
         ratios = {name: speeds[OURS] / tps for name, tps in speeds.items() if OURS in speeds and name != OURS}
         rows.append(
@@ -212,8 +243,9 @@ def main() -> None:
     args = parser.parse_args()
     config = json.loads(args.peers.read_text(encoding="utf-8"))
     chosen = args.models.split(",") if args.models else list(config["models"])
+    files = {**config["models"], **config.get("more", {})}
     wish = Wish(
-        models={name: config["models"][name] for name in chosen},
+        models={name: files[name] for name in chosen},
         threads=[int(count) for count in args.threads.split(",")],
         limits=args.limits.split(","),
         tests=args.tests.split(","),

@@ -1,9 +1,12 @@
 """Measures what docs/performance.md shows and writes the tables into it.
 
-    python tests/benchmarks/publish.py [--peers PEERS.json] [--cold MODEL.gguf ...] [--only kernels,curve,peers,cold]
-        [--rounds 2] [--note "shared with other work"] [--keep FOLDER]
+    python tests/benchmarks/publish.py [--peers PEERS.json] [--cold MODEL.gguf ...] [--full MODEL.gguf]
+        [--only kernels,curve,peers,prompts,depth,small,cold,full] [--rounds 2] [--note "shared with other work"]
+        [--keep FOLDER]
 
-Results are kept as JSON in FOLDER (default: build/performance); what is not measured this time is taken from there.
+PEERS.json is as in the head of compare.py: its first model alone goes through long prompts and long contexts, and those
+under "more" are the small ones. --full takes a model nearly as large as the RAM. Results are kept as JSON in FOLDER
+(default: build/performance); what is not measured this time is taken from there.
 """
 
 from __future__ import annotations
@@ -21,13 +24,21 @@ import compare
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "performance.md"
-PARTS = ("kernels", "curve", "peers", "cold")
+#: Part of the page -> the options of compare.py that fill it, and the models it is about.
+COMPARISONS = {
+    "peers": ("all", ["--tests", "tg64,pp512"]),
+    "prompts": ("first", ["--tests", "pp2048,pp8192", "--threads", "2", "--limits", "native"]),
+    "depth": ("first", ["--tests", "tg64@4096,tg64@16384", "--threads", "2", "--limits", "native"]),
+    "small": ("more", ["--tests", "tg128,pp512", "--limits", "native"]),
+}
+PARTS = ("kernels", "curve", *COMPARISONS, "cold", "full")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", type=Path)
     parser.add_argument("--cold", type=Path, nargs="*", default=[])
+    parser.add_argument("--full", type=Path)
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", default="1,2")
@@ -42,16 +53,14 @@ def main() -> None:
         _keep(args, "kernels", _run([*bench, "--isa", "all"]))
     if "curve" in only:
         _keep(args, "curve", _run([*bench, "--curve", "--shape", "small"]))
-    script = str(Path(__file__).with_name("compare.py"))
-    if "peers" in only and args.peers:
-        out = args.keep / "peers.json"
-        options = ["--rounds", str(args.rounds), "--threads", args.threads, *args.compare.split()]
-        _run([sys.executable, script, str(args.peers), "--out", str(out), *options])
-        document = json.loads(out.read_text(encoding="utf-8"))
-        _keep(args, "peers", json.dumps({**document, "note": args.note}))
+    for part in COMPARISONS:
+        if part in only and args.peers:
+            _compare(args, part)
     if "cold" in only and args.cold:
-        cold = [sys.executable, str(Path(__file__).with_name("cold_start.py")), *map(str, args.cold)]
+        cold = [sys.executable, _script("cold_start.py"), *map(str, args.cold)]
         _keep(args, "cold", json.dumps({"rows": json.loads(_run(cold))}))
+    if "full" in only and args.full:
+        _keep(args, "full", _run([sys.executable, _script("full_size.py"), str(args.full), "--threads", args.threads]))
     text = PAGE.read_text(encoding="utf-8")
     for part in PARTS:
         kept = args.keep / f"{part}.json"
@@ -67,6 +76,22 @@ def fill(text: str, part: str, table: str) -> str:
     if count != 1:
         raise ValueError(f"the page has {count} places for {part}")
     return filled
+
+
+def _compare(args: argparse.Namespace, part: str) -> None:
+    config = json.loads(args.peers.read_text(encoding="utf-8"))
+    which, options = COMPARISONS[part]
+    models = list(config["more" if which == "more" else "models"])
+    models = models[:1] if which == "first" else models
+    out = args.keep / f"{part}.json"
+    command = [sys.executable, _script("compare.py"), str(args.peers), "--out", str(out), "--rounds", str(args.rounds)]
+    command += ["--models", ",".join(models), "--threads", args.threads, *options, *args.compare.split()]
+    _run(command)
+    _keep(args, part, out.read_text(encoding="utf-8"))
+
+
+def _script(name: str) -> str:
+    return str(Path(__file__).with_name(name))
 
 
 def _run(command: Sequence[str]) -> str:
@@ -124,7 +149,19 @@ def cold(document: dict[str, Any]) -> str:
     return _noted(document, "\n".join(lines))
 
 
-WRITERS = {"kernels": kernels, "curve": curve, "peers": peers, "cold": cold}
+def full(document: dict[str, Any]) -> str:
+    lines = ["| file | GB | threads | load s | peak GB over plan | decode tok/s | GB/s | of read bandwidth |"]
+    lines.append("|---|---|---|---|---|---|---|---|")
+    lines += [
+        f"| {r['model']} | {r['gigabytes']:.1f} | {r['threads']} | {r['load_s']:.0f} | {r['peak_gb']:.2f} over "
+        f"{r['planned_gb']:.2f} ({r['peak_gb'] / r['planned_gb']:.3f}) | {r['decode_tps']:.1f} | "
+        f"{r['decode_gbs']:.1f} | {r['decode_gbs'] / r['read_gbs']:.0%} of {r['read_gbs']:.1f} |"
+        for r in document["rows"]
+    ]
+    return _noted(document, "\n".join(lines))
+
+
+WRITERS = {"kernels": kernels, "curve": curve, **dict.fromkeys(COMPARISONS, peers), "cold": cold, "full": full}
 
 
 if __name__ == "__main__":

@@ -56,8 +56,10 @@ def test_tables_are_rectangular() -> None:
            "read_bandwidth_gbs": 40.0, "prefill_gops": 100.0, "peak_share": None}  # fmt: skip
     load = {"model": "a", "gigabytes": 2.0, "first_token_s": 2.0, "first_token_cpu_s": 3.0, "allowed_s": 2.2,
             "load_gbs_per_core": 2.0, "peak_over_weights": 1.01, "cancel_s": []}  # fmt: skip
+    large = {"model": "a", "gigabytes": 17.0, "threads": 2, "load_s": 20.0, "peak_gb": 18.0, "planned_gb": 17.5,
+             "decode_tps": 20.0, "decode_gbs": 36.0, "read_gbs": 40.0}  # fmt: skip
     for part, told in (("peers", document()), ("curve", {"curve": [point]}), ("kernels", {"kernels": [row]}),
-                       ("cold", {"rows": [load]})):  # fmt: skip
+                       ("cold", {"rows": [load]}), ("full", {"rows": [large]})):  # fmt: skip
         lines = [line for line in publish.WRITERS[part](told).splitlines() if line.startswith("|")]
         assert len(lines) >= 3
         assert len({line.count("|") for line in lines}) == 1, part
@@ -88,3 +90,49 @@ def test_both_programs_are_asked_the_same(monkeypatch: pytest.MonkeyPatch) -> No
     mine, other = (" ".join(command) for command in asked)
     assert "-p 1,512 -n 64 -t 2 -r 1 --isa avx2" in mine
     assert "-t 2 -r 1 -o json -fa 1 -p 512 -n 64" in other
+
+
+@pytest.mark.parametrize(("flag", "asked"), [("-d", "-p 0 -n 64 -d 4096"), ("-gp", "-p 0 -n 0 -gp 4096,64")])
+def test_answers_behind_a_long_context(monkeypatch: pytest.MonkeyPatch, flag: str, asked: str) -> None:
+    commands: list[str] = []
+    ours = {"machine": {}, "model": {"active_bytes": 1}, "results": [
+        {"n_prompt": 4096, "n_gen": 64, "kernel": "k", "decode_tps": 7.0, "prefill_tps": 9.0, "read_bandwidth_gbs": 3.0,
+         "handover_ns": None}]}  # fmt: skip
+    before = {"n_prompt": 0, "n_depth": 4096} if flag == "-d" else {"n_prompt": 4096}
+
+    def run(command: list[str], **options: Any) -> SimpleNamespace:
+        commands.append(" ".join(command))
+        text = json.dumps(ours if "bench" in command else [{**before, "n_gen": 64, "avg_ts": 6.0}])
+        return SimpleNamespace(returncode=0, stdout=text, stderr="")
+
+    monkeypatch.setattr(compare.subprocess, "run", run)
+    wish = Wish({"m": "m.gguf"}, [2], ["native"], ["tg64@4096"], [])
+    told = compare.compare(wish, [Peer("other", "native", "llama-bench", {"": []}, depth=flag)], 1)
+    assert [(r["program"], r["test"], r["tps"]) for r in told["runs"]] == [
+        (OURS, "tg64@4096", 7.0),
+        ("other", "tg64@4096", 6.0),
+    ]
+    assert "-p 4096 -n 64" in commands[0]
+    assert asked in commands[1]
+    (row,) = compare.cells(told)
+    assert (row["ratio"], row["share"]) == ({"other": 7 / 6}, {})
+
+
+def test_every_comparison_names_its_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    peers = tmp_path / "programs.json"
+    peers.write_text(json.dumps({"models": {"a": "", "b": ""}, "more": {"c": ""}, "peers": []}), encoding="utf-8")
+    asked: dict[str, str] = {}
+
+    def run(command: list[str]) -> str:
+        out = Path(command[command.index("--out") + 1])
+        out.write_text("{}", encoding="utf-8")
+        asked[out.stem] = " ".join(command)
+        return ""
+
+    monkeypatch.setattr(publish, "_run", run)
+    args = SimpleNamespace(peers=peers, keep=tmp_path, rounds=1, threads="1,2", compare="", note="")
+    for part in publish.COMPARISONS:
+        publish._compare(args, part)
+    models = {part: command.partition("--models ")[2].split()[0] for part, command in asked.items()}
+    assert models == {"peers": "a,b", "prompts": "a", "depth": "a", "small": "c"}
+    assert "--tests tg64@4096,tg64@16384" in asked["depth"]
