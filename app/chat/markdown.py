@@ -119,7 +119,8 @@ class StreamParser:
     """Parses a text that only grows, at the cost of its last block.
 
     A block is settled as soon as another one begins behind it; only what lies behind the last settled block is
-    parsed again. Within a list the same holds for its items, within a code block for its lines.
+    parsed again. Within a list the same holds for its items, within a table for its rows, within a code block
+    for its lines.
 
     whole: what the text will grow to, if that is known; links then find their definitions wherever they are.
     """
@@ -134,6 +135,7 @@ class StreamParser:
         self._complete = bool(whole)
         self._item: _Item | None = None
         self._fence: _OpenFence | None = None
+        self._table: _OpenTable | None = None
 
     def update(self, text: str) -> tuple[int, list[Leaf]]:
         """The text so far -> (n, leaves): the first n leaves stand, the others are replaced by these."""
@@ -141,6 +143,13 @@ class StreamParser:
         if self._fence is not None and (code := self._fence.grow(text)) is not None:
             return self._settled, [code]
         settled = self._settled
+        if self._table is not None:
+            table, end = self._table.grow(text, self._env)
+            if end is None:
+                return settled, [table]
+            # What follows the table is parsed by itself.
+            self._table, self._start, self._settled = None, end, settled + 1
+            return settled, [table, *self.update(text)[1]]
         tail = text[self._start :]
         tokens = _PARSER.parse(tail, self._env)
         walker = _Walker(self._item)
@@ -152,6 +161,7 @@ class StreamParser:
         self._start += _line_offset(tail, line)
         self._settled += first_leaf
         self._fence = _OpenFence.find(tokens, leaves[first_leaf:], text, self._start)
+        self._table = _OpenTable.find(tokens, leaves[first_leaf:], text, self._start)
         if len(text) - self._start > LONGEST_PARAGRAPH and tokens and tokens[-1].type == "paragraph_close":
             leaves[first_leaf:] = self._cut_paragraph(text)
         return settled, leaves
@@ -203,6 +213,46 @@ class _OpenFence:
             return None
         self.searched = max(self.content, text.rfind("\n") + 1)
         return Code(_without_half_fence(text[self.content :]), self.language, closed=False)
+
+
+@dataclass
+class _OpenTable:
+    """A table at the end of the text that may get more rows. Each row is parsed below the table's head by itself.
+
+    head: its first two lines; row: where the first row begins that may still change; leaf: the table up to there
+    """
+
+    head: str
+    row: int
+    leaf: Table
+
+    @classmethod
+    def find(cls, tokens: Sequence[Token], tail: Sequence[Leaf], text: str, start: int) -> _OpenTable | None:
+        if len(tail) != 1 or not isinstance(tail[0], Table) or tokens[-1].type != "table_close" or tokens[-1].level:
+            return None
+        below = text.find("\n", text.find("\n", start) + 1) + 1
+        if below == 0 or not text[start:below].strip():
+            return None
+        return cls(text[start:below], below, replace(tail[0], rows=tail[0].rows[:1]))
+
+    def grow(self, text: str, env: dict[str, Any]) -> tuple[Table, int | None]:
+        """The table as it is now, and where what follows it begins; None while nothing does."""
+        rest = text[self.row :]
+        tokens = _PARSER.parse(self.head + rest, env)
+        new = _Walker().walk(tokens)[0]
+        assert isinstance(new, Table)
+        whole = replace(self.leaf, rows=self.leaf.rows + new.rows[1:])
+        table_map = tokens[0].map
+        assert table_map is not None
+        lines = table_map[1] - 2
+        if tokens[-1].type != "table_close" or tokens[-1].level or rest.count("\n") > lines:
+            return whole, self.row + _line_offset(rest, lines)
+        # The last line may grow, and a formula that has begun may become one.
+        formula = open_formula(rest)
+        settled = rest.count("\n") if formula is None else min(formula, rest.count("\n"))
+        self.row += _line_offset(rest, settled)
+        self.leaf = replace(whole, rows=self.leaf.rows + new.rows[1 : 1 + settled])
+        return whole, None
 
 
 @dataclass(frozen=True)

@@ -97,13 +97,16 @@ class FormulaObjects(QPyTextObject):
         )
         return [f"$${key.source}$$" if key.display else f"${key.source}$" for key in keys]
 
+    # Qt calls these two even while the view is being destroyed, when it loses the focus: they may touch no other object
+    # of Qt than those they are given, for an exception in here ends the program.
+
     def intrinsicSize(self, document: QTextDocument, position: int, form: QTextFormat) -> QSizeF:
         formula = self._formulas.get(form.property(NUMBER))
         if formula is None:
             return QSizeF(1, 1)
         scale = self._scale(formula)
         # At least as tall as text, so that a cell of a table with nothing else keeps the baseline of its neighbours.
-        ascent = max(formula.ascent * scale + GAP, QFontMetricsF(self._text_font(form)).ascent())
+        ascent = max(formula.ascent * scale + GAP, QFontMetricsF(_text_font(form)).ascent())
         return QSizeF(formula.width * scale + 2 * SIDE, ascent + _descent(form))
 
     def drawObject(
@@ -189,14 +192,16 @@ class FormulaObjects(QPyTextObject):
         self._pending &= alive
         self._tidy_at = max(64, 2 * len(self._keys))
 
-    def _text_font(self, form: QTextFormat) -> QFont:
-        font = QFont(self._document.defaultFont())
-        font.setPixelSize(form.property(TEXT_SIZE) or font.pixelSize())
-        return font
-
     def _scale(self, formula: Formula) -> float:
         room = self._room() - 2 * SIDE
         return min(1.0, max(0.3, room / formula.width)) if room > 0 and formula.width > 0 else 1.0
+
+
+def _text_font(form: QTextFormat) -> QFont:
+    """The font of the text around a formula."""
+    font = QFont(form.toCharFormat().font())
+    font.setPixelSize(form.property(TEXT_SIZE))
+    return font
 
 
 def _fit_for_a_line(key: FormulaKey) -> Formula | None:

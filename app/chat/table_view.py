@@ -23,6 +23,9 @@ from app.chat.flow_view import FlowView
 from app.chat.markdown import Span, Table
 from app.theme import theme
 
+#: A table of so many rows is measured whenever it changes.
+OFTEN = 40
+
 
 class TableView(FlowView):
     """One table, as wide as it needs to be; beyond the column it scrolls sideways."""
@@ -35,6 +38,8 @@ class TableView(FlowView):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
         self._table: QTextTable | None = None
         self._leaf = Table((), ())
+        #: Rows when the natural width was taken last.
+        self._measured = 0
         self.show_leaf(leaf)
 
     def show_leaf(self, leaf: Table) -> None:
@@ -69,12 +74,20 @@ class TableView(FlowView):
         self._flatten_ends()
         return table
 
+    def set_width(self, width: int) -> None:
+        self._measured = 0
+        super().set_width(width)
+
     def fit(self) -> None:
         if self._width <= 0:
             return
         widest = max(self._width, len(self._leaf.aligns) * self.NARROWEST_COLUMN)
         # Rows that are added never make a table narrower, so one that fills the width need not be measured again.
-        if self._wrapped != widest:
+        # Laying a long table out for its natural width as well costs several times its growth, so that is done now
+        # and then only; a wider cell is broken into lines until then.
+        rows = len(self._leaf.rows)
+        if self._wrapped != widest and (rows <= OFTEN or rows >= 1.5 * self._measured or not self._wrapped):
+            self._measured = rows
             self._wrap_at(-1)
             # The ideal width is a by-product of laying out, which happens only when somebody asks for the size.
             natural = ceil(max(self.document().size().width(), self.document().idealWidth()))

@@ -238,3 +238,16 @@ def test_a_view_that_dies_while_its_formulas_are_laid_out(qtbot):
         view.close()
     tasks.finish()
     assert formulas().get(FormulaKey("h_6 + i_7", 16.8)) is not None
+
+
+def test_a_focused_view_that_is_destroyed(qtbot, qapp):
+    """Losing the focus lays its text out once more, when half of it is gone."""
+    view = BodyView()
+    view.set_width(300)
+    settle(view, "see [the link](http://example.org) and $j_8$\n\n$$\nj_9\n$$")
+    view.show()
+    text = view.findChildren(FlowView)[0]
+    text.setFocus()
+    qapp.processEvents()
+    with qtbot.waitSignal(view.destroyed):
+        view.deleteLater()

@@ -1,0 +1,207 @@
+"""What the chat costs the UI thread: frames of a long answer, opening a long chat, memory over many answers.
+
+    python tests/benchmarks/chat_window.py frames [--tokens 20000] [--rate 200]
+    python tests/benchmarks/chat_window.py open [--messages 500]
+    python tests/benchmarks/chat_window.py memory [--answers 1000]
+
+Runs without a screen. Times are CPU time of the UI thread, so a busy machine does not change them much.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean, quantiles
+from types import SimpleNamespace
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+# The engine of the chat's tests says what it is told.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "app" / "chat"))
+
+import psutil
+from chat_fakes import FakeHost
+from PySide6.QtCore import QEvent, QObject
+from PySide6.QtWidgets import QApplication
+
+from app import tasks
+from app.chat import body_view, message_view
+from app.chat.page import ChatPage
+from app.chat.store import ChatStore
+from app.theme import theme
+from engine.runtime.events import GenerationStats
+
+FRAME_S = 0.033
+SECTION = r"""## Section {n}
+
+Each new token reads every **active** weight once and uses it for a *single* multiply and add, see `experts.cpp` and
+[the notes](https://example.org/{n}). With $b = {n}$ bits a token reads $\frac{{w b}}{{8}}$ bytes.
+
+$$
+t_{{{n}}} = \frac{{\sum_{{i=1}}^{{k}} w_i b}}{{8 \, B}}
+$$
+
+- first point about the cache
+- second point, with **emphasis**
+  - and a deeper one
+1. one
+2. two
+
+| layers | experts | share |
+|:--|--:|--:|
+| 48 | 128 | {n} % |
+| 61 | 384 | 7 % |
+
+```python
+def bytes_per_token(weights: float, bits: float) -> float:
+    # routed experts only, number {n}
+    return weights * bits / 8
+```
+
+한국어 문단도 있습니다. And a closing sentence that is long enough to be broken over a few lines of the column.
+
+"""
+KINDS = {
+    "mixed": lambda size: "".join(SECTION.format(n=n) for n in range(1 + size // len(SECTION)))[:size],
+    "code": lambda size: ("```python\n" + "value = compute(a, b) + 1  # a comment\n" * (size // 36))[:size],
+    "table": lambda size: ("| a | b | c |\n|---|---|---|\n" + "| one | **two** | 3 |\n" * (size // 22))[:size],
+    "loop": lambda size: ("They are going to find something evermore. " * (size // 43 + 1))[:size],
+    "list": lambda size: ("- an item of a long list with `code`\n" * (size // 37 + 1))[:size],
+}
+#: Characters of a token, near enough.
+TOKEN = 4
+
+
+def make_page(folder: str) -> tuple[ChatPage, FakeHost, ChatStore]:
+    host, store = FakeHost(), ChatStore(Path(folder) / "chats.sqlite3")
+    page = ChatPage(host, store)
+    page.resize(900, 800)
+    page.show()
+    QApplication.processEvents()
+    return page, host, store
+
+
+class Clock:
+    """What the chat takes for the time: the waiting between two frames is left out of the benchmark, not out of it."""
+
+    def __init__(self) -> None:
+        self._real, self._skipped = time.perf_counter, 0.0
+
+    def __call__(self) -> float:
+        return self._real() + self._skipped
+
+    def skip(self, seconds: float) -> None:
+        self._skipped += max(0.0, seconds)
+
+
+def stream(host: FakeHost, text: str, rate: float, clock: Clock) -> Iterator[float]:
+    """Give the text away at that many tokens per second; yields the CPU seconds of each turn of the event loop."""
+    step = max(1, round(rate * FRAME_S * TOKEN))
+    for start in range(0, len(text) + step, step):
+        begun = clock()
+        count = (start + step) // TOKEN
+        stats = GenerationStats(prompt_tokens=9, completion_tokens=count, first_token_s=0.1, decode_tps=rate)
+        before = time.thread_time()
+        if start < len(text):
+            host.say(text[start : start + step], stats)
+        else:
+            host.end(stats=stats)
+        QApplication.processEvents()
+        yield time.thread_time() - before
+        # Timers that the frame has left behind, such as the colouring of code.
+        for _ in range(3):
+            before = time.thread_time()
+            QApplication.processEvents()
+            seconds = time.thread_time() - before
+            if seconds > 0.001:
+                yield seconds
+        clock.skip(FRAME_S - (clock() - begun))
+
+
+def frames(tokens: int, rate: float, clock: Clock) -> None:
+    print(f"{tokens} tokens at {rate:.0f} tok/s, ms of CPU per frame of {FRAME_S * 1e3:.0f} ms")
+    print(f"{'kind':8} {'frames':>7} {'mean':>7} {'99 %':>7} {'most':>7}")
+    for kind, make in KINDS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            page, host, _ = make_page(folder)
+            page.send("Go on.")
+            times = [seconds * 1e3 for seconds in stream(host, make(tokens * TOKEN), rate, clock)]
+            page.shutdown()
+            page.deleteLater()
+            QApplication.processEvents()
+        print(f"{kind:8} {len(times):7d} {mean(times):7.2f} {quantiles(times, n=100)[98]:7.2f} {max(times):7.2f}")
+
+
+def open_chat(messages: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        page, _, store = make_page(folder)
+        chat, parent = store.create_chat("Long"), None
+        answer = KINDS["mixed"](4000)
+        for number in range(messages // 2):
+            parent = store.add_message(chat, parent, "user", f"Question {number}?")
+            parent = store.add_message(chat, parent, "assistant", model="x")
+            store.finish(parent, answer, GenerationStats(prompt_tokens=9, completion_tokens=900), "end")
+        for attempt in ("first", "again"):
+            page.new_chat()
+            before, wall = time.thread_time(), time.perf_counter()
+            page.open_chat(chat)
+            QApplication.processEvents()
+            print(
+                f"{messages} messages of {len(answer)} characters, {attempt}: "
+                f"{(time.thread_time() - before) * 1e3:.0f} ms of CPU, {(time.perf_counter() - wall) * 1e3:.0f} ms"
+            )
+        page.shutdown()
+
+
+def memory(answers: int, clock: Clock) -> None:
+    process = psutil.Process()
+    with tempfile.TemporaryDirectory() as folder:
+        page, host, _ = make_page(folder)
+        for number in range(answers + 1):
+            if number % max(1, answers // 10) == 0:
+                print(
+                    f"{number:6d} answers: {process.memory_info().rss / 1e6:7.1f} MB, "
+                    f"{len(QApplication.allWidgets()):5d} widgets, {len(page.findChildren(QObject)):6d} objects"
+                )
+            page.send("Go on.")
+            for _ in stream(host, KINDS["mixed"](2000), 800, clock):
+                pass
+            host.asked.clear()
+            host.wished.clear()
+            if number % 20 == 19:
+                tasks.finish()
+                page.new_chat()
+            page.transcript.release_far()
+            # Without a running event loop nobody else does this.
+            QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
+        page.shutdown()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("frames", "open", "memory"))
+    parser.add_argument("--tokens", type=int, default=20_000)
+    parser.add_argument("--rate", type=float, default=200)
+    parser.add_argument("--messages", type=int, default=500)
+    parser.add_argument("--answers", type=int, default=1000)
+    options = parser.parse_args()
+    app = QApplication(sys.argv[:1])
+    clock = Clock()
+    message_view.time = body_view.time = SimpleNamespace(perf_counter=clock)
+    theme().set_mode("dark")
+    if options.what == "frames":
+        frames(options.tokens, options.rate, clock)
+    elif options.what == "open":
+        open_chat(options.messages)
+    else:
+        memory(options.answers, clock)
+    tasks.shutdown()
+    del app
+
+
+if __name__ == "__main__":
+    main()
