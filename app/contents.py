@@ -17,6 +17,7 @@ from app.language import tr
 from app.settings.store import SettingsStore
 from app.sidebar import Sidebar
 from app.statusbar import StatusBar
+from app.theme import theme
 from app.topbar import TopBar
 from app.widgets.banner import BannerArea
 
@@ -138,4 +139,4 @@ class Contents(QWidget):
 
     def _share_room(self) -> None:
         beside = self._stage.width() if self._stage is not None and self.page == "chat" else 0
-        self.sidebar.set_narrow(self.width() - beside - self.sidebar.full_width < NARROW)
+        self.sidebar.set_narrow(self.width() - beside - self.sidebar.full_width < theme().px(NARROW))

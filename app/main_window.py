@@ -70,6 +70,8 @@ class MainWindow(QMainWindow):
         self._host, self._settings, self._measure, self._welcome = host, settings, measure, welcome
         self.palette_box: QWidget | None = None
         self._started = False
+        self._rebuild_soon = QTimer(self, singleShot=True, interval=0)
+        self._rebuild_soon.timeout.connect(self._rebuild)
         self._first_model_waits = False
         #: 0 for a chat that has no message yet.
         self._open_chat_id = 0
@@ -172,7 +174,8 @@ class MainWindow(QMainWindow):
     def _rebuild(self) -> None:
         """The contents anew, at the same place. Answers go on: nothing that matters lives in widgets."""
         page, chat = self.page, self._open_chat_id
-        at = getattr(self._pages.get("settings"), "section", None)
+        settings = self._pages.get("settings")
+        at = None if settings is None else (settings.section, settings.focused)
         self._end_pages()
         self.notices.banners.setParent(None)
         old = self.takeCentralWidget()
@@ -193,7 +196,7 @@ class MainWindow(QMainWindow):
             self.contents.show_stage(self._settings.values.stage)
         self.show_page(page)
         if at is not None and page == "settings":
-            self._pages["settings"].show_section(at)
+            self._pages["settings"].show_section(*at)
 
     def _first_size(self) -> QSize:
         """A comfortable size, or what the screen has room for beside the window's frame."""
@@ -444,9 +447,10 @@ class MainWindow(QMainWindow):
             self.actions_by_key["stage"].setChecked(values.stage)
             if self._started:
                 self.contents.show_stage(self._settings.values.stage)
-        if "language" in names and set_language(values.language):
-            # Not at once: the change may come from a widget of these contents.
-            QTimer.singleShot(0, self, self._rebuild)
+        if ("language" in names and set_language(values.language)) or "zoom" in names:
+            # Widths that belong to text are those of the new size, too. Not at once: the change may come from a widget
+            # of these contents.
+            self._rebuild_soon.start()
 
     def _apply_look(self) -> None:
         values = self._settings.values

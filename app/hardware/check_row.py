@@ -37,7 +37,7 @@ class CheckRow(QFrame):
         self._mark = QLabel()
         self._mark.setFixedSize(20, 20)
         self._title = label("", "strong")
-        self._title.setFixedWidth(TITLE_WIDTH)
+        self._title.setFixedWidth(theme().px(TITLE_WIDTH))
         self._sentence = label("", wrap=True)
         self._sentence.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._sentence.setAlignment(Qt.AlignmentFlag.AlignTop)

@@ -13,6 +13,7 @@ from app.language import mark, told, tr
 from app.models.download_host import network_settings
 from app.models.survey import ModelRow, billions, find_remote, list_repository, plan_choices, plan_remote
 from app.settings.store import SettingsStore
+from app.theme import theme
 from app.widgets.buttons import button
 from app.widgets.chip import ChipButton
 from app.widgets.labels import ElideLabel, label
@@ -217,9 +218,9 @@ class ChoiceRow(QFrame):
         left = QWidget()
         left.setLayout(text)
         text.setContentsMargins(0, 0, 0, 0)
-        left.setMinimumWidth(_LABEL)
+        left.setMinimumWidth(theme().px(_LABEL))
         size = label(f"{'~' if about else ''}{gigabytes(nbytes)}")
-        size.setFixedWidth(_SIZE)
+        size.setFixedWidth(theme().px(_SIZE))
         if about:
             size.setToolTip(tr("Worked out from the model's shape"))
         self.chip = ChipButton()
@@ -233,7 +234,7 @@ class ChoiceRow(QFrame):
         self.plan.clicked.connect(self.planWanted)
         self._state = label(tr("working it out…"), "small", wrap=True)
         self._speed = label("", "strong")
-        self._speed.setFixedWidth(_SPEED)
+        self._speed.setFixedWidth(theme().px(_SPEED))
         self.get = button(tr("Download"), name=tr("Download {name}", name=name))
         self.get.clicked.connect(self.downloadWanted)
         row = QHBoxLayout(self)
@@ -242,7 +243,7 @@ class ChoiceRow(QFrame):
         row.addWidget(left, 1)
         row.addWidget(size)
         cell = QWidget()
-        cell.setFixedWidth(_CHIP)
+        cell.setFixedWidth(theme().px(_CHIP))
         middle = QHBoxLayout(cell)
         middle.setContentsMargins(0, 0, 0, 0)
         middle.setSpacing(0)

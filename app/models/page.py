@@ -22,6 +22,7 @@ from app.models.row import RowWidget, row_height
 from app.models.shelf import Filter, Heading, ShelfItem, downloads_of, shelf
 from app.models.survey import Found, ModelRow, find_models, plan_choice, plan_model, plan_offer, search_hub
 from app.settings.store import PLANNING, SettingsStore
+from app.theme import theme
 from app.widgets.buttons import button
 from app.widgets.labels import label
 from app.widgets.page import MARGIN, MAX_WIDTH, PageHead
@@ -119,8 +120,8 @@ class ModelsPage(QWidget):
         self.search.setPlaceholderText(tr("Filter, or press Enter to search Hugging Face"))
         self.search.setAccessibleName(tr("Filter the models, or press Enter to search Hugging Face"))
         self.search.setClearButtonEnabled(True)
-        self.search.setMinimumWidth(140)
-        self.search.setMaximumWidth(360)
+        self.search.setMinimumWidth(theme().px(140))
+        self.search.setMaximumWidth(theme().px(360))
         self.search.textChanged.connect(lambda _: self._filter_timer.start())
         self.search.returnPressed.connect(self.search_hub)
         self.fits = _toggle(tr("Fits this PC"))
@@ -316,7 +317,7 @@ class ModelsPage(QWidget):
 
     def _height(self, item: ShelfItem) -> int:
         if isinstance(item, Heading):
-            return HEADING_HEIGHT
+            return theme().px(HEADING_HEIGHT)
         return row_height(item, self.list.viewport().width(), self._note.fontMetrics())
 
     def _all_rows(self) -> list[ModelRow]:

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QS
 from app.host import DEMO, HostState
 from app.language import told, tr
 from app.models.survey import ModelRow
+from app.theme import theme
 from app.theme.theme import restyle
 from app.widgets.buttons import button
 from app.widgets.chip import ChipButton
@@ -32,17 +33,17 @@ _ACTIONS = ("load", "loaded", "loading", "download", "downloading")
 
 
 def action_width(width: int) -> int:
-    return _WIDE_ACTION_WIDTH if width >= _WIDE else _ACTION_WIDTH
+    return theme().px(_WIDE_ACTION_WIDTH if width >= theme().px(_WIDE) else _ACTION_WIDTH)
 
 
 def row_height(row: ModelRow, width: int, metrics: QFontMetrics) -> int:
     """What a row needs in a list this wide. metrics: of small text."""
-    line, compact, planned = metrics.height() + 4, width < _ROOMY, _is_planned(row)
+    line, compact, planned = metrics.height() + 4, width < theme().px(_ROOMY), _is_planned(row)
     left = 2 * line
     trouble = _trouble(row)
     if trouble:
         used = action_width(width) + 2 * _MARGIN_X + _GAP
-        used += 0 if compact else SIZE_WIDTH + _GAP
+        used += 0 if compact else theme().px(SIZE_WIDTH) + _GAP
         left += _lines(trouble, max(80, width - used), metrics) * metrics.height() + 4
     elif compact and planned:
         left += 2 * line + 6
@@ -51,8 +52,8 @@ def row_height(row: ModelRow, width: int, metrics: QFontMetrics) -> int:
         moving = row.download.state == "downloading"
         lines = _lines(_standing(row.download, width), action_width(width), metrics)
         # While figures change, a row stays as high as the longest of them need.
-        right = max(lines, 2 if moving and width < _WIDE else 1) * metrics.height() + 10 + line + 8
-    return max(_LEAST_HEIGHT, 2 * _MARGIN_Y + max(left, right))
+        right = max(lines, 2 if moving and width < theme().px(_WIDE) else 1) * metrics.height() + 10 + line + 8
+    return max(theme().px(_LEAST_HEIGHT), 2 * _MARGIN_Y + max(left, right))
 
 
 def _is_planned(row: ModelRow) -> bool:
@@ -68,7 +69,7 @@ def _lines(text: str, width: int, metrics: QFontMetrics) -> int:
 def _standing(status: DownloadStatus, width: int) -> str:
     """How a download stands; in two lines where the list is not wide."""
     done, dot, rest = progress_text(status).partition(" · ")
-    return f"{done}{dot if width >= _WIDE or not dot else chr(10)}{rest}"
+    return f"{done}{dot if width >= theme().px(_WIDE) or not dot else chr(10)}{rest}"
 
 
 def _address(status: DownloadStatus) -> str:
@@ -119,12 +120,12 @@ class RowWidget(QFrame):
         self.chip.setToolTip(tr("Show the sum behind this"))
         self.chip.clicked.connect(self._open_plan)
         self._waiting = label(tr("working it out…"), "small")
-        self._chip_cell = _cell(CHIP_WIDTH, self.chip, self._waiting)
+        self._chip_cell = _cell(theme().px(CHIP_WIDTH), self.chip, self._waiting)
         self._speed = label("", "strong")
         self._unit = label("tok/s", "small")
-        self._speed_cell = _cell(SPEED_WIDTH, self._speed, self._unit)
+        self._speed_cell = _cell(theme().px(SPEED_WIDTH), self._speed, self._unit)
         self._size = label("")
-        self._size_cell = _cell(SIZE_WIDTH, self._size)
+        self._size_cell = _cell(theme().px(SIZE_WIDTH), self._size)
         self._figures = ElideLabel("", "small")
         self._figures.hide()
 
@@ -139,7 +140,7 @@ class RowWidget(QFrame):
 
     def _build_action(self) -> QWidget:
         self._action = QStackedWidget()
-        self._action.setFixedWidth(_ACTION_WIDTH)
+        self._action.setFixedWidth(theme().px(_ACTION_WIDTH))
         self.load = button(tr("Load"))
         self.load.clicked.connect(self._load)
         self.delete = button("", icon="trash", kind="ghost", role="muted", name=tr("Delete"), tip=tr("Delete"))
@@ -280,12 +281,12 @@ class RowWidget(QFrame):
         """Of the list. In a narrow one plan, speed and size go under the name."""
         self._width = width
         self._action.setFixedWidth(action_width(width))
-        compact = width < _ROOMY
+        compact = width < theme().px(_ROOMY)
         if compact == self._compact:
             return
         self._compact = compact
         # Under the name the chip may be as narrow as its words.
-        self._chip_cell.setMinimumWidth(0 if compact else CHIP_WIDTH)
+        self._chip_cell.setMinimumWidth(0 if compact else theme().px(CHIP_WIDTH))
         self._place_cells()
         if compact:
             self._columns.removeWidget(self._chip_cell)

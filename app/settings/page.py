@@ -93,6 +93,13 @@ class SettingsPage(QWidget):
             # Where it is, is known after the layout.
             QTimer.singleShot(0, row, lambda: self._reveal(row))
 
+    @property
+    def focused(self) -> str:
+        """The option that has the keyboard; empty when none has."""
+        focus = self.focusWidget()
+        rows = (row for section in self._sections.values() for row in section.rows)
+        return next((row.option.name for row in rows if focus is not None and row.isAncestorOf(focus)), "")
+
     def row(self, name: str) -> Row | None:
         """The line of an option on the page that is shown."""
         return self.section_view(self.section).row(name)

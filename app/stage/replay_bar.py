@@ -39,7 +39,7 @@ class ReplayBar(QWidget):
         self.again.clicked.connect(self.lastWanted)
         self.save = button(tr("Save…"), kind="link", name=tr("Save this run"))
         self.save.clicked.connect(self._save)
-        self.open = button(tr("Open…"), kind="link", name=tr("Open a run that was saved"))
+        self.open = button(tr("Open a run…"), kind="link", name=tr("Open a run that was saved"))
         self.open.clicked.connect(self._open)
         first = QHBoxLayout()
         first.setContentsMargins(0, 0, 0, 0)

@@ -38,8 +38,8 @@ QLabel[role="warn"] { color: $warn; }
 QLabel[role="accent"] { color: $accent; font-size: ${px_small}px; font-weight: 500; }
 
 QLabel[chip], QPushButton[chip] {
-    font-size: ${px_small}px; font-weight: 500; border: 1px solid transparent; border-radius: 11px;
-    padding: 2px 10px; min-height: 16px; max-height: 16px; background: $soft; color: $accent; }
+    font-size: ${px_small}px; font-weight: 500; border: 1px solid transparent; border-radius: 10px;
+    padding: 3px 10px; min-height: 14px; max-height: 14px; background: $soft; color: $accent; }
 QLabel[chip="vram"], QPushButton[chip="vram"] { background: $vram_soft; color: $vram; }
 QLabel[chip="warn"], QPushButton[chip="warn"] { background: $warn_soft; color: $warn; }
 QLabel[chip="bad"], QPushButton[chip="bad"] { background: $bad_soft; color: $bad; }
@@ -54,7 +54,7 @@ QPushButton:hover { background: $hover; }
 QPushButton:pressed { background: $line; }
 QPushButton:disabled { color: $faint; background: transparent; }
 QPushButton:focus { border: 2px solid $accent; padding: 6px 11px; }
-QPushButton[chip]:focus { border: 2px solid $accent; padding: 1px 9px; }
+QPushButton[chip]:focus { border: 2px solid $accent; padding: 2px 9px; }
 QPushButton[kind="primary"] { background: $accent; border-color: $accent; color: $accent_ink; }
 QPushButton[kind="primary"]:hover { background: $accent_hover; border-color: $accent_hover; }
 QPushButton[kind="primary"]:focus { border-color: $text; }
@@ -172,6 +172,8 @@ QToolButton:checked { background: $hover; border-color: $line; }
 #: Lengths in the sheet from this on grow with the text; below it they are hairlines and focus rings.
 _FIRST_GROWING = 3
 _LENGTH = re.compile(r"(?<![\w#.-])(\d+)px")
+#: What a control has around it while it has the focus.
+_RING = "border: 2px solid"
 #: Of the rules that decide how tall a row of controls is, how they read in the compact density.
 _COMPACT = (("padding: 7px", "padding: 4px"), ("padding: 6px", "padding: 3px"), ("padding: 8px", "padding: 5px"))
 
@@ -209,4 +211,17 @@ def scaled(sheet: str, zoom: float) -> str:
         pixels = int(match[1])
         return f"{round(pixels * zoom) if pixels >= _FIRST_GROWING else pixels}px"
 
-    return _LENGTH.sub(grown, sheet)
+    def grown_beside_ring(match: re.Match[str]) -> str:
+        # One pixel of it went to the ring: nothing may move when the focus comes.
+        return f"{round((int(match[1]) + 1) * zoom) - 1}px"
+
+    rules = sheet.split("}")
+    for number, rule in enumerate(rules):
+        if _RING in rule:
+            before, _, after = rule.partition("padding:")
+            lengths, end, rest = after.partition(";")
+            kept = _LENGTH.sub(grown_beside_ring, lengths)
+            rules[number] = _LENGTH.sub(grown, before) + ("padding:" if after else "") + kept + end + rest
+        else:
+            rules[number] = _LENGTH.sub(grown, rule)
+    return "}".join(rules)

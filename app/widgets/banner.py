@@ -42,7 +42,7 @@ class Banner(QFrame):
         self.setAccessibleName(told(error.what))
         self.setAccessibleDescription(f"{told(error.why)}. {told(error.remedy)}")
         self._mark = QLabel()
-        self._mark.setFixedSize(QSize(16, 20))
+        self._mark.setFixedSize(QSize(theme().px(16), theme().px(20)))
         self._mark.setAlignment(Qt.AlignmentFlag.AlignBottom)
         theme().changed.connect(self._draw_mark)
         self._draw_mark()
@@ -71,7 +71,7 @@ class Banner(QFrame):
     def _draw_mark(self) -> None:
         tokens = theme().tokens
         colour = getattr(tokens, _INK[self._tone])
-        self._mark.setPixmap(make_pixmap(_ICONS[self._tone], colour, 16, self.devicePixelRatioF()))
+        self._mark.setPixmap(make_pixmap(_ICONS[self._tone], colour, theme().px(16), self.devicePixelRatioF()))
 
 
 def _closing(run: Callable[[], object], closed: Callable[[], object]) -> Callable[[], None]:

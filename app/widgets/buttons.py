@@ -32,7 +32,8 @@ def button(
         made.setProperty("kind", kind)
     if icon:
         theme().bind_icon(made, icon, role)
-        made.setIconSize(QSize(ICON + GAPS.get(kind, GAPS[""]) if text else ICON, ICON))
+        icon_size = theme().px(ICON)
+        made.setIconSize(QSize(icon_size + GAPS.get(kind, GAPS[""]) if text else icon_size, icon_size))
     # A click leaves no focus ring behind; the keyboard still reaches every button.
     made.setFocusPolicy(Qt.FocusPolicy.TabFocus)
     made.setAccessibleName(name or text)

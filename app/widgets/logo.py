@@ -16,7 +16,7 @@ class Logo(QWidget):
 
     def __init__(self, side: int = 22, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setFixedSize(side, side)
+        self.setFixedSize(theme().px(side), theme().px(side))
         self.setAccessibleName("Greenroom")
         theme().changed.connect(self.update)
 

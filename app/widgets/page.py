@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLayout, QScrollArea, QWidget
 
+from app.theme import theme
 from app.widgets.labels import label
 
 MARGIN = 28
@@ -33,7 +34,10 @@ def scrolled_panel(content: QLayout) -> QScrollArea:
     inner = QWidget()
     inner.setLayout(content)
     content.setContentsMargins(16, 14, 16, 16)
-    return _area(inner)
+    area = _area(inner)
+    for part in (inner, area.viewport()):
+        part.setAutoFillBackground(False)
+    return area
 
 
 def scrolled(content: QLayout, max_width: int = MAX_WIDTH) -> QScrollArea:
@@ -41,7 +45,7 @@ def scrolled(content: QLayout, max_width: int = MAX_WIDTH) -> QScrollArea:
     content.setContentsMargins(0, 0, 0, 0)
     inner = QWidget()
     inner.setLayout(content)
-    inner.setMaximumWidth(max_width)
+    inner.setMaximumWidth(theme().px(max_width))
     page = QWidget()
     page.setProperty("surface", "page")
     row = QHBoxLayout(page)

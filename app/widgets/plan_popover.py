@@ -9,6 +9,7 @@ from PySide6.QtGui import QGuiApplication, QPainterPath, QRegion
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.language import told, tr
+from app.theme import theme
 from app.widgets.buttons import button
 from app.widgets.chip import TONES, Chip
 from app.widgets.labels import label
@@ -39,7 +40,7 @@ class PlanPopover(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setAccessibleName(tr("Plan for {model}", model=model))
         self.setAccessibleDescription("\n".join(map(told, plan.explanation)))
-        self.setFixedWidth(WIDTH)
+        self.setFixedWidth(theme().px(WIDTH))
 
         card = QFrame(self)
         card.setProperty("surface", "card")
@@ -86,7 +87,8 @@ class PlanPopover(QWidget):
     def open_below(self, anchor: QWidget) -> None:
         """Under the widget, kept on its screen."""
         layout = self.layout()
-        self.resize(WIDTH, layout.heightForWidth(WIDTH) if layout.hasHeightForWidth() else layout.sizeHint().height())
+        width = self.width()
+        self.resize(width, layout.heightForWidth(width) if layout.hasHeightForWidth() else layout.sizeHint().height())
         at = anchor.mapToGlobal(QPoint(0, anchor.height() + 6))
         screen = anchor.screen().availableGeometry()
         at.setX(max(screen.left() + 8, min(at.x(), screen.right() - self.width() - 8)))

@@ -17,7 +17,7 @@ class Sparkline(QWidget):
     def __init__(self, length: int = 48, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._values: deque[float] = deque(maxlen=length)
-        self.setFixedSize(92, 16)
+        self.setFixedSize(theme().px(92), theme().px(16))
         self.setAccessibleName("Recent speed")
         theme().changed.connect(self.update)
 

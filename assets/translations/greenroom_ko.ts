@@ -342,7 +342,69 @@
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
+        <source>it is a folder</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
+        <source>Attach the files in it.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/importing.py"/>
+        <location filename="../../app/chat/preset_store.py"/>
+        <source>it is larger than {most_bytes_1000000} MB</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
+        <source>Attach the part that matters.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/importing.py"/>
+        <location filename="../../app/chat/preset_store.py"/>
+        <location filename="../../engine/hub/safe_paths.py"/>
+        <source>Choose another file.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <location filename="../../engine/checkpoints/safetensors_header.py"/>
+        <source>it is empty</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
+        <source>it is {kind} and no text</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
+        <source>Save its text as a .txt file and attach that.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
+        <source>it is no text</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
+        <source>Attach text, code, or a table in .csv.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
         <source>Pasted text</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
+        <source>{name} was not attached</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -734,6 +796,28 @@
     </message>
     <message>
         <location filename="../../app/chat/exporting.py"/>
+        <location filename="../../app/chat/preset_store.py"/>
+        <source>{name} was not written</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/exporting.py"/>
+        <source>its ending names no format</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/exporting.py"/>
+        <source>End its name in .md, .html or .json.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/exporting.py"/>
+        <location filename="../../app/chat/preset_store.py"/>
+        <source>Choose another folder, or free some space.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/exporting.py"/>
         <source>{name} (the beginning)</source>
         <translation type="unfinished"></translation>
     </message>
@@ -857,6 +941,80 @@
     <message>
         <location filename="../../app/chat/flow_view.py"/>
         <source>Select all</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/importing.py"/>
+        <source>Reading {name}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/importing.py"/>
+        <source>it has {chats} chats, and {most_chats} at once are the most</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/importing.py"/>
+        <source>there is no chat with a message in it</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/importing.py"/>
+        <source>there is no conversations.json in it</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/importing.py"/>
+        <source>what is packed in it is larger than {most_bytes_1000000} MB</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/importing.py"/>
+        <source>the archive is damaged or locked with a password</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/importing.py"/>
+        <location filename="../../engine/checkpoints/chat_template.py"/>
+        <source>it is nested too deeply</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/importing.py"/>
+        <location filename="../../app/chat/preset_store.py"/>
+        <source>it is no JSON text, or it ends too early</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/importing.py"/>
+        <location filename="../../app/chat/preset_store.py"/>
+        <source>{name} was not imported</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/importing.py"/>
+        <location filename="../../app/chat/preset_store.py"/>
+        <source>it was written by a newer Greenroom</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/importing.py"/>
+        <source>Update Greenroom.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/importing.py"/>
+        <source>it is none of Greenroom&apos;s own exports, ChatGPT&apos;s conversations.json and LM Studio&apos;s chats</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/importing.py"/>
+        <source>a chat in it has more than {most_messages} messages</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/importing.py"/>
+        <source>a message in it is not as Greenroom writes them</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -1426,6 +1584,61 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
+        <location filename="../../app/chat/preset_store.py"/>
+        <source>The preset was not saved</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/preset_store.py"/>
+        <source>it has no name</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/preset_store.py"/>
+        <source>Give it a name.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/preset_store.py"/>
+        <source>The preset “{name}” was not saved</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/preset_store.py"/>
+        <source>it is one of Greenroom&apos;s own</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/preset_store.py"/>
+        <source>Choose another name.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/preset_store.py"/>
+        <source>there are {most_presets} of your own already</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/preset_store.py"/>
+        <source>Delete some first.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/preset_store.py"/>
+        <source>more than {most_presets} presets would be kept</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/preset_store.py"/>
+        <source>it is no file of Greenroom&apos;s presets</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/preset_store.py"/>
+        <source>it has more than {most_presets} presets</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <location filename="../../app/chat/presets.py"/>
         <location filename="../../app/models/page.py"/>
         <source>Recommended</source>
@@ -1885,7 +2098,7 @@
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
-        <source>{model} (planned only)</source>
+        <source>{model}, plan only</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -3228,7 +3441,7 @@
     </message>
     <message>
         <location filename="../../app/stage/replay_bar.py"/>
-        <source>Open…</source>
+        <source>Open a run…</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -3605,11 +3818,6 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
-        <location filename="../../engine/checkpoints/chat_template.py"/>
-        <source>it is nested too deeply</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
         <source>of its {count} parts {count2} are missing: {listed}</source>
         <translation type="unfinished"></translation>
@@ -3711,12 +3919,6 @@
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>its header sets {key} twice</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/gguf_header.py"/>
-        <location filename="../../engine/checkpoints/safetensors_header.py"/>
-        <source>it is empty</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -4777,11 +4979,6 @@
     </message>
     <message>
         <location filename="../../engine/hub/safe_paths.py"/>
-        <source>Choose another file.</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/safe_paths.py"/>
         <source>{relative} is not downloaded</source>
         <translation type="unfinished"></translation>
     </message>
@@ -4909,6 +5106,66 @@
     <message>
         <location filename="../../engine/models/families.py"/>
         <source>Choose a model of one of these families: {value}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/models/shortcuts.py"/>
+        <source>{number} experts per token cannot be used</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/models/shortcuts.py"/>
+        <source>the model has no routed experts</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/models/shortcuts.py"/>
+        <source>Leave that setting alone.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/models/shortcuts.py"/>
+        <source>the model was trained with {trained}, and more make no better answers</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/models/shortcuts.py"/>
+        <source>Choose 1 to {trained}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/models/shortcuts.py"/>
+        <source>{number} experts per token cannot be deferred</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/models/shortcuts.py"/>
+        <source>this model changes the experts&apos; sum before it goes on, so that a part of it cannot come later</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/models/shortcuts.py"/>
+        <source>at most {most} of the {used} that it uses can</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/models/shortcuts.py"/>
+        <source>Leave that setting alone, or choose fewer.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/models/shortcuts.py"/>
+        <source>Asked for: {used} experts per token instead of the {trained} that the model was trained with. Their weights are read in proportion faster; answers get worse, noticeably below three quarters.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/models/shortcuts.py"/>
+        <source>Asked for: the {count} weakest experts of a token that the CPU computes take effect one layer later, while the GPU goes on. Published measurements gain up to 1.45 times the speed and lose up to half a percent of benchmark accuracy; answers differ from the model&apos;s own.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/models/shortcuts.py"/>
+        <source>Asked for: deferred experts. Without experts in RAM beside a GPU that changes nothing.</source>
         <translation type="unfinished"></translation>
     </message>
     <message>

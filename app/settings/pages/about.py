@@ -24,7 +24,7 @@ class _Version(QWidget):
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(12)
-        row.addWidget(Logo(theme().px(36)))
+        row.addWidget(Logo(36))
         text = QVBoxLayout()
         text.setSpacing(0)
         text.addWidget(label(tr("Greenroom {version}", version=engine.__version__), "heading"))

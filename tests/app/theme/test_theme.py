@@ -121,3 +121,39 @@ def test_a_disabled_icon_is_paler(qapp: QApplication) -> None:
     theme().set_mode("light")
     icon = theme().icon("stop", "text")
     assert inked(icon.pixmap(64, 64, QIcon.Mode.Disabled).toImage()) == {LIGHT.faint}
+
+
+@pytest.mark.parametrize("zoom", [0.75, 1.1, 1.25, 1.5, 1.75, 2.0])
+@pytest.mark.parametrize("compact", [False, True])
+def test_nothing_moves_when_the_focus_comes(zoom: float, compact: bool) -> None:
+    """Border and padding together are as wide with the ring as without."""
+    icons = {"icon_up": "u", "icon_down": "d", "icon_check": "c"}
+    sheet = build_stylesheet(LIGHT, 14, "Mono", icons, zoom, compact)
+
+    def around(selector: str) -> tuple[int, ...]:
+        rule = re.search(re.escape(selector) + r"(?:, [^{}]*)? \{([^}]*)\}", sheet)
+        assert rule is not None, selector
+        border = re.search(r"border: (\d+)px", rule[1])
+        padding = re.search(r"padding: (\d+)px (\d+)px", rule[1])
+        assert border is not None
+        assert padding is not None
+        return tuple(int(border[1]) + int(pixels) for pixels in padding.groups())
+
+    for plain, focused in (
+        ("\nQPushButton", "\nQPushButton:focus"),
+        ("\nQLabel[chip], QPushButton[chip]", "\nQPushButton[chip]:focus"),
+        ('\nQPushButton[kind="nav"]', '\nQPushButton[kind="nav"]:focus'),
+    ):
+        assert around(plain) == around(focused)
+
+
+@pytest.mark.parametrize("zoom", [0.75, 1.0, 1.25, 1.75, 2.0])
+def test_chips_stay_round(zoom: float, qtbot: QtBot) -> None:
+    """Qt draws a corner square whose radius is more than half of the height."""
+    sheet = build_stylesheet(LIGHT, 14, "Mono", {"icon_up": "u", "icon_down": "d", "icon_check": "c"}, zoom)
+    rule = re.search(r"QLabel\[chip\], QPushButton\[chip\] \{([^}]*)\}", sheet)
+    assert rule is not None
+    radius, padding, height = (
+        int(re.search(rf"{name}: (\d+)px", rule[1])[1]) for name in ("border-radius", "padding", "min-height")
+    )
+    assert 2 * radius <= height + 2 * padding + 2
