@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.chat.records import Attachment
-from app.language import tr
+from app.language import mark, tr
 from engine.errors import GreenroomError
 
 #: Bytes of a file; far more than any model's context holds.
@@ -18,7 +18,12 @@ _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", 
 #: Bytes looked at to tell text from everything else.
 _HEAD = 8192
 #: Signs of the formats people try most.
-_KNOWN = ((b"%PDF", "a PDF"), (b"PK\x03\x04", "an archive"), (b"\x89PNG", "a picture"), (b"\xff\xd8\xff", "a picture"))
+_KNOWN = (
+    (b"%PDF", mark("a PDF")),
+    (b"PK\x03\x04", mark("an archive")),
+    (b"\x89PNG", mark("a picture")),
+    (b"\xff\xd8\xff", mark("a picture")),
+)
 
 
 def read_text_file(path: Path) -> Attachment:
@@ -26,15 +31,19 @@ def read_text_file(path: Path) -> Attachment:
     name = path.name
     try:
         if path.is_dir():
-            raise _refused(name, "it is a folder", "Attach the files in it.")
+            raise _refused(name, tr("it is a folder"), tr("Attach the files in it."))
         if path.stat().st_size > MOST_BYTES:
-            raise _refused(name, f"it is larger than {MOST_BYTES // 1_000_000} MB", "Attach the part that matters.")
+            raise _refused(
+                name,
+                tr("it is larger than {size} MB", size=MOST_BYTES // 1_000_000),
+                tr("Attach the part that matters."),
+            )
         data = path.read_bytes()
     except OSError as error:
-        raise _refused(name, (error.strerror or str(error)).lower(), "Choose another file.") from error
+        raise _refused(name, (error.strerror or str(error)).lower(), tr("Choose another file.")) from error
     text = _decode(data, name).replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
-        raise _refused(name, "it is empty", "Choose another file.")
+        raise _refused(name, tr("it is empty"), tr("Choose another file."))
     return Attachment(name, text, len(text))
 
 
@@ -44,9 +53,11 @@ def _decode(data: bytes, name: str) -> str:
             return data.decode(encoding, "replace")
     for sign, kind in _KNOWN:
         if data.startswith(sign):
-            raise _refused(name, f"it is {kind} and no text", "Save its text as a .txt file and attach that.")
+            raise _refused(
+                name, tr("it is {kind} and no text", kind=tr(kind)), tr("Save its text as a .txt file and attach that.")
+            )
     if b"\x00" in data[:_HEAD]:
-        raise _refused(name, "it is no text", "Attach text, code, or a table in .csv.")
+        raise _refused(name, tr("it is no text"), tr("Attach text, code, or a table in .csv."))
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -78,4 +89,4 @@ def pasted(text: str) -> Attachment:
 
 
 def _refused(name: str, why: str, remedy: str) -> GreenroomError:
-    return GreenroomError(f"{name} was not attached", why, remedy)
+    return GreenroomError(tr("{name} was not attached", name=name), why, remedy)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
+from app.language import tr
 from app.tasks import alive
 from engine.errors import GreenroomError
 
@@ -78,7 +79,7 @@ def saves(method: Callable[Concatenate[Opened, P], R]) -> Callable[Concatenate[O
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
                 raise GreenroomError(
-                    "The chat could not be saved", "another program is using the chat file", "Try again."
+                    tr("The chat could not be saved"), tr("another program is using the chat file"), tr("Try again.")
                 ) from error
             self._continue_in_memory(error)
             with self._db:
@@ -153,9 +154,9 @@ class Database:
         if version > len(MIGRATIONS):
             db.close()
             raise GreenroomError(
-                "The saved chats were left alone",
-                f"{self.path} was written by a newer Greenroom",
-                "Update Greenroom to see them. Chats of this session are not saved.",
+                tr("The saved chats were left alone"),
+                tr("{path} was written by a newer Greenroom", path=self.path),
+                tr("Update Greenroom to see them. Chats of this session are not saved."),
             )
         for number in range(version, len(MIGRATIONS)):
             db.executescript(f"BEGIN; {MIGRATIONS[number]} PRAGMA user_version = {number + 1}; COMMIT;")
@@ -218,16 +219,18 @@ class Database:
         folder = self.path.parent
         if primary in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
             return GreenroomError(
-                "The saved chats cannot be read, so new ones are not saved",
-                f"{self.path} is damaged",
-                "Move that file elsewhere and start Greenroom again.",
+                tr("The saved chats cannot be read, so new ones are not saved"),
+                tr("{path} is damaged", path=self.path),
+                tr("Move that file elsewhere and start Greenroom again."),
             )
-        why = f"{folder} cannot be written"
-        remedy = "Make that folder writable and start Greenroom again."
+        why = tr("{folder} cannot be written", folder=folder)
+        remedy = tr("Make that folder writable and start Greenroom again.")
         if primary == sqlite3.SQLITE_FULL:
-            why, remedy = f"the disk of {folder} is full", "Free some space and start Greenroom again."
+            why = tr("the disk of {folder} is full", folder=folder)
+            remedy = tr("Free some space and start Greenroom again.")
         elif primary == sqlite3.SQLITE_BUSY:
-            why, remedy = f"another program is using {self.path}", "Close that program and start Greenroom again."
+            why = tr("another program is using {path}", path=self.path)
+            remedy = tr("Close that program and start Greenroom again.")
         elif isinstance(error, OSError) and error.strerror:
-            why = f"{folder} cannot be used ({error.strerror.lower()})"
-        return GreenroomError("Chats are not saved", why, remedy)
+            why = tr("{folder} cannot be used ({reason})", folder=folder, reason=error.strerror.lower())
+        return GreenroomError(tr("Chats are not saved"), why, remedy)

@@ -117,7 +117,9 @@ def write(chats: Sequence[PortableChat], path: Path) -> None:
     writer = WRITERS.get(path.suffix.lower())
     if writer is None:
         raise GreenroomError(
-            f"{path.name} was not written", "its ending names no format", "End its name in .md, .html or .json."
+            tr("{name} was not written", name=path.name),
+            tr("its ending names no format"),
+            tr("End its name in .md, .html or .json."),
         )
     unfinished = path.with_name(path.name + ".part")
     try:
@@ -128,7 +130,7 @@ def write(chats: Sequence[PortableChat], path: Path) -> None:
         unfinished.unlink(missing_ok=True)
         why = (error.strerror or str(error)).lower()
         raise GreenroomError(
-            f"{path.name} was not written", why, "Choose another folder, or free some space."
+            tr("{name} was not written", name=path.name), why, tr("Choose another folder, or free some space.")
         ) from error
 
 

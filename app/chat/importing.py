@@ -18,6 +18,7 @@ from typing import Any
 from app.chat.exporting import FORMAT, VERSION
 from app.chat.portable import PortableChat, PortableMessage
 from app.chat.records import Attachment
+from app.language import tr
 from engine.errors import GreenroomError
 from engine.progress import Progress, ProgressCallback, ignore_progress
 from engine.runtime.events import GenerationStats
@@ -34,52 +35,61 @@ ROLES = ("system", "user", "assistant")
 
 def read(path: Path, progress: ProgressCallback = ignore_progress) -> list[PortableChat]:
     """The chats of a file that have messages. Raises GreenroomError, and lets Cancelled of `progress` through."""
-    progress(Progress(0, 0, f"Reading {path.name}"))
+    progress(Progress(0, 0, tr("Reading {name}", name=path.name)))
     data = _parse(_load(path), path)
     kind, chats = _recognise(data, path)
     if len(chats) > MOST_CHATS:
-        raise _refused(path, f"it has {len(chats)} chats, and {MOST_CHATS} at once are the most")
+        raise _refused(
+            path,
+            tr("it has {chats} chats, and {most} at once are the most", chats=len(chats), most=MOST_CHATS),
+        )
     found = []
     for place, raw in enumerate(chats):
         if place % 50 == 0:
-            progress(Progress(place, len(chats), f"Reading {path.name}"))
+            progress(Progress(place, len(chats), tr("Reading {name}", name=path.name)))
         chat = kind(raw, path) if isinstance(raw, dict) else None
         if chat is not None and chat.messages:
             found.append(chat)
     if not found:
-        raise _refused(path, "there is no chat with a message in it")
+        raise _refused(path, tr("there is no chat with a message in it"))
     return found
 
 
 def _load(path: Path) -> bytes:
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise _refused(path, f"it is larger than {MOST_BYTES // 1_000_000} MB")
+            raise _refused(path, tr("it is larger than {size} MB", size=MOST_BYTES // 1_000_000))
         if not zipfile.is_zipfile(path):
             return path.read_bytes()
         with zipfile.ZipFile(path) as archive:
             name = next((n for n in archive.namelist() if n.rsplit("/", 1)[-1] == "conversations.json"), None)
             if name is None:
-                raise _refused(path, "there is no conversations.json in it")
+                raise _refused(path, tr("there is no conversations.json in it"))
             with archive.open(name) as member:
                 # Not by the size the archive states: that may be a lie.
                 data = member.read(MOST_BYTES + 1)
             if len(data) > MOST_BYTES:
-                raise _refused(path, f"what is packed in it is larger than {MOST_BYTES // 1_000_000} MB")
+                raise _refused(
+                    path,
+                    tr(
+                        "what is packed in it is larger than {size} MB",
+                        size=MOST_BYTES // 1_000_000,
+                    ),
+                )
             return data
     except OSError as error:
         raise _refused(path, (error.strerror or str(error)).lower()) from error
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
-        raise _refused(path, "the archive is damaged or locked with a password") from error
+        raise _refused(path, tr("the archive is damaged or locked with a password")) from error
 
 
 def _parse(data: bytes, path: Path) -> Any:
     try:
         return json.loads(data.decode("utf-8-sig"))
     except RecursionError as error:
-        raise _refused(path, "it is nested too deeply") from error
+        raise _refused(path, tr("it is nested too deeply")) from error
     except ValueError as error:
-        raise _refused(path, "it is no JSON text, or it ends too early") from error
+        raise _refused(path, tr("it is no JSON text, or it ends too early")) from error
 
 
 def _recognise(data: Any, path: Path) -> tuple[Callable[[dict[str, Any], Path], PortableChat | None], list[Any]]:
@@ -87,7 +97,9 @@ def _recognise(data: Any, path: Path) -> tuple[Callable[[dict[str, Any], Path], 
     if isinstance(data, dict) and data.get("format") == FORMAT:
         if data.get("version") != VERSION:
             raise GreenroomError(
-                f"{path.name} was not imported", "it was written by a newer Greenroom", "Update Greenroom."
+                tr("{name} was not imported", name=path.name),
+                tr("it was written by a newer Greenroom"),
+                tr("Update Greenroom."),
             )
         if isinstance(data.get("chats"), list):
             return _own, data["chats"]
@@ -97,7 +109,9 @@ def _recognise(data: Any, path: Path) -> tuple[Callable[[dict[str, Any], Path], 
         return _chatgpt, [data]
     elif isinstance(data, list) and any(isinstance(c, dict) and isinstance(c.get("mapping"), dict) for c in data):
         return _chatgpt, data
-    raise _refused(path, "it is none of Greenroom's own exports, ChatGPT's conversations.json and LM Studio's chats")
+    raise _refused(
+        path, tr("it is none of Greenroom's own exports, ChatGPT's conversations.json and LM Studio's chats")
+    )
 
 
 class Tree:
@@ -114,7 +128,7 @@ class Tree:
     def add(self, message: PortableMessage) -> int:
         """Returns its place."""
         if len(self._messages) == MOST_MESSAGES:
-            raise _refused(self._path, f"a chat in it has more than {MOST_MESSAGES} messages")
+            raise _refused(self._path, tr("a chat in it has more than {most} messages", most=MOST_MESSAGES))
         self._messages.append(message)
         return len(self._messages) - 1
 
@@ -130,7 +144,7 @@ def _own(raw: dict[str, Any], path: Path) -> PortableChat | None:
         known = parent is None or (type(parent) is int and 0 <= parent < len(places))
         role = message.get("role") if isinstance(message, dict) else None
         if role not in ROLES or not known or not isinstance(message.get("text"), str):
-            raise _refused(path, "a message in it is not as Greenroom writes them")
+            raise _refused(path, tr("a message in it is not as Greenroom writes them"))
         made = PortableMessage(
             role,
             message["text"][:MOST_CHARACTERS],
@@ -306,7 +320,7 @@ def _text(value: Any) -> str:
 
 
 def _title(value: Any) -> str:
-    return " ".join(_text(value).split())[:MOST_TITLE] or "Imported chat"
+    return " ".join(_text(value).split())[:MOST_TITLE] or tr("Imported chat")
 
 
 def _figure(value: Any) -> bool:
@@ -324,4 +338,4 @@ def _seconds(value: Any) -> float | None:
 
 
 def _refused(path: Path, why: str) -> GreenroomError:
-    return GreenroomError(f"{path.name} was not imported", why, "Choose another file.")
+    return GreenroomError(tr("{name} was not imported", name=path.name), why, tr("Choose another file."))

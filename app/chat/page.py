@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QPoint, Qt, Signal, Slot
-from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QHideEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 from shiboken6 import isValid
 
@@ -461,6 +461,11 @@ class ChatPage(QWidget):
         self._show_context()
         self._show_preset()
         self._advice.refresh()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        """The page may be made anew: what is written stays."""
+        self._drafting.save()
+        super().hideEvent(event)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if local_files(event.mimeData()):

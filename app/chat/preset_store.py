@@ -10,6 +10,7 @@ from typing import Any
 
 from app.chat.presets import BUILT_IN, NAME_LIMIT, Preset, Sampling
 from app.folders import config_folder, make_writable
+from app.language import tr
 from app.settings.store import PROMPT_LIMIT
 from engine.errors import GreenroomError
 
@@ -44,14 +45,18 @@ class PresetStore:
         """Keep a preset under its name, in place of one that has it. Raises GreenroomError when it cannot be kept."""
         name = " ".join(preset.name.split())[:NAME_LIMIT]
         if not name:
-            raise GreenroomError("The preset was not saved", "it has no name", "Give it a name.")
+            raise GreenroomError(tr("The preset was not saved"), tr("it has no name"), tr("Give it a name."))
         if name in {built_in.name for built_in in BUILT_IN}:
             raise GreenroomError(
-                f"The preset “{name}” was not saved", "it is one of Greenroom's own", "Choose another name."
+                tr("The preset “{name}” was not saved", name=name),
+                tr("it is one of Greenroom's own"),
+                tr("Choose another name."),
             )
         if name not in self._own and len(self._own) == MOST_PRESETS:
             raise GreenroomError(
-                "The preset was not saved", f"there are {MOST_PRESETS} of your own already", "Delete some first."
+                tr("The preset was not saved"),
+                tr("there are {most} of your own already", most=MOST_PRESETS),
+                tr("Delete some first."),
             )
         self._write(self._own | {name: Preset(name, preset.sampling, preset.system, preset.thinking)})
 
@@ -65,7 +70,9 @@ class PresetStore:
         merged = self._own | {preset.name: preset for preset in found}
         if len(merged) > MOST_PRESETS:
             raise GreenroomError(
-                f"{path.name} was not imported", f"more than {MOST_PRESETS} presets would be kept", "Delete some first."
+                tr("{name} was not imported", name=path.name),
+                tr("more than {most} presets would be kept", most=MOST_PRESETS),
+                tr("Delete some first."),
             )
         self._write(merged)
         return found
@@ -87,7 +94,7 @@ def write(presets: Sequence[Preset], path: Path) -> None:
         unfinished.unlink(missing_ok=True)
         why = (error.strerror or str(error)).lower()
         raise GreenroomError(
-            f"{path.name} was not written", why, "Choose another folder, or free some space."
+            tr("{name} was not written", name=path.name), why, tr("Choose another folder, or free some space.")
         ) from error
 
 
@@ -95,18 +102,18 @@ def read(path: Path) -> list[Preset]:
     """Raises GreenroomError for what is no file of presets; values that make no sense are left open."""
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise _refused(path, f"it is larger than {MOST_BYTES // 1_000_000} MB")
+            raise _refused(path, tr("it is larger than {size} MB", size=MOST_BYTES // 1_000_000))
         raw = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise _refused(path, (error.strerror or str(error)).lower()) from error
     except (ValueError, RecursionError) as error:
-        raise _refused(path, "it is no JSON text, or it ends too early") from error
+        raise _refused(path, tr("it is no JSON text, or it ends too early")) from error
     if not isinstance(raw, dict) or raw.get("format") != FORMAT or not isinstance(raw.get("presets"), list):
-        raise _refused(path, "it is no file of Greenroom's presets")
+        raise _refused(path, tr("it is no file of Greenroom's presets"))
     if raw.get("version") != VERSION:
-        raise _refused(path, "it was written by a newer Greenroom")
+        raise _refused(path, tr("it was written by a newer Greenroom"))
     if len(raw["presets"]) > MOST_PRESETS:
-        raise _refused(path, f"it has more than {MOST_PRESETS} presets")
+        raise _refused(path, tr("it has more than {most} presets", most=MOST_PRESETS))
     found = [_preset(entry) for entry in raw["presets"] if isinstance(entry, dict)]
     return [preset for preset in found if preset.name]
 
@@ -127,4 +134,4 @@ def _preset(raw: dict[str, Any]) -> Preset:
 
 
 def _refused(path: Path, why: str) -> GreenroomError:
-    return GreenroomError(f"{path.name} was not imported", why, "Choose another file.")
+    return GreenroomError(tr("{name} was not imported", name=path.name), why, tr("Choose another file."))

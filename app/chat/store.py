@@ -20,6 +20,7 @@ from app.chat.database import Database, saves
 from app.chat.portable import PortableChat, PortableMessage
 from app.chat.records import Attachment, ChatInfo, Draft, Hit, StoredMessage
 from app.chat.search import excerpt, like
+from app.language import tr
 from engine.errors import GreenroomError
 from engine.placement.plan import Range
 from engine.runtime.events import GenerationStats
@@ -41,7 +42,7 @@ def title_of(text: str) -> str:
     lines = (" ".join(line.strip(" \t#>*-`").split()) for line in text.splitlines())
     line = next((line for line in lines if line), "")
     if not line:
-        return "New chat"
+        return tr("New chat")
     if len(line) <= TITLE_LENGTH:
         return line
     head = line[:TITLE_LENGTH]
