@@ -10,8 +10,12 @@ from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
 from app import tasks
+from app.compare.study import Entry
+from app.language import tr
 from app.models.survey import ModelRow, find_offers, plan_offer
 from app.settings.fields import Combo, WholeNumber
+from app.theme import theme
+from app.widgets.buttons import button
 from app.widgets.chip import ChipButton
 from app.widgets.labels import label
 from app.widgets.plan_popover import PlanPopover
@@ -19,25 +23,31 @@ from app.wizard.ranking import recommended
 from app.words import gigabytes, needed, rate_range, sentence
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
+from engine.hub.described import references
+from engine.placement.planner import ONLY_A_PLAN
 
 #: A change is worked out when no other has followed for this long.
 WAIT_MS = 200
 GB = 1_000_000_000
-RAM_RANGE, VRAM_RANGE = (2, 6144), (0, 1024)
-FIELD_WIDTH = 200
+RAM_RANGE, VRAM_RANGE, CONTEXT_RANGE = (2, 6144), (0, 1024), (512, 1 << 20)
+FIELD_WIDTH = 226
 BEST = "The best for it"
 ANY_DISK = 1 << 62
 
 
 @dataclass(frozen=True)
 class Question:
-    """ram, vram: GB, None for what is here. cpu, gpu: names as sold, "" for what is here. entry: "" for the best."""
+    """ram, vram: GB, None for what is here. cpu, gpu: names as sold, "" for what is here. entry: "" for the best.
+
+    context: tokens of the conversation, None for the usual
+    """
 
     ram: int | None = None
     vram: int | None = None
     cpu: str = ""
     gpu: str = ""
     entry: str = ""
+    context: int | None = None
 
 
 def answer(api: Any, report: HardwareReport, asked: Question) -> ModelRow | None:
@@ -55,11 +65,24 @@ def answer(api: Any, report: HardwareReport, asked: Question) -> ModelRow | None
         gpu=asked.gpu or None,
     )
     offers = {row.entry.id: row for row in find_offers() if row.entry is not None}
+    if asked.entry in offers:
+        return plan_offer(api, offers[asked.entry], imagined, asked.context, {})
     if asked.entry:
-        return plan_offer(api, offers[asked.entry], imagined, None, {})
+        return _only_planned(api, asked, imagined)
     # Whoever buys memory buys a disk for the models as well.
     found = api.recommend(replace(imagined, disk=replace(imagined.disk, free_bytes=ANY_DISK)))
     return recommended(offers[found.ranked[0].id], found.ranked[0]) if found.ranked else None
+
+
+def _only_planned(api: Any, asked: Question, imagined: HardwareReport) -> ModelRow:
+    """Of a model that Greenroom does not compute."""
+    entry = next(entry for entry in references() if entry.id == asked.entry)
+    choice = entry.downloads[0]
+    row = ModelRow(entry.id, entry.name, entry.author, entry.nbytes(choice), entry=entry, choice=choice)
+    try:
+        return replace(row, plan=api.plan(entry.checkpoint(choice.label), imagined, asked.context))
+    except GreenroomError as error:
+        return replace(row, problem=f"{sentence(error.why)}. {error.remedy}")
 
 
 class WhatIfPanel(QFrame):
@@ -85,7 +108,11 @@ class WhatIfPanel(QFrame):
         self.cpu = _name("Processor, as it is sold", "e.g. Ryzen 9 7950X")
         self.gpu = _name("Graphics card, as it is sold", "e.g. RTX 4090")
         entries = [(row.name, row.entry.id) for row in find_offers() if row.entry is not None]
+        entries += [(tr("{model}, plan only", model=entry.name), entry.id) for entry in references()]
         self.model = Combo("Model", ((BEST, ""), *entries))
+        self.context = WholeNumber(tr("Tokens in the conversation"), CONTEXT_RANGE, tr("Usual"))
+        self.context.show_value(None)
+        self.context.chosen.connect(self._later)
         self.model.setSizeAdjustPolicy(Combo.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         for field in (self.cpu, self.gpu):
             field.textChanged.connect(self._later)
@@ -101,8 +128,9 @@ class WhatIfPanel(QFrame):
             ("Processor", self.cpu),
             ("GPU", self.gpu),
             ("Model", self.model),
+            (tr("Context"), self.context),
         ):
-            field.setFixedWidth(FIELD_WIDTH)
+            field.setFixedWidth(theme().px(FIELD_WIDTH))
             caption = label(title, "muted")
             caption.setBuddy(field)
             self._parts.append((caption, field))
@@ -131,6 +159,10 @@ class WhatIfPanel(QFrame):
         column.addWidget(self.name)
         column.addLayout(chips)
         column.addWidget(self.figures)
+        self.compare = button(tr("Compare with this PC…"), icon="sliders")
+        self.compare.clicked.connect(self._open_comparison)
+        column.addSpacing(6)
+        column.addWidget(self.compare, 0, Qt.AlignmentFlag.AlignLeft)
         self._timer = QTimer(self, singleShot=True, interval=WAIT_MS)
         self._timer.timeout.connect(self._ask)
         self.hide()
@@ -149,6 +181,7 @@ class WhatIfPanel(QFrame):
             self.cpu.text().strip(),
             self.gpu.text().strip(),
             str(self.model.currentData()),
+            _value(self.context),
         )
 
     def resizeEvent(self, event: Any) -> None:
@@ -198,9 +231,10 @@ class WhatIfPanel(QFrame):
             amounts = f"{needed(plan.bytes.ram_total)} RAM"
             if plan.bytes.vram_total:
                 amounts += f" · {needed(plan.bytes.vram_total)} VRAM"
-            said = (
-                sentence(plan.prediction.bottleneck).rstrip(".") if plan.runnable else plan.explanation[0].rstrip(".")
-            )
+            if plan.cached:
+                amounts += f", {plan.cached}"
+            planned_only = not plan.runnable or plan.explanation[0].startswith(ONLY_A_PLAN)
+            said = (plan.explanation[0] if planned_only else sentence(plan.prediction.bottleneck)).rstrip(".")
             self.figures.setText(f"{amounts}. {said}.".replace("/s", "/\u2060s"))
         self.answered.emit()
 
@@ -211,6 +245,20 @@ class WhatIfPanel(QFrame):
         self.name.setText(error.what)
         self.figures.setText(f"{sentence(error.why)}. {error.remedy}")
         self.answered.emit()
+
+    def _open_comparison(self) -> None:
+        from app.compare.dialog import CompareDialog
+
+        asked = self.question
+        model = asked.entry or (self.row.entry.id if self.row is not None and self.row.entry is not None else "")
+        parts = Entry(asked.ram, asked.vram, asked.cpu, asked.gpu)
+        try:
+            dialog = CompareDialog(self._report, parts, model, parent=self)
+        except GreenroomError as error:
+            self._complain(error)
+            return
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.open()
 
     def _open_plan(self) -> None:
         if self.row is not None and self.row.plan is not None:

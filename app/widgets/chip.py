@@ -33,7 +33,7 @@ class ChipButton(QPushButton):
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
 
     def show_plan(self, plan: OffloadPlan) -> None:
-        self.setText(told(plan.label))
+        self.setText(told(plan.short_label))
         self.setAccessibleName(tr("Plan: {label}", label=told(plan.label)))
         tone = TONES[plan.mode]
         if self.property("chip") != tone:

@@ -108,6 +108,8 @@ def needs(row: ModelRow, disk_free: int) -> str:
     amounts = f"{needed(plan.bytes.ram_total)} RAM"
     if plan.bytes.vram_total:
         amounts += f" · {needed(plan.bytes.vram_total)} VRAM"
+    if plan.runnable and plan.cached:
+        amounts += f", {plan.cached}"
     if not plan.runnable:
         hint = f" {sentence(plan.alternatives[0])}" if plan.alternatives else ""
         return f"Would need {amounts.replace(' · ', ' and ')}.{hint}"

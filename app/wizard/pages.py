@@ -69,7 +69,7 @@ class _Point(QWidget):
         self._icon, self._mark = icon, QLabel()
         self._mark.setFixedSize(20, 22)
         said = label(text, "muted", wrap=True)
-        said.setMaximumWidth(TEXT_WIDTH)
+        said.setMaximumWidth(theme().px(TEXT_WIDTH))
         lines = QVBoxLayout()
         lines.setSpacing(3)
         lines.addWidget(label(title, "heading"))
@@ -79,6 +79,8 @@ class _Point(QWidget):
         row.setSpacing(16)
         row.addWidget(self._mark, 0, Qt.AlignmentFlag.AlignTop)
         row.addLayout(lines, 1)
+        # Takes what the lines leave, so that the icon keeps its width.
+        row.addStretch(0)
         theme().changed.connect(self._draw)
         self._draw()
 
@@ -311,7 +313,7 @@ class StartPage(Page):
         self.download.setText(f"Download {best.name}")
         speed = rate_range(best.plan.prediction.decode_tps)
         self._download_about.setText(
-            f"{gigabytes(best.nbytes)} · {best.plan.label} · "
+            f"{gigabytes(best.nbytes)} · {best.plan.short_label} · "
             f"predicted {speed} tok/\u2060s. The download goes on in the background and can be paused."
         )
         self.download.setAccessibleDescription(self._download_about.text())

@@ -7,13 +7,13 @@ from engine.placement import sizes
 from engine.placement.amounts import addition, amount, free_amount, rounded_parts, unit_for
 from engine.placement.candidates import Candidate, Problem, Room
 from engine.placement.estimate import cache_hits, cached_share
-from engine.placement.plan import LABELS, Prediction
+from engine.placement.plan import CACHED, LABELS, Prediction
 
 
 def label(problem: Problem, chosen: Candidate, mode: str) -> str:
     """The label of LABELS, completed with what is missing, or how many experts have a copy in VRAM."""
     if mode == "hybrid" and (percent := _cached_percent(problem, chosen)):
-        return f"{LABELS[mode]}, {percent}% of experts cached in VRAM"
+        return f"{LABELS[mode]}{CACHED}{percent}% of experts cached in VRAM"
     if mode != "tight":
         return LABELS[mode]
     parts = []

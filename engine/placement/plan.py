@@ -13,6 +13,8 @@ LABELS = {
     "tight": "Tight",  # completed with what is missing: "Tight: needs 3.1 GB more free RAM"
     "too_large": "Too large for this PC",
 }
+#: Between a label and what it is completed with: "Experts in RAM, the rest on the GPU + 9% of experts cached in VRAM".
+CACHED = " + "
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Wishes:
     leave_ram, leave_vram: bytes to keep back for other programs, instead of what Greenroom would
     keep_gpu: leave the GPU to games and other programs
     isa:     cap on the kernel tier, e.g. "avx2"
+    experts_per_token, defer_experts: shortcuts that change the answers, see `engine.models.shortcuts`
     unload_bytes: RAM that is given back before loading (the model loaded now)
     """
 
@@ -43,6 +46,8 @@ class Wishes:
     leave_ram: int | None = None
     leave_vram: int | None = None
     keep_gpu: bool = False
+    experts_per_token: int | None = None
+    defer_experts: int = 0
 
 
 @dataclass(frozen=True)
@@ -121,11 +126,25 @@ class OffloadPlan:
     hot_slots: int = 0
     #: Tokens per forward call while a prompt is read.
     prefill_chunk: int = 512
+    #: Fewer than the model was trained with, where that was asked for.
+    experts_per_token: int | None = None
+    #: Of a token's experts on the CPU, so many take effect a layer later, where that was asked for.
+    defer_experts: int = 0
 
     @property
     def runnable(self) -> bool:
         """False when loading would exceed free memory ("tight", "too_large"); `load` still obeys if told to."""
         return self.mode in ("all_gpu", "hybrid", "cpu")
+
+    @property
+    def short_label(self) -> str:
+        """Without how many experts are cached."""
+        return self.label.partition(CACHED)[0]
+
+    @property
+    def cached(self) -> str:
+        """How many experts are cached in VRAM, "" where that is not said."""
+        return self.label.partition(CACHED)[2]
 
     def explain(self) -> str:
         """The arithmetic in words, one sentence a line."""

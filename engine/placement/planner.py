@@ -11,6 +11,7 @@ from engine.errors import GreenroomError
 from engine.hardware.report import GpuReport, HardwareReport
 from engine.hardware.simulated import is_simulated, simulated
 from engine.models import model_spec
+from engine.models.shortcuts import check_deferral, costs, with_fewer_experts
 from engine.models.sketches import sketch
 from engine.models.spec import KV_TYPES, ModelSpec
 from engine.placement import sizes
@@ -25,13 +26,19 @@ from engine.placement.sizes import Inventory
 #: Tokens of KV cache when nobody says otherwise: a long conversation, at a price most machines can pay.
 DEFAULT_CONTEXT = 8192
 
+#: How the explanation begins of a model that cannot be loaded.
+ONLY_A_PLAN = "Only a plan"
+
 CHOICES = {
     "device": ("auto", "cpu", "cuda", "sim"),
     "dtype": ("auto", "float32", "bfloat16"),
     "kv_type": ("auto", *KV_TYPES),
     "experts": ("stored", "int8", "int4", "int4_g128"),
 }
-AMOUNTS = ("threads", "ram_free", "vram_free", "max_vram", "unload_bytes", "leave_ram", "leave_vram")
+AMOUNTS = (
+    *("threads", "ram_free", "vram_free", "max_vram", "unload_bytes", "leave_ram", "leave_vram"),
+    *("experts_per_token", "defer_experts"),
+)
 #: Caps the kernels of a whole process; read by the compiled module.
 CAP_VARIABLE = "GREENROOM_ISA"
 
@@ -47,6 +54,11 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
     """
     spec, unsupported = _spec(checkpoint)
     wanted = read_wishes(wishes)
+    trained = spec
+    if wanted.experts_per_token is not None:
+        spec = with_fewer_experts(spec, wanted.experts_per_token)
+    if wanted.defer_experts:
+        check_deferral(spec, wanted.defer_experts)
     _check_cap(os.environ.get(CAP_VARIABLE))
     tokens = _context(spec, context)
     inventory = sizes.take_inventory(spec, checkpoint)
@@ -86,9 +98,15 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
             vram_total=chosen.vram_total,
         ),
         prediction=prediction,
-        explanation=[*unsupported, *explanation(problem, chosen, mode, prediction, slower)],
+        explanation=[
+            *unsupported,
+            *explanation(problem, chosen, mode, prediction, slower),
+            *costs(trained, wanted.experts_per_token, wanted.defer_experts, hybrid=mode == "hybrid"),
+        ],
         alternatives=alternatives(problem, chosen, mode),
         hot_slots=chosen.hot_slots,
+        experts_per_token=wanted.experts_per_token,
+        defer_experts=wanted.defer_experts,
     )
 
 
@@ -110,7 +128,7 @@ def _spec(checkpoint: Checkpoint) -> tuple[ModelSpec, list[str]]:
         found = sketch(checkpoint) if checkpoint.described else None
         if found is None:
             raise
-        return found, [f"Only a plan: {error.why}."]
+        return found, [f"{ONLY_A_PLAN}: {error.why}."]
 
 
 def read_wishes(wishes: dict[str, Any]) -> Wishes:
@@ -134,7 +152,7 @@ def read_wishes(wishes: dict[str, Any]) -> Wishes:
         if name == "keep_gpu" and not isinstance(value, bool):
             raise GreenroomError(f"keep_gpu {value!r} cannot be planned", "it is neither yes nor no", "Correct it.")
         if name in AMOUNTS and value is not None:
-            lowest = 1 if name == "threads" else 0
+            lowest = 1 if name in ("threads", "experts_per_token") else 0
             if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
                 raise GreenroomError(
                     f"{name} {value!r} cannot be planned", f"it is not a whole number from {lowest}", "Correct it."

@@ -64,7 +64,7 @@ def test_cpu_bytes_by_hand(machine: MakeReport) -> None:
 def test_experts_in_ram_when_vram_is_short(machine: MakeReport) -> None:
     made = plan(QWEN3, machine(vram=6 * GB, bandwidth={"8": 30.0}))
     assert (made.mode, made.device) == ("hybrid", "cuda:0")
-    assert made.label == "Experts in RAM, the rest on the GPU, 9% of experts cached in VRAM"
+    assert made.label == "Experts in RAM, the rest on the GPU + 9% of experts cached in VRAM"
     assert (made.dense_dtype, made.kv_type) == ("bfloat16", "bf16")
     assert made.bytes.ram["experts"] == 48 * 128 * 3 * 768 * 2048 * 18 // 32
     assert "experts" not in made.bytes.vram
@@ -125,7 +125,9 @@ def test_slots_for_hot_experts_are_said_and_counted(machine: MakeReport) -> None
     assert speeds[0].likely < speeds[1].likely < speeds[2].likely
     last = plans[-1]
     percent = 100 * last.hot_slots // (48 * 128)
-    assert last.label == f"Experts in RAM, the rest on the GPU, {percent}% of experts cached in VRAM"
+    assert last.label == f"Experts in RAM, the rest on the GPU + {percent}% of experts cached in VRAM"
+    assert last.short_label == LABELS["hybrid"]
+    assert last.cached == f"{percent}% of experts cached in VRAM"
     (said,) = [line for line in last.explanation if "room for copies" in line]
     assert f"copies of {last.hot_slots} of {48 * 128} experts" in said
     assert any("copies of routed experts" in line for line in last.explanation if line.startswith("VRAM: "))
@@ -356,6 +358,7 @@ def test_every_wish_is_checked_or_free() -> None:
     assert {field.name for field in fields(Wishes)} == {
         *("device", "dtype", "kv_type", "experts", "threads", "isa"),
         *("ram_free", "vram_free", "max_vram", "unload_bytes", "leave_ram", "leave_vram", "keep_gpu"),
+        *("experts_per_token", "defer_experts"),
     }
 
 

@@ -1,0 +1,1 @@
+"""Is it worth it: one model on several machines side by side."""
