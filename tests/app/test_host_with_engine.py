@@ -46,3 +46,30 @@ def test_loads_answers_stops_and_frees(real_host: EngineHost, qtbot: QtBot) -> N
 
     real_host.unload()
     qtbot.waitUntil(lambda: real_host.state.kind == "empty", timeout=LONG)
+
+
+def test_counts_continues_and_plans(real_host: EngineHost, qtbot: QtBot) -> None:
+    state = real_host.state
+    assert state.family
+    assert state.limit == state.plan.context
+    question = [Message("user", "What is the capital of France?")]
+    with qtbot.waitSignal(real_host.tokensCounted, timeout=LONG) as counted:
+        real_host.count("chat", question)
+    whole = ask(real_host, qtbot, question[0].content, 8)
+    assert counted.args[0].tokens == whole.stats.prompt_tokens
+
+    assert "Paris" in whole.text
+    begun = whole.text.partition(" Paris")[0]
+    with qtbot.waitSignal(real_host.answerFinished, timeout=LONG) as finished:
+        real_host.generate(question, SamplingParams(temperature=0, max_tokens=8), begun=begun)
+    rest = finished.args[0]
+    assert rest.text.startswith(" Paris"), "the space before the first word counts where an answer goes on"
+    assert rest.stats.prompt_tokens > whole.stats.prompt_tokens
+
+    with qtbot.waitSignal(real_host.contextPlanned, timeout=LONG) as planned:
+        real_host.plan_context(512)
+    assert planned.args[0].plan.context == 512
+    assert planned.args[0].plan.bytes.ram_total < state.plan.bytes.ram_total
+    assert real_host.status().kernel == state.kernel
+    usage = real_host.usage()
+    assert usage is None or usage.counts.sum() > 0
