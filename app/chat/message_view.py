@@ -361,7 +361,7 @@ class AnswerView(QWidget):
         self._footer = QWidget(self)
         row = QHBoxLayout(self._footer)
         row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
+        row.setSpacing(2)
         figures = FiguresLabel(stats_line(message.stats, message.stop_reason, message.predicted))
         figures.setObjectName("stats")
         figures.detail = stats_detail(message.stats)
