@@ -9,6 +9,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.placement.compare import Comparison, Use
 
 NO_DISPLAY = (
     'Greenroom cannot open its window: {why}. Use `greenroom generate demo --prompt "..."` here, '
@@ -27,8 +31,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments and not _is_model(arguments):
         from engine.cli import main as command_line
 
-        return command_line(arguments)
+        return command_line(arguments, paint=_paint)
     return open_window(arguments[0] if arguments else None)
+
+
+def _paint(path: Path, rows: Sequence[Comparison], title: str, use: Use) -> None:
+    """A comparison's picture, without a screen. Raises OSError."""
+    import os
+
+    # Before Qt looks for a display.
+    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+    from PySide6.QtWidgets import QApplication
+
+    application = QApplication.instance() or QApplication(sys.argv[:1])
+    from app.compare.dialog import save_picture
+
+    save_picture(path, rows, title, use)
+    del application
 
 
 def _is_model(arguments: Sequence[str]) -> bool:

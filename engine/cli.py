@@ -55,14 +55,18 @@ class Verb:
     run: Callable[[argparse.Namespace, Terminal], dict[str, Any]]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb (argv without the program's name; None takes the process's); the exit code."""
+def main(argv: Sequence[str] | None = None, paint: cli_machines.Paint | None = None) -> int:
+    """Run one verb (argv without the program's name; None takes the process's); the exit code.
+
+    paint: makes the picture of `compare`; None where nothing here can paint
+    """
     log_file = None
     # Also before the arguments are understood: whoever asks for JSON gets a refusal as JSON too.
     terminal = Terminal(json="--json" in (sys.argv[1:] if argv is None else argv))
     try:
         args = _parser().parse_args(argv)
         from engine.log import start_logging
+        args.paint = paint
 
         log_file = start_logging()
         # A library that prints must not spoil the answer or the JSON document.

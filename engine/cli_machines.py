@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from engine.hardware.report import HardwareReport
-    from engine.placement.compare import Comparison, Machine
+    from engine.placement.compare import Comparison, Machine, Use
     from engine.terminal import Terminal
+
+
+#: Writes a picture of a comparison: (file, rows, title, how costs are counted). Raises OSError.
+Paint = Callable[[Path, "Sequence[Comparison]", str, "Use"], None]
 
 
 def add_what_if(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +73,7 @@ def add_compare_options(parser: argparse.ArgumentParser) -> None:
     cost.add_argument("--years", type=positive, default=3.0, help="a bought machine is used for (default 3)")
     cost.add_argument("--hours-per-day", type=positive, default=8.0, help="it answers (default 8)")
     parser.add_argument("--csv", metavar="FILE", help="write the table there as well")
+    parser.add_argument("--picture", metavar="FILE", help="and a picture of it (PNG)")
     parser.set_defaults(threads=None)
 
 
@@ -77,6 +83,9 @@ def compare(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     from engine.placement.compare import Machine, Use, to_csv
     from engine.placement.compare import compare as side_by_side
 
+    if args.picture and args.paint is None:
+        why = "this is the engine without the window program"
+        raise GreenroomError("A picture cannot be painted here", why, "Use --csv.")
     if args.hours_per_day > 24:
         raise GreenroomError("A machine cannot answer that long", "a day has 24 hours", "Correct --hours-per-day.")
     here = engine.probe(quick=True)
@@ -93,6 +102,12 @@ def compare(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
             terminal.say(f"Cost is per million tokens of answer, one answer at a time; {bought}, without electricity.")
         if args.csv:
             _write(Path(args.csv), to_csv(rows))
+        if args.picture:
+            try:
+                args.paint(Path(args.picture), rows, checkpoint.name, use)
+            except OSError as error:
+                why = error.strerror or str(error)
+                raise GreenroomError(f"{args.picture} cannot be written", why, "Choose another place.") from error
         return {"model": model_document(checkpoint), "machines": [row.to_json() for row in rows]}
 
 

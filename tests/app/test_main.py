@@ -7,10 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app import __main__ as program
+from engine.placement.compare import Comparison, Use
+from engine.placement.plan import Range
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,7 +23,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
     import engine.cli
 
     seen: list[tuple[str, object]] = []
-    monkeypatch.setattr(engine.cli, "main", lambda argv: seen.append(("cli", argv)) or 0)
+    monkeypatch.setattr(engine.cli, "main", lambda argv, **_: seen.append(("cli", argv)) or 0)
     monkeypatch.setattr(program, "open_window", lambda model=None: seen.append(("window", model)) or 0)
     return seen
 
@@ -68,3 +71,14 @@ def test_without_a_display_it_says_so_and_points_to_the_command_line(tmp_path: P
     assert ran.returncode == 2
     assert 'greenroom generate demo --prompt "..."' in ran.stderr
     assert len(ran.stderr.strip().splitlines()) == 1
+
+
+def test_the_command_line_has_a_painter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, qapp: object) -> None:
+    import engine.cli
+
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(engine.cli, "main", lambda argv, **named: given.update(named) or 0)
+    assert program.main(["compare", "demo"]) == 0
+    row = Comparison("PC", "cpu", "On the CPU", 10**9, 0, Range(1, 2, 3), Range(10, 20, 30), "limited", None)
+    given["paint"](tmp_path / "a.png", [row], "A model", Use())
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

@@ -107,3 +107,18 @@ def test_a_model_that_is_not_here_is_planned(capsys: pytest.CaptureFixture[str])
 def test_a_model_that_is_not_here_is_not_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "deepseek-v3", "--prompt", "hi"]) == REFUSED
     assert 'There is no model "deepseek-v3"' in capsys.readouterr().err
+
+
+def test_a_picture_is_painted_by_who_can(tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", str(tiny_model), "--ram", "64", "--picture", str(tmp_path / "a.png")]
+    assert main(words) == REFUSED
+    assert "without the window program" in capsys.readouterr().err
+    seen: list[tuple[Path, int, str, float]] = []
+    assert main(words, lambda path, rows, title, use: seen.append((path, len(rows), title, use.years))) == 0
+    assert seen == [(tmp_path / "a.png", 2, seen[0][2], 3.0)]
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    assert main(words, full) == REFUSED
+    assert "No space left on device" in capsys.readouterr().err
