@@ -53,7 +53,7 @@ void FloatStream<Weights>::run(const StripTask* task, const void* const* x, floa
     acc[t][0][0] = acc[t][0][1] = _mm512_setzero_ps();
   size_t unit = 0;
   for (; unit + 4 <= units; unit += 4) {
-    prefetch<4 * Weights::kBytes>(task, unit * Weights::kBytes, total, ahead);
+    prefetch<4 * Weights::kBytes>(task->strip, task->next, unit * Weights::kBytes, total, ahead);
     add_units<Weights, kTokens, 1>(task, unit, unit + 4, x, acc);
   }
   add_units<Weights, kTokens, 1>(task, unit, units, x, acc);
@@ -77,7 +77,8 @@ void add_block(const StripTask* task, size_t unit, size_t end, const Share& shar
       acc[t][i / 2][i % 2] = unit ? _mm512_load_ps(sums[t][i / 2][i % 2]) : _mm512_setzero_ps();
   }
   for (size_t at = unit; at < end; at += 16) {
-    share.fetch((at - unit) / 16);
+    share.fetch(0, (at - unit) / 16);
+    share.fetch(1, (at - unit) / 16);
     add_units<Weights, kTokens, 2>(task, at, end - at < 16 ? end : at + 16, x, acc);
   }
   GREENROOM_UNROLL

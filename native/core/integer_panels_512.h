@@ -1,17 +1,21 @@
-// Many tokens: two strips, a block of columns at a time, which stays in the L1 cache while all tokens pass. A panel
-// holds what is unpacked once for all of them; bytes are cheaper read where they lie (measured: 5 %), nibbles are not.
-// Rules as in integer_codes_512.h.
+// Panels of integer codes for 512-bit registers. Bytes are cheaper read where they lie (measured: 5 %), nibbles are
+// not. Rules as in integer_codes_512.h.
 #pragma once
 
 #include "integer_codes_512.h"
+#include "panels.h"
 
 namespace greenroom {
 namespace {
 
-template <class Code> struct alignas(64) Panel {
+template <class C> struct alignas(64) Panel {
+  typedef C Code;
+  class Filler;
   // 512 columns, 16 KB of codes: with fewer, sums are taken up and put down more often (of bytes, 8 groups lose 3 %, 4
   // lose 10 %), with more, the cache is too small.
   static constexpr size_t kGroups = 16;
+  static constexpr size_t kMostTokens = 5; // ten sums, ten totals, two loads of weights, two scales, some activations
+  static constexpr bool kInPlace = Code::kBytes;
 
   uint8_t unpacked[Code::kBytes ? 1 : kGroups][2][8][64]; // as vpdpbusd takes them
   const uint8_t* bytes[kGroups][2];                       // where Code::kBytes
@@ -27,62 +31,48 @@ template <class Code> static inline __m512i weights(const Panel<Code>* panel, si
     return _mm512_load_si512(panel->unpacked[g][i][j]);
 }
 
-// Unpacks groups first .. first + count - 1 of strip i (0 or 1).
-template <class Code>
-static inline void fill(Panel<Code>* panel, const StripTask* task, size_t i, size_t first, size_t count) {
-  const size_t step_nbytes = Code::step_nbytes(task->scaling), groups = Code::groups(task->scaling);
-  const uint8_t* step = (i ? task->second : task->strip) + first / groups * step_nbytes;
-  size_t g = first % groups;
-  typename Code::Head head = Code::head(step, task->scaling);
-  for (size_t at = 0; at < count; ++at) {
+// Unpacks groups of strip i (0 or 1) of a task, one after the other.
+template <class Code> class Panel<Code>::Filler {
+public:
+  Filler(Panel<Code>* panel, const StripTask* task, size_t i, size_t first)
+      : panel_(panel), scaling_(task->scaling), i_(i), group_(first % Code::groups(scaling_)),
+        step_((i ? task->second : task->strip) + first / Code::groups(scaling_) * Code::step_nbytes(scaling_)),
+        head_(Code::head(step_, scaling_)) {}
+
+  // The next one, to place `at`.
+  inline void fill(size_t at) {
+    if (group_ == Code::groups(scaling_)) {
+      group_ = 0;
+      step_ += Code::step_nbytes(scaling_);
+      head_ = Code::head(step_, scaling_);
+    }
     if constexpr (Code::kBytes) {
-      panel->bytes[at][i] = Code::codes(step, g);
+      panel_->bytes[at][i_] = Code::codes(step_, group_);
     } else {
       __m512i w[8];
-      Code::unpack(step, g, w);
+      Code::unpack(step_, group_, w);
       GREENROOM_UNROLL
       for (int j = 0; j < 8; ++j)
-        _mm512_store_si512(panel->unpacked[at][i][j], w[j]);
+        _mm512_store_si512(panel_->unpacked[at][i_][j], w[j]);
     }
     __m512 scale[Code::kParts], min[Code::kParts];
-    Code::scales(head, step, g, scale, min);
+    Code::scales(head_, step_, group_, scale, min);
     GREENROOM_UNROLL
     for (int part = 0; part < Code::kParts; ++part) {
-      _mm512_store_ps(panel->scale[at][part][i], scale[part]);
+      _mm512_store_ps(panel_->scale[at][part][i_], scale[part]);
       if (Code::kHasMin)
-        _mm512_store_ps(panel->min[at][part][i], min[part]);
+        _mm512_store_ps(panel_->min[at][part][i_], min[part]);
     }
-    if (++g == groups && at + 1 < count) {
-      g = 0;
-      step += step_nbytes;
-      head = Code::head(step, task->scaling);
-    }
+    ++group_;
   }
-}
 
-// Multiplier::run<Code>(panel, groups, share, x, tokens, first, out, out_stride) adds the products of a panel with up
-// to Multiplier::kMost tokens to out; the first block of columns overwrites it.
-template <class Code, class Multiplier>
-void two_strips(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
-  Panel<Code> panel;
-  const size_t all = task->steps * Code::groups(task->scaling), total = task->steps * Code::step_nbytes(task->scaling);
-  const size_t passes = (tokens + Multiplier::kMost - 1) / Multiplier::kMost;
-  const size_t blocks = (all + panel.kGroups - 1) / panel.kGroups, most = (all + blocks - 1) / blocks;
-  for (size_t block = 0; block < blocks; ++block) {
-    const size_t first = block * most, groups = all - first < most ? all - first : most;
-    // Two blocks are time enough for main memory.
-    const size_t ahead = block + (blocks < 2 ? 1 : 2);
-    const size_t begin = ahead < blocks ? ahead * most : all + (ahead - blocks) * most;
-    fill(&panel, task, 0, first, groups);
-    fill(&panel, task, 1, first, groups);
-    for (size_t pass = 0, t = 0; pass < passes; ++pass) {
-      const Share share(task, begin * total / all, total, total / all, pass, passes);
-      const size_t n = (tokens - t + passes - pass - 1) / (passes - pass);
-      Multiplier::template run<Code>(&panel, groups, share, x + t, n, first, out + t * out_stride, out_stride);
-      t += n;
-    }
-  }
-}
+private:
+  Panel<Code>* panel_;
+  Scaling scaling_;
+  size_t i_, group_;
+  const uint8_t* step_;
+  typename Code::Head head_;
+};
 
 } // namespace
 } // namespace greenroom

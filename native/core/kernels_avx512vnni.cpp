@@ -38,7 +38,7 @@ void IntegerStream<Code>::run(const StripTask* task, const void* const* x, float
     for (size_t g = 0; g < groups; ++g) {
       __m512i w[8];
       __m512 scale[kParts], min[kParts];
-      prefetch<Code::kTurnBytes>(task, s * step_nbytes + g * turn, total, ahead);
+      prefetch<Code::kTurnBytes>(task->strip, task->next, s * step_nbytes + g * turn, total, ahead);
       Code::unpack(step, g, w);
       Code::scales(head, step, g, scale, min);
       GREENROOM_UNROLL
@@ -71,8 +71,9 @@ void IntegerStream<Code>::run(const StripTask* task, const void* const* x, float
 
 // Products of a panel with a few tokens, added to out.
 template <class Code, int kTokens>
-static inline void multiply(const Panel<Code>* panel, size_t groups, const Share& share, const void* const* x,
-                            size_t first_group, float* out, size_t out_stride) {
+static inline void multiply(const Panel<Code>* panel, typename Panel<Code>::Filler* fillers, size_t groups,
+                            const Share& share, const void* const* x, size_t first_group, float* out,
+                            size_t out_stride) {
   constexpr int kParts = Code::kParts;
   __m512 acc[kTokens][2];
   GREENROOM_UNROLL
@@ -87,7 +88,12 @@ static inline void multiply(const Panel<Code>* panel, size_t groups, const Share
     a[t] = static_cast<const ActivationGroup*>(x[t]) + first_group;
   for (size_t g = 0; g < groups; ++g) {
     __m512i sum[kTokens][2];
-    share.fetch(g);
+    share.fetch(0, g);
+    share.fetch(1, g);
+    if (!Panel<Code>::kInPlace && fillers && g + 1 < groups) {
+      fillers[0].fill(g + 1);
+      fillers[1].fill(g + 1);
+    }
     GREENROOM_UNROLL
     for (int part = 0; part < kParts; ++part) {
       GREENROOM_UNROLL
@@ -133,21 +139,19 @@ static inline void multiply(const Panel<Code>* panel, size_t groups, const Share
 }
 
 struct Vnni {
-  static constexpr size_t kMost = 5; // ten sums, ten totals, two loads of weights, two scales, some activations
-
   template <class Code>
-  static void run(const Panel<Code>* panel, size_t groups, const Share& share, const void* const* x, size_t tokens,
-                  size_t first_group, float* out, size_t out_stride) {
+  static void run(const Panel<Code>* panel, typename Panel<Code>::Filler* fillers, size_t groups, const Share& share,
+                  const void* const* x, size_t tokens, size_t first_group, float* out, size_t out_stride) {
     if (tokens == 5)
-      multiply<Code, 5>(panel, groups, share, x, first_group, out, out_stride);
+      multiply<Code, 5>(panel, fillers, groups, share, x, first_group, out, out_stride);
     else if (tokens == 4)
-      multiply<Code, 4>(panel, groups, share, x, first_group, out, out_stride);
+      multiply<Code, 4>(panel, fillers, groups, share, x, first_group, out, out_stride);
     else if (tokens == 3)
-      multiply<Code, 3>(panel, groups, share, x, first_group, out, out_stride);
+      multiply<Code, 3>(panel, fillers, groups, share, x, first_group, out, out_stride);
     else if (tokens == 2)
-      multiply<Code, 2>(panel, groups, share, x, first_group, out, out_stride);
+      multiply<Code, 2>(panel, fillers, groups, share, x, first_group, out, out_stride);
     else
-      multiply<Code, 1>(panel, groups, share, x, first_group, out, out_stride);
+      multiply<Code, 1>(panel, fillers, groups, share, x, first_group, out, out_stride);
   }
 };
 
@@ -175,7 +179,7 @@ template <Kind kKind> struct Floats {
 template <class Code>
 void strip(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
   if (task->second)
-    two_strips<Code, Vnni>(task, x, tokens, out, out_stride);
+    two_strips<Panel<Code>, Vnni>(task, x, tokens, out, out_stride);
   else
     one_strip<IntegerStream<Code>>(task, x, tokens, out, out_stride);
 }
@@ -220,9 +224,12 @@ void quantise(const float* x, size_t groups, ActivationGroup* out) {
     const __mmask16 keep = usable ? 0xffff : 0; // NaN * 0 would still be NaN
     const __m512i q0 = _mm512_maskz_cvtps_epi32(keep, _mm512_mul_ps(first, inverse));
     const __m512i q1 = _mm512_maskz_cvtps_epi32(keep, _mm512_mul_ps(second, inverse));
-    _mm_store_si128(reinterpret_cast<__m128i*>(a->q), _mm512_cvtepi32_epi8(q0));
-    _mm_store_si128(reinterpret_cast<__m128i*>(a->q + 16), _mm512_cvtepi32_epi8(q1));
-    const int32_t low = _mm512_reduce_add_epi32(q0), high = _mm512_reduce_add_epi32(q1);
+    const __m256i q = _mm256_set_m128i(_mm512_cvtepi32_epi8(q1), _mm512_cvtepi32_epi8(q0));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(a->q), q);
+    __m256i sums = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), q);
+    sums = _mm256_add_epi32(sums, _mm256_shuffle_epi32(sums, 0x4e));
+    sums = _mm256_add_epi32(sums, _mm256_shuffle_epi32(sums, 0xb1));
+    const int32_t low = _mm256_extract_epi32(sums, 0), high = _mm256_extract_epi32(sums, 4);
     a->sum_x8 = -8 * (low + high);
     a->low_x32 = -32 * low;
     a->high_x32 = -32 * high;
