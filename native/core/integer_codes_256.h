@@ -1,21 +1,11 @@
-// How the integer kinds are read and multiplied with 256-bit registers, with and without VNNI: each tier that includes
-// this file gets copies of its own. Only plain C headers: nothing compiled here may be shared with baseline files.
+// How the integer kinds are read with 256-bit registers, with and without VNNI: each tier that includes this file gets
+// copies of its own. Only plain C headers: nothing compiled here may be shared with baseline files.
 #pragma once
 
-#include <immintrin.h>
-#include <string.h>
-
-#include "kernels.h"
-#include "unroll.h"
+#include "read_ahead.h"
 
 namespace greenroom {
 namespace {
-
-static inline __m256i words(const int8_t* q) {
-  int32_t value;
-  memcpy(&value, q, sizeof value);
-  return _mm256_set1_epi32(value);
-}
 
 static inline __m256i load(const uint8_t* p) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
@@ -24,10 +14,6 @@ static inline __m256i load(const uint8_t* p) {
 // Scales of eight rows.
 static inline __m256 half_scales(const uint8_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-}
-
-static inline __m256 add_scaled(__m256 acc, __m256i sum, __m256 scale, const ActivationGroup* a) {
-  return _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), _mm256_mul_ps(scale, _mm256_set1_ps(a->scale)), acc);
 }
 
 // Low nibbles to w[0 .. 3], high ones to w[4 .. 7].
@@ -40,124 +26,6 @@ static inline void unpack_nibbles(const uint8_t* loads, __m256i* w) {
     w[j + 4] = _mm256_and_si256(_mm256_srli_epi16(codes, 4), low);
   }
 }
-
-// GCC would load a value anew for every use; a register holds it.
-static inline void hold(__m256i& value) {
-#ifdef __GNUC__
-  __asm__("" : "+x"(value));
-#else
-  (void)value;
-#endif
-}
-
-#ifdef GREENROOM_VNNI_256
-
-// 16 columns of unsigned codes, times four bytes of activations each.
-template <int kLargest> static inline __m256i dot16(const __m256i* w, const int8_t* q) {
-  __m256i sum = _mm256_setzero_si256();
-  GREENROOM_UNROLL
-  for (int j = 0; j < 4; ++j)
-    sum = _mm256_dpbusd_avx_epi32(sum, w[j], words(q + 4 * j));
-  return sum;
-}
-
-template <int kLargest> static inline __m256i dot32(const __m256i* w, const int8_t* q) {
-  return _mm256_add_epi32(dot16<kLargest>(w, q), dot16<kLargest>(w + 4, q + 16));
-}
-
-// Signed codes are made unsigned by an offset of 128.
-struct SignedCodes {
-  __m256i w[8];
-
-  explicit SignedCodes(const __m256i* codes) {
-    GREENROOM_UNROLL
-    for (int j = 0; j < 8; ++j)
-      w[j] = _mm256_xor_si256(codes[j], _mm256_set1_epi8(-128));
-  }
-  // Sums over columns 4 * kFirst .. 4 * kLast - 1 of a group, for several tokens.
-  template <int kFirst, int kLast, int kTokens>
-  inline void dots(const void* const* x, size_t at, __m256i (&sums)[kTokens]) const {
-    GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
-      // low_x32 is -32 * sum(q)
-      sums[t] = _mm256_set1_epi32(kLast - kFirst == 8 ? a->sum_x128 : 4 * (kFirst ? a->high_x32 : a->low_x32));
-    }
-    GREENROOM_UNROLL
-    for (int j = kFirst; j < kLast; ++j) {
-      __m256i codes = w[j];
-      hold(codes);
-      GREENROOM_UNROLL
-      for (int t = 0; t < kTokens; ++t)
-        sums[t] =
-            _mm256_dpbusd_avx_epi32(sums[t], codes, words((static_cast<const ActivationGroup*>(x[t]) + at)->q + 4 * j));
-    }
-  }
-};
-
-#else
-
-static inline __m256i pairs(__m256i w, const int8_t* q) {
-  return _mm256_maddubs_epi16(w, words(q));
-}
-
-// 16 columns of unsigned codes up to kLargest. As many products of pairs, each at most 2 * kLargest * 127, are added in
-// 16 bits as fit there.
-template <int kLargest> static inline __m256i dot16(const __m256i* w, const int8_t* q) {
-  static_assert(2 * 2 * kLargest * 127 < 32768);
-  const __m256i ones = _mm256_set1_epi16(1);
-  const __m256i first = _mm256_add_epi16(pairs(w[0], q), pairs(w[1], q + 4));
-  const __m256i second = _mm256_add_epi16(pairs(w[2], q + 8), pairs(w[3], q + 12));
-  if (4 * 2 * kLargest * 127 < 32768)
-    return _mm256_madd_epi16(_mm256_add_epi16(first, second), ones);
-  return _mm256_add_epi32(_mm256_madd_epi16(first, ones), _mm256_madd_epi16(second, ones));
-}
-
-template <int kLargest> static inline __m256i dot32(const __m256i* w, const int8_t* q) {
-  if (8 * 2 * kLargest * 127 >= 32768)
-    return _mm256_add_epi32(dot16<kLargest>(w, q), dot16<kLargest>(w + 4, q + 16));
-  __m256i even = pairs(w[0], q), odd = pairs(w[1], q + 4);
-  GREENROOM_UNROLL
-  for (int j = 2; j < 8; j += 2) {
-    even = _mm256_add_epi16(even, pairs(w[j], q + 4 * j));
-    odd = _mm256_add_epi16(odd, pairs(w[j + 1], q + 4 * j + 4));
-  }
-  return _mm256_madd_epi16(_mm256_add_epi16(even, odd), _mm256_set1_epi16(1));
-}
-
-// 32 columns of signed codes: |w| is the unsigned side and its sign goes to the activation. A pair is at most
-// 2 * 128 * 127 and fits 16 bits; two pairs would not, so each is widened by itself.
-struct SignedCodes {
-  __m256i w[8];
-
-  explicit SignedCodes(const __m256i* codes) {
-    GREENROOM_UNROLL
-    for (int j = 0; j < 8; ++j)
-      w[j] = codes[j];
-  }
-  // Sums over columns 4 * kFirst .. 4 * kLast - 1 of a group, for several tokens: four columns of all tokens before the
-  // next four, because weights and magnitudes of eight rows are more than the registers hold.
-  template <int kFirst, int kLast, int kTokens>
-  inline void dots(const void* const* x, size_t at, __m256i (&sums)[kTokens]) const {
-    const __m256i ones = _mm256_set1_epi16(1);
-    GREENROOM_UNROLL
-    for (int j = kFirst; j < kLast; ++j) {
-      __m256i codes = w[j], absolute = _mm256_abs_epi8(w[j]);
-      hold(codes);
-      hold(absolute);
-      GREENROOM_UNROLL
-      for (int t = 0; t < kTokens; ++t) {
-        const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
-        const __m256i signed_q = _mm256_sign_epi8(words(a->q + 4 * j), codes);
-        const __m256i four = _mm256_madd_epi16(_mm256_maddubs_epi16(absolute, signed_q), ones);
-        sums[t] = j == kFirst ? four : _mm256_add_epi32(sums[t], four);
-        hold(sums[t]); // not in memory
-      }
-    }
-  }
-};
-
-#endif
 
 // The same, and bit j of the fifth load to bit 4 of w[j].
 template <bool kFive> static inline void unpack_codes(const uint8_t* loads, __m256i* w) {
@@ -172,42 +40,40 @@ template <bool kFive> static inline void unpack_codes(const uint8_t* loads, __m2
   }
 }
 
-// Every code works on half a strip, eight rows: sixteen registers hold the weights of a group and a few tokens. A step
-// is groups() groups of 32 columns; what they share is its Head. at: index of the group among the activations.
-// kTurnBytes: at most what a group takes of a step.
+// Every code works on half a strip, eight rows. It says how a group of 32 columns becomes eight registers of bytes, and
+// what the sums of products are multiplied by. A step is groups() groups; what they share is its Head. With kParts = 2
+// both halves of a group have scales, and minima if any, of their own. kSigned: codes are signed bytes; others are at
+// most kLargest, and start() is what their offset adds to a sum. kTurnBytes: at most what a group takes of a step.
+constexpr int kSignedBytes = 128;
 struct NoHead {};
 
 // Most codes leave nothing to a Scaling.
-template <size_t kBytes, size_t kGroups> struct Fixed {
+template <size_t kBytes, size_t kGroups, int kMost, int kScales = 1> struct Fixed {
   static constexpr size_t kTurnBytes = kBytes / kGroups;
+  static constexpr int kParts = kScales, kLargest = kMost;
+  static constexpr bool kHasMin = false, kSigned = kMost == kSignedBytes;
 
   static inline size_t step_nbytes(Scaling) { return kBytes; }
   static inline size_t groups(Scaling) { return kGroups; }
+  static inline __m256i start(const ActivationGroup*, int) { return _mm256_setzero_si256(); }
 };
 
-template <bool kMin, bool kFive> struct Int4 : Fixed<(kFive ? 320 : 256) + (kMin ? 64 : 32), 1> {
+template <bool kMin, bool kFive> struct Int4 : Fixed<(kFive ? 320 : 256) + (kMin ? 64 : 32), 1, (kFive ? 31 : 15)> {
   typedef NoHead Head;
   static constexpr size_t kCodes = kFive ? 320 : 256;
+  static constexpr bool kHasMin = kMin;
 
   static inline Head head(const uint8_t*, size_t, Scaling) { return {}; }
-
-  template <int kTokens>
-  static inline void half_group(const Head&, const uint8_t* step, size_t, size_t half, size_t at, const void* const* x,
-                                __m256* acc) {
-    __m256i w[8];
+  static inline void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) {
     unpack_codes<kFive>(step + 32 * half, w);
-    const __m256 scale = half_scales(step + kCodes + 16 * half);
-    const __m256 min = kMin ? half_scales(step + kCodes + 32 + 16 * half) : _mm256_setzero_ps();
-    GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
-      __m256i sum = dot32<(kFive ? 31 : 15)>(w, a->q);
-      if (!kMin)
-        sum = _mm256_add_epi32(sum, _mm256_set1_epi32(kFive ? 2 * a->sum_x8 : a->sum_x8));
-      acc[t] = add_scaled(acc[t], sum, scale, a);
-      if (kMin)
-        acc[t] = _mm256_fmadd_ps(min, _mm256_set1_ps(a->scaled_sum), acc[t]);
-    }
+  }
+  static inline void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale, __m256* min) {
+    scale[0] = half_scales(step + kCodes + 16 * half);
+    if (kMin)
+      min[0] = half_scales(step + kCodes + 32 + 16 * half);
+  }
+  static inline __m256i start(const ActivationGroup* a, int) {
+    return kMin ? _mm256_setzero_si256() : _mm256_set1_epi32(kFive ? 2 * a->sum_x8 : a->sum_x8);
   }
 };
 
@@ -219,73 +85,53 @@ static inline void look_up(const int8_t* values, char offset, __m256i* w) {
     w[j] = _mm256_shuffle_epi8(table, w[j]);
 }
 
-struct Int4Nl : Fixed<256 + 32, 1> {
+struct Int4Nl : Fixed<256 + 32, 1, kSignedBytes> {
   typedef NoHead Head;
 
   static inline Head head(const uint8_t*, size_t, Scaling) { return {}; }
-
-  template <int kTokens>
-  static inline void half_group(const Head&, const uint8_t* step, size_t, size_t half, size_t at, const void* const* x,
-                                __m256* acc) {
-    __m256i w[8];
+  static inline void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) {
     unpack_nibbles(step + 32 * half, w);
     look_up(kNlValues, 0, w);
-    const SignedCodes codes(w);
-    const __m256 scale = half_scales(step + 256 + 16 * half);
-    __m256i sums[kTokens];
-    codes.dots<0, 8, kTokens>(x, at, sums);
-    GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t)
-      acc[t] = add_scaled(acc[t], sums[t], scale, static_cast<const ActivationGroup*>(x[t]) + at);
+  }
+  static inline void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale, __m256*) {
+    scale[0] = half_scales(step + 256 + 16 * half);
   }
 };
 
-struct Int4Mx : Fixed<256 + 16, 1> {
-  typedef NoHead Head;
-
-  static inline Head head(const uint8_t*, size_t, Scaling) { return {}; }
-
-  // 2^(e - 128) of eight rows; the two smallest are subnormal.
-  static inline __m256 exponents(const uint8_t* p) {
-    const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
-    const __m256i tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
-    const __m256i bits = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
-    return _mm256_castsi256_ps(_mm256_blendv_epi8(bits, _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e), tiny));
-  }
-
-  template <int kTokens>
-  static inline void half_group(const Head&, const uint8_t* step, size_t, size_t half, size_t at, const void* const* x,
-                                __m256* acc) {
-    __m256i w[8];
-    unpack_nibbles(step + 32 * half, w);
-    look_up(kMxValues, 12, w);
-    const __m256 scale = exponents(step + 256 + 8 * half);
-    GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
-      const __m256i start = _mm256_set1_epi32(a->sum_x8 + a->sum_x8 / 2); // -12 * sum(q)
-      acc[t] = add_scaled(acc[t], _mm256_add_epi32(start, dot32<24>(w, a->q)), scale, a);
-    }
-  }
-};
-
-// Two sums of 16 columns under scales of their own.
-static inline __m256 add_halves(__m256 acc, __m256i low, __m256i high, const __m256* scale, const ActivationGroup* a) {
-  return add_scaled(add_scaled(acc, low, scale[0], a), high, scale[1], a);
+// 2^(e - 128) of eight rows; the two smallest are subnormal.
+static inline __m256 exponents(const uint8_t* p) {
+  const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  const __m256i tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
+  const __m256i bits = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+  return _mm256_castsi256_ps(_mm256_blendv_epi8(bits, _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e), tiny));
 }
 
-struct Int4Nv : Fixed<256 + 32, 1> {
+// Codes count from -12.
+struct Int4Mx : Fixed<256 + 16, 1, 24> {
   typedef NoHead Head;
 
   static inline Head head(const uint8_t*, size_t, Scaling) { return {}; }
-
-  template <int kTokens>
-  static inline void half_group(const Head&, const uint8_t* step, size_t, size_t half, size_t at, const void* const* x,
-                                __m256* acc) {
-    __m256i w[8];
+  static inline void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) {
     unpack_nibbles(step + 32 * half, w);
     look_up(kMxValues, 12, w);
-    __m256 scale[2];
+  }
+  static inline void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale, __m256*) {
+    scale[0] = exponents(step + 256 + 8 * half);
+  }
+  static inline __m256i start(const ActivationGroup* a, int) { return _mm256_set1_epi32(a->sum_x8 + a->sum_x8 / 2); }
+};
+
+// -32 * sum(q) of half a group.
+static inline int32_t half_x32(const ActivationGroup* a, int part) {
+  return part ? a->high_x32 : a->low_x32;
+}
+
+struct Int4Nv : Fixed<256 + 32, 1, 24, 2> {
+  typedef NoHead Head;
+
+  static inline Head head(const uint8_t*, size_t, Scaling) { return {}; }
+  static inline void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) { Int4Mx::unpack(step, 0, half, w); }
+  static inline void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale, __m256*) {
     GREENROOM_UNROLL
     for (int part = 0; part < 2; ++part) {
       // Half an unsigned e4m3: its bits moved up are an f16 number 2^8 times smaller.
@@ -293,14 +139,9 @@ struct Int4Nv : Fixed<256 + 32, 1> {
       const __m256 small = _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(bits), 7));
       scale[part] = _mm256_mul_ps(small, _mm256_set1_ps(128.0f));
     }
-    GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
-      // The table's offset is 12, low_x32 is -32 * sum(q).
-      const __m256i low = _mm256_add_epi32(dot16<24>(w, a->q), _mm256_set1_epi32(a->low_x32 / 8 * 3));
-      const __m256i high = _mm256_add_epi32(dot16<24>(w + 4, a->q + 16), _mm256_set1_epi32(a->high_x32 / 8 * 3));
-      acc[t] = add_halves(acc[t], low, high, scale, a);
-    }
+  }
+  static inline __m256i start(const ActivationGroup* a, int part) {
+    return _mm256_set1_epi32(half_x32(a, part) / 8 * 3);
   }
 };
 
@@ -321,55 +162,40 @@ static inline __m256i shifted(__m256i words_in, size_t bits) {
   return _mm256_srl_epi32(words_in, _mm_cvtsi32_si128(static_cast<int>(bits)));
 }
 
-struct Int4Xs : Fixed<128 + 8 * 256, 8> {
+struct Int4Xs : Fixed<128 + 8 * 256, 8, kSignedBytes> {
   struct Head {
     __m256 d;
   };
 
   static inline Head head(const uint8_t* step, size_t half, Scaling) { return {top_bytes(step + 32 * half)}; }
-
-  template <int kTokens>
-  static inline void half_group(const Head& head, const uint8_t* step, size_t group, size_t half, size_t at,
-                                const void* const* x, __m256* acc) {
-    __m256i w[8];
+  static inline void unpack(const uint8_t* step, size_t group, size_t half, __m256i* w) {
     unpack_nibbles(step + 128 + 256 * group + 32 * half, w);
     look_up(kNlValues, 0, w);
-    const SignedCodes codes(w);
-    const __m256 scale = six_bit_scale(head.d, shifted(load(step + 64 * (group / 4) + 32 * half), 6 * (group % 4)));
-    __m256i sums[kTokens];
-    codes.dots<0, 8, kTokens>(x, at, sums);
-    GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t)
-      acc[t] = add_scaled(acc[t], sums[t], scale, static_cast<const ActivationGroup*>(x[t]) + at);
+  }
+  static inline void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale, __m256*) {
+    scale[0] = six_bit_scale(head.d, shifted(load(step + 64 * (group / 4) + 32 * half), 6 * (group % 4)));
   }
 };
 
-template <bool kFive> struct Int4K : Fixed<256 + 8 * (kFive ? 320 : 256), 8> {
+template <bool kFive> struct Int4K : Fixed<256 + 8 * (kFive ? 320 : 256), 8, (kFive ? 31 : 15)> {
   struct Head {
     __m256 d, negated_min;
   };
   static constexpr size_t kCodes = kFive ? 320 : 256;
+  static constexpr bool kHasMin = true;
 
   static inline Head head(const uint8_t* step, size_t half, Scaling) {
     return {top_bytes(step + 32 * half), top_bytes(step + 128 + 32 * half)};
   }
-
-  template <int kTokens>
-  static inline void half_group(const Head& head, const uint8_t* step, size_t group, size_t half, size_t at,
-                                const void* const* x, __m256* acc) {
-    __m256i w[8];
+  static inline void unpack(const uint8_t* step, size_t group, size_t half, __m256i* w) {
     unpack_codes<kFive>(step + 256 + kCodes * group + 32 * half, w);
+  }
+  static inline void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale,
+                            __m256* min) {
     const __m256i six = _mm256_set1_epi32(63);
     const __m256i bits = shifted(load(step + 64 * (group / 2) + 32 * half), 12 * (group % 2));
-    const __m256 scale = _mm256_mul_ps(head.d, _mm256_cvtepi32_ps(_mm256_and_si256(bits, six)));
-    const __m256 min =
-        _mm256_mul_ps(head.negated_min, _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(bits, 6), six)));
-    GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
-      acc[t] = add_scaled(acc[t], dot32<(kFive ? 31 : 15)>(w, a->q), scale, a);
-      acc[t] = _mm256_fmadd_ps(min, _mm256_set1_ps(a->scaled_sum), acc[t]);
-    }
+    scale[0] = _mm256_mul_ps(head.d, _mm256_cvtepi32_ps(_mm256_and_si256(bits, six)));
+    min[0] = _mm256_mul_ps(head.negated_min, _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(bits, 6), six)));
   }
 };
 
@@ -385,40 +211,32 @@ static inline void unpack_pairs(const uint8_t* loads, __m256i* w) {
   }
 }
 
-struct Int2K : Fixed<64 + 8 * 160, 8> {
+struct Int2K : Fixed<64 + 8 * 160, 8, 3, 2> {
   struct Head {
     __m256 d, negated_min;
   };
+  static constexpr bool kHasMin = true;
 
   static inline Head head(const uint8_t* step, size_t half, Scaling) {
     return {half_scales(step + 16 * half), half_scales(step + 32 + 16 * half)};
   }
-
-  template <int kTokens>
-  static inline void half_group(const Head& head, const uint8_t* step, size_t group, size_t half, size_t at,
-                                const void* const* x, __m256* acc) {
-    const uint8_t* loads = step + 64 + 160 * group;
-    __m256i w[8];
-    unpack_pairs(loads + 32 * half, w);
-    __m256 scale[2], min[2];
+  static inline void unpack(const uint8_t* step, size_t group, size_t half, __m256i* w) {
+    unpack_pairs(step + 64 + 160 * group + 32 * half, w);
+  }
+  static inline void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale,
+                            __m256* min) {
     GREENROOM_UNROLL
     for (int part = 0; part < 2; ++part) {
-      const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(loads + 128 + 16 * part + 8 * half));
-      const __m256i pair = _mm256_cvtepu8_epi32(bytes);
+      const uint8_t* p = step + 64 + 160 * group + 128 + 16 * part + 8 * half;
+      const __m256i pair = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
       scale[part] = _mm256_mul_ps(head.d, _mm256_cvtepi32_ps(_mm256_and_si256(pair, _mm256_set1_epi32(15))));
       min[part] = _mm256_mul_ps(head.negated_min, _mm256_cvtepi32_ps(_mm256_srli_epi32(pair, 4)));
-    }
-    GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
-      acc[t] = add_halves(acc[t], dot16<3>(w, a->q), dot16<3>(w + 4, a->q + 16), scale, a);
-      acc[t] = _mm256_fmadd_ps(min[0], _mm256_set1_ps(a->scaled_low), acc[t]);
-      acc[t] = _mm256_fmadd_ps(min[1], _mm256_set1_ps(a->scaled_high), acc[t]);
     }
   }
 };
 
-struct Int3K : Fixed<224 + 8 * 192, 8> {
+// Codes count from -4.
+struct Int3K : Fixed<224 + 8 * 192, 8, 7, 2> {
   struct Head {
     __m256 d;
     __m256i last; // scale words of columns 192 on
@@ -431,12 +249,8 @@ struct Int3K : Fixed<224 + 8 * 192, 8> {
     return {half_scales(step + 16 * half),
             _mm256_or_si256(first, _mm256_or_si256(_mm256_slli_epi32(second, 8), _mm256_slli_epi32(third, 16)))};
   }
-
-  template <int kTokens>
-  static inline void half_group(const Head& head, const uint8_t* step, size_t group, size_t half, size_t at,
-                                const void* const* x, __m256* acc) {
+  static inline void unpack(const uint8_t* step, size_t group, size_t half, __m256i* w) {
     const uint8_t* loads = step + 224 + 192 * group + 32 * half;
-    __m256i w[8];
     unpack_pairs(loads, w);
     const __m256i third = load(loads + 128), bit = _mm256_set1_epi8(4);
     GREENROOM_UNROLL
@@ -444,76 +258,61 @@ struct Int3K : Fixed<224 + 8 * 192, 8> {
       const __m256i moved = j < 2 ? _mm256_slli_epi16(third, (2 - j) & 7) : _mm256_srli_epi16(third, (j - 2) & 7);
       w[j] = _mm256_or_si256(w[j], _mm256_and_si256(moved, bit));
     }
-    const __m256i scale_words = group < 6 ? load(step + 32 + 64 * (group / 2) + 32 * half) : head.last;
-    const __m256 scale[2] = {six_bit_scale(head.d, shifted(scale_words, 12 * (group % 2))),
-                             six_bit_scale(head.d, shifted(scale_words, 12 * (group % 2) + 6))};
-    GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
-      // Codes count from 4, low_x32 is -32 * sum(q).
-      const __m256i low = _mm256_add_epi32(dot16<7>(w, a->q), _mm256_set1_epi32(a->low_x32 / 8));
-      const __m256i high = _mm256_add_epi32(dot16<7>(w + 4, a->q + 16), _mm256_set1_epi32(a->high_x32 / 8));
-      acc[t] = add_halves(acc[t], low, high, scale, a);
-    }
   }
+  static inline void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale, __m256*) {
+    const __m256i words = group < 6 ? load(step + 32 + 64 * (group / 2) + 32 * half) : head.last;
+    scale[0] = six_bit_scale(head.d, shifted(words, 12 * (group % 2)));
+    scale[1] = six_bit_scale(head.d, shifted(words, 12 * (group % 2) + 6));
+  }
+  static inline __m256i start(const ActivationGroup* a, int part) { return _mm256_set1_epi32(half_x32(a, part) / 8); }
 };
 
-struct Int6K : Fixed<32 + 8 * (256 + 128 + 32), 8> {
+// Codes count from -32.
+struct Int6K : Fixed<32 + 8 * (256 + 128 + 32), 8, 63, 2> {
   struct Head {
     __m256 d;
   };
   static constexpr size_t kGroupBytes = 256 + 128 + 32;
 
   static inline Head head(const uint8_t* step, size_t half, Scaling) { return {half_scales(step + 16 * half)}; }
-
-  template <int kTokens>
-  static inline void half_group(const Head& head, const uint8_t* step, size_t group, size_t half, size_t at,
-                                const void* const* x, __m256* acc) {
-    const uint8_t* loads = step + 32 + kGroupBytes * group;
-    __m256i w[8];
-    unpack_nibbles(loads + 32 * half, w);
+  static inline void unpack(const uint8_t* step, size_t group, size_t half, __m256i* w) {
+    const uint8_t* loads = step + 32 + kGroupBytes * group + 32 * half;
+    unpack_nibbles(loads, w);
     const __m256i two = _mm256_set1_epi8(0x30);
-    __m256 scale[2];
     GREENROOM_UNROLL
     for (int part = 0; part < 2; ++part) {
-      const __m256i high = load(loads + 256 + 64 * part + 32 * half);
+      const __m256i high = load(loads + 256 + 64 * part);
       __m256i* to = w + 4 * part;
       to[0] = _mm256_or_si256(to[0], _mm256_and_si256(_mm256_slli_epi16(high, 4), two));
       to[1] = _mm256_or_si256(to[1], _mm256_and_si256(_mm256_slli_epi16(high, 2), two));
       to[2] = _mm256_or_si256(to[2], _mm256_and_si256(high, two));
       to[3] = _mm256_or_si256(to[3], _mm256_and_si256(_mm256_srli_epi16(high, 2), two));
-      const __m128i factors = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(loads + 384 + 16 * part + 8 * half));
-      scale[part] = _mm256_mul_ps(head.d, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(factors)));
-    }
-    GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t) {
-      const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
-      const __m256i low = _mm256_add_epi32(dot16<63>(w, a->q), _mm256_set1_epi32(a->low_x32));
-      const __m256i high = _mm256_add_epi32(dot16<63>(w + 4, a->q + 16), _mm256_set1_epi32(a->high_x32));
-      acc[t] = add_halves(acc[t], low, high, scale, a);
     }
   }
+  static inline void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale, __m256*) {
+    GREENROOM_UNROLL
+    for (int part = 0; part < 2; ++part) {
+      const uint8_t* p = step + 32 + kGroupBytes * group + 384 + 16 * part + 8 * half;
+      const __m256i factors = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+      scale[part] = _mm256_mul_ps(head.d, _mm256_cvtepi32_ps(factors));
+    }
+  }
+  static inline __m256i start(const ActivationGroup* a, int part) { return _mm256_set1_epi32(half_x32(a, part)); }
 };
 
-struct Int8 : Fixed<512 + 32, 1> {
+static inline void load_bytes(const uint8_t* loads, __m256i* w) {
+  GREENROOM_UNROLL
+  for (int j = 0; j < 8; ++j)
+    w[j] = load(loads + 64 * j);
+}
+
+struct Int8 : Fixed<512 + 32, 1, kSignedBytes> {
   typedef NoHead Head;
 
   static inline Head head(const uint8_t*, size_t, Scaling) { return {}; }
-
-  template <int kTokens>
-  static inline void half_group(const Head&, const uint8_t* step, size_t, size_t half, size_t at, const void* const* x,
-                                __m256* acc) {
-    __m256i w[8];
-    GREENROOM_UNROLL
-    for (int j = 0; j < 8; ++j)
-      w[j] = load(step + 64 * j + 32 * half);
-    const SignedCodes codes(w);
-    const __m256 scale = half_scales(step + 512 + 16 * half);
-    __m256i sums[kTokens];
-    codes.dots<0, 8, kTokens>(x, at, sums);
-    GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t)
-      acc[t] = add_scaled(acc[t], sums[t], scale, static_cast<const ActivationGroup*>(x[t]) + at);
+  static inline void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) { load_bytes(step + 32 * half, w); }
+  static inline void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale, __m256*) {
+    scale[0] = half_scales(step + 512 + 16 * half);
   }
 };
 
@@ -534,7 +333,8 @@ static inline __m256 typed_scales(ScaleType type, const uint8_t* p, size_t half)
 // Generic blocks of one scale, of 16 columns (kHalves) or of Scaling::columns. A zero point makes a minimum; both sides
 // of it are counted from the middle of the codes, so that little cancels.
 template <bool kNibbles, bool kZero, bool kHalves> struct Block {
-  static constexpr int kParts = kHalves ? 2 : 1;
+  static constexpr int kParts = kHalves ? 2 : 1, kLargest = kNibbles ? 15 : kSignedBytes;
+  static constexpr bool kHasMin = kZero, kSigned = !kNibbles;
   static constexpr size_t kCodes = kNibbles ? 256 : 512, kTurnBytes = kCodes + kParts * 16 * (kZero ? 5 : 4);
   struct Head {
     __m256 scale[kParts], min[kParts];
@@ -560,58 +360,31 @@ template <bool kNibbles, bool kZero, bool kHalves> struct Block {
     }
     return head;
   }
-
-  template <int kTokens>
-  static inline void half_group(const Head& head, const uint8_t* step, size_t group, size_t half, size_t at,
-                                const void* const* x, __m256* acc) {
+  static inline void unpack(const uint8_t* step, size_t group, size_t half, __m256i* w) {
     const uint8_t* loads = step + kCodes * group + 32 * half;
-    __m256i w[8];
-    if (kNibbles) {
+    if (kNibbles)
       unpack_nibbles(loads, w);
-      GREENROOM_UNROLL
-      for (int t = 0; t < kTokens; ++t) {
-        const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
-        if (kHalves) {
-          const __m256i low = _mm256_add_epi32(dot16<15>(w, a->q), _mm256_set1_epi32(a->low_x32 / 4));
-          const __m256i high = _mm256_add_epi32(dot16<15>(w + 4, a->q + 16), _mm256_set1_epi32(a->high_x32 / 4));
-          acc[t] = add_halves(acc[t], low, high, head.scale, a);
-        } else {
-          acc[t] =
-              add_scaled(acc[t], _mm256_add_epi32(dot32<15>(w, a->q), _mm256_set1_epi32(a->sum_x8)), head.scale[0], a);
-        }
-        acc[t] = add_min(acc[t], head, a);
-      }
-    } else {
-      GREENROOM_UNROLL
-      for (int j = 0; j < 8; ++j)
-        w[j] = load(loads + 64 * j);
-      const SignedCodes codes(w);
-      __m256i sums[kTokens], high[kTokens];
-      codes.dots<0, (kHalves ? 4 : 8), kTokens>(x, at, sums);
-      if (kHalves)
-        codes.dots<4, 8, kTokens>(x, at, high);
-      GREENROOM_UNROLL
-      for (int t = 0; t < kTokens; ++t) {
-        const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
-        if (kHalves)
-          acc[t] = add_halves(acc[t], sums[t], high[t], head.scale, a);
-        else
-          acc[t] = add_scaled(acc[t], sums[t], head.scale[0], a);
-        acc[t] = add_min(acc[t], head, a);
-      }
+    else
+      load_bytes(loads, w);
+  }
+  static inline void scales(const Head& head, const uint8_t*, size_t, size_t, __m256* scale, __m256* min) {
+    GREENROOM_UNROLL
+    for (int part = 0; part < kParts; ++part) {
+      scale[part] = head.scale[part];
+      if (kZero)
+        min[part] = head.min[part];
     }
   }
-
-private:
-  static inline __m256 add_min(__m256 acc, const Head& head, const ActivationGroup* a) {
-    if (!kZero)
-      return acc;
-    if (!kHalves)
-      return _mm256_fmadd_ps(head.min[0], _mm256_set1_ps(a->scaled_sum), acc);
-    acc = _mm256_fmadd_ps(head.min[0], _mm256_set1_ps(a->scaled_low), acc);
-    return _mm256_fmadd_ps(head.min[kParts - 1], _mm256_set1_ps(a->scaled_high), acc);
+  // Nibbles count from -8.
+  static inline __m256i start(const ActivationGroup* a, int part) {
+    return _mm256_set1_epi32(kHalves ? half_x32(a, part) / 4 : a->sum_x8);
   }
 };
+
+// What the minimum of a group, or of half a group, is multiplied by.
+template <class Code> static inline __m256 min_factor(const ActivationGroup* a, int part) {
+  return _mm256_set1_ps(Code::kParts == 1 ? a->scaled_sum : part ? a->scaled_high : a->scaled_low);
+}
 
 } // namespace
 } // namespace greenroom

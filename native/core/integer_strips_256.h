@@ -1,20 +1,10 @@
 // Strips of integer codes with 256-bit registers, for the tiers with and without VNNI. Rules as in integer_codes_256.h.
 #pragma once
 
-#include "integer_codes_256.h"
+#include "integer_panels_256.h"
 
 namespace greenroom {
 namespace {
-
-constexpr size_t kAhead = 8192; // as in kernels_avx512vnni.cpp
-
-template <size_t kBytes>
-static inline void prefetch(const uint8_t* strip, size_t at, size_t total, size_t ahead, const uint8_t* next) {
-  const uint8_t* p = at + ahead < total ? strip + at + ahead : next + (at + ahead - total);
-  GREENROOM_UNROLL
-  for (size_t line = 0; line < (kBytes + 63) / 64; ++line)
-    _mm_prefetch(reinterpret_cast<const char*>(p + 64 * line), _MM_HINT_T0);
-}
 
 // Both halves in one pass: each cache line is touched once. For few tokens.
 template <class Code, int kTokens>
@@ -32,9 +22,9 @@ void whole(const uint8_t* strip, size_t steps, Scaling scaling, const uint8_t* n
     const typename Code::Head upper_head = Code::head(step, 0, scaling);
     const typename Code::Head lower_head = Code::head(step, 1, scaling);
     for (size_t g = 0; g < groups; ++g) {
-      prefetch<Code::kTurnBytes>(strip, s * step_nbytes + g * turn, total, ahead, next);
-      Code::template half_group<kTokens>(upper_head, step, g, 0, s * groups + g, x, upper);
-      Code::template half_group<kTokens>(lower_head, step, g, 1, s * groups + g, x, lower);
+      prefetch<Code::kTurnBytes>(strip, next, s * step_nbytes + g * turn, total, ahead);
+      half_group<Code, kTokens>(upper_head, step, g, 0, s * groups + g, x, upper);
+      half_group<Code, kTokens>(lower_head, step, g, 1, s * groups + g, x, lower);
     }
   }
   GREENROOM_UNROLL
@@ -60,8 +50,8 @@ void halves(const uint8_t* strip, size_t steps, Scaling scaling, const uint8_t* 
       const typename Code::Head head = Code::head(step, half, scaling);
       for (size_t g = 0; g < groups; ++g) {
         if (half == 0)
-          prefetch<Code::kTurnBytes>(strip, s * step_nbytes + g * turn, total, ahead, next);
-        Code::template half_group<kTokens>(head, step, g, half, s * groups + g, x, acc);
+          prefetch<Code::kTurnBytes>(strip, next, s * step_nbytes + g * turn, total, ahead);
+        half_group<Code, kTokens>(head, step, g, half, s * groups + g, x, acc);
       }
     }
     GREENROOM_UNROLL
@@ -71,7 +61,7 @@ void halves(const uint8_t* strip, size_t steps, Scaling scaling, const uint8_t* 
 }
 
 template <class Code>
-void strip_int(const uint8_t* strip, size_t steps, Scaling scaling, const uint8_t* next, const void* const* x,
+void one_strip(const uint8_t* strip, size_t steps, Scaling scaling, const uint8_t* next, const void* const* x,
                size_t tokens, float* out, size_t out_stride) {
   // Passes of nearly equal size: one token alone costs as much as two.
   for (size_t passes = (tokens + 3) / 4; passes > 0; --passes) {
@@ -92,7 +82,7 @@ void strip_int(const uint8_t* strip, size_t steps, Scaling scaling, const uint8_
 
 typedef void (*OneStrip)(const uint8_t*, size_t, Scaling, const uint8_t*, const void* const*, size_t, float*, size_t);
 
-// Sixteen registers are too few for two strips at once.
+// One strip after the other.
 template <OneStrip kKernel>
 void strips(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
   if (!task->second) {
@@ -101,6 +91,17 @@ void strips(const StripTask* task, const void* const* x, size_t tokens, float* o
   }
   kKernel(task->strip, task->steps, task->scaling, task->second, x, tokens, out, out_stride);
   kKernel(task->second, task->steps, task->scaling, task->next, x, tokens, out + 16, out_stride);
+}
+
+template <class Code>
+void strip_int(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
+  if constexpr (Panel<Code>::kWorthwhile) {
+    if (task->second) {
+      two_strips<Panel<Code>, Multiplier>(task, x, tokens, out, out_stride);
+      return;
+    }
+  }
+  strips<one_strip<Code>>(task, x, tokens, out, out_stride);
 }
 
 } // namespace

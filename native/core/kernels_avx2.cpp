@@ -56,7 +56,7 @@ void float_block(const uint8_t* strip, size_t steps, const uint8_t* next, const 
   }
   size_t c = 0;
   for (; c + 4 <= columns; c += 4) {
-    prefetch<4 / kColumns * kStepBytes>(strip, c / kColumns * kStepBytes, total, ahead, next);
+    prefetch<4 / kColumns * kStepBytes>(strip, next, c / kColumns * kStepBytes, total, ahead);
     float_turn<kKind, kTokens, false>(strip, c, columns, x, acc);
   }
   float_turn<kKind, kTokens, true>(strip, c, columns, x, acc);
@@ -112,7 +112,7 @@ void e4m3_block(const uint8_t* strip, size_t steps, Scaling scaling, const uint8
     for (int t = 0; t < kTokens; ++t)
       sum[t][0][0] = sum[t][0][1] = sum[t][1][0] = sum[t][1][1] = _mm256_setzero_ps();
     for (size_t c = 0; c < columns; c += 4) {
-      prefetch<64>(strip, s * step_nbytes + kStripRows * c, total, ahead, next);
+      prefetch<64>(strip, next, s * step_nbytes + kStripRows * c, total, ahead);
       GREENROOM_UNROLL
       for (int half = 0; half < 2; ++half) {
         __m256 w[4];
@@ -244,28 +244,28 @@ namespace {
 
 constexpr KernelTable table() {
   KernelTable t = {"avx2", {}, kActF32, avx2::quantise, avx2::round_bf16, avx2::read};
-  t.strip[kInt4F16] = strips<strip_int<Int4<false, false>>>;
-  t.strip[kInt4F16Min] = strips<strip_int<Int4<true, false>>>;
-  t.strip[kInt4K] = strips<strip_int<Int4K<false>>>;
-  t.strip[kInt4Nl] = strips<strip_int<Int4Nl>>;
-  t.strip[kInt4Mx] = strips<strip_int<Int4Mx>>;
-  t.strip[kInt4Nv] = strips<strip_int<Int4Nv>>;
-  t.strip[kInt4Xs] = strips<strip_int<Int4Xs>>;
-  t.strip[kInt5F16] = strips<strip_int<Int4<false, true>>>;
-  t.strip[kInt5F16Min] = strips<strip_int<Int4<true, true>>>;
-  t.strip[kInt5K] = strips<strip_int<Int4K<true>>>;
-  t.strip[kInt8F16] = strips<strip_int<Int8>>;
-  t.strip[kInt2K] = strips<strip_int<Int2K>>;
-  t.strip[kInt3K] = strips<strip_int<Int3K>>;
-  t.strip[kInt6K] = strips<strip_int<Int6K>>;
-  t.strip[kInt4Block] = strips<strip_int<Block<true, false, false>>>;
-  t.strip[kInt4BlockZero] = strips<strip_int<Block<true, true, false>>>;
-  t.strip[kInt8Block] = strips<strip_int<Block<false, false, false>>>;
-  t.strip[kInt8BlockZero] = strips<strip_int<Block<false, true, false>>>;
-  t.strip[kInt4Halves] = strips<strip_int<Block<true, false, true>>>;
-  t.strip[kInt4HalvesZero] = strips<strip_int<Block<true, true, true>>>;
-  t.strip[kInt8Halves] = strips<strip_int<Block<false, false, true>>>;
-  t.strip[kInt8HalvesZero] = strips<strip_int<Block<false, true, true>>>;
+  t.strip[kInt4F16] = strip_int<Int4<false, false>>;
+  t.strip[kInt4F16Min] = strip_int<Int4<true, false>>;
+  t.strip[kInt4K] = strip_int<Int4K<false>>;
+  t.strip[kInt4Nl] = strip_int<Int4Nl>;
+  t.strip[kInt4Mx] = strip_int<Int4Mx>;
+  t.strip[kInt4Nv] = strip_int<Int4Nv>;
+  t.strip[kInt4Xs] = strip_int<Int4Xs>;
+  t.strip[kInt5F16] = strip_int<Int4<false, true>>;
+  t.strip[kInt5F16Min] = strip_int<Int4<true, true>>;
+  t.strip[kInt5K] = strip_int<Int4K<true>>;
+  t.strip[kInt8F16] = strip_int<Int8>;
+  t.strip[kInt2K] = strip_int<Int2K>;
+  t.strip[kInt3K] = strip_int<Int3K>;
+  t.strip[kInt6K] = strip_int<Int6K>;
+  t.strip[kInt4Block] = strip_int<Block<true, false, false>>;
+  t.strip[kInt4BlockZero] = strip_int<Block<true, true, false>>;
+  t.strip[kInt8Block] = strip_int<Block<false, false, false>>;
+  t.strip[kInt8BlockZero] = strip_int<Block<false, true, false>>;
+  t.strip[kInt4Halves] = strip_int<Block<true, false, true>>;
+  t.strip[kInt4HalvesZero] = strip_int<Block<true, true, true>>;
+  t.strip[kInt8Halves] = strip_int<Block<false, false, true>>;
+  t.strip[kInt8HalvesZero] = strip_int<Block<false, true, true>>;
   t.strip[kE4m3] = strips<strip_e4m3>;
   t.strip[kBf16] = strips<strip_float<kBf16>>;
   t.strip[kF16] = strips<strip_float<kF16>>;
