@@ -24,6 +24,7 @@ from engine import cli_bench, cli_download, cli_machines
 from engine.cli_options import (
     add_loading,
     add_model,
+    add_shortcuts,
     add_threads,
     add_wishes,
     count,
@@ -65,8 +66,8 @@ def main(argv: Sequence[str] | None = None, paint: cli_machines.Paint | None = N
     terminal = Terminal(json="--json" in (sys.argv[1:] if argv is None else argv))
     try:
         args = _parser().parse_args(argv)
-        from engine.log import start_logging
         args.paint = paint
+        from engine.log import start_logging
 
         log_file = start_logging()
         # A library that prints must not spoil the answer or the JSON document.
@@ -164,6 +165,7 @@ def _plan_options(parser: argparse.ArgumentParser) -> None:
     add_model(parser, planned_only=True)
     add_threads(parser)
     add_wishes(parser)
+    add_shortcuts(parser)
     cli_machines.add_what_if(parser)
 
 
@@ -411,6 +413,8 @@ def opened(name: str, terminal: Terminal, *, planned_only: bool = False) -> Iter
         yield checkpoint
 
 
+#: Options that change answers, likewise fields of Wishes.
+SHORTCUTS = ("experts_per_token", "defer_experts")
 #: Options that are fields of Wishes under the same name.
 WISHES = (
     "threads",
@@ -431,7 +435,8 @@ def planned(
 ) -> OffloadPlan:
     import engine
 
-    return engine.plan(checkpoint, report, context, **{name: getattr(args, name) for name in WISHES})
+    wishes = {name: getattr(args, name) for name in (*WISHES, *SHORTCUTS)}
+    return engine.plan(checkpoint, report, context, **wishes)
 
 
 @contextlib.contextmanager

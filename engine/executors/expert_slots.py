@@ -21,6 +21,7 @@ import numpy.typing as npt
 import torch
 
 from engine.errors import Cancelled
+from engine.executors.deferred_experts import DeferredExperts
 from engine.executors.devices import DenseDevice, Event
 from engine.executors.expert_store import ExpertStore
 from engine.executors.packed_codes import PackedExpert
@@ -47,6 +48,7 @@ UPLOAD_SHARE, MOST_UPLOADS = 0.25, 16
 MOST_FAILURES = 3
 
 Ints = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,12 @@ class HybridExperts:
         #: Copies asked for and not yet received.
         self._under_way = 0
         self._job: _Job | None = None
+        self._deferred: DeferredExperts | None = None
+
+    def defer(self, count: int) -> None:
+        """From now on the `count` weakest experts of a token take effect a layer later, where the CPU computes them."""
+        if count and len(self._moe) > 1:
+            self._deferred = DeferredExperts(self.store, self._device, count, tuple(self._moe), self._hidden)
 
     @property
     def kernel(self) -> str:
@@ -145,6 +153,7 @@ class HybridExperts:
         keep_free:  bytes of VRAM that answers need beside
         report:     called now and then; may raise Cancelled
         """
+        self._drop_slots()
         for number in self.cacheable:
             self._layers[number] = self._prepare(number, self.store.experts(number))
         left_out = len(self._moe) - len(self._layers)
@@ -240,52 +249,61 @@ class HybridExperts:
         self.wait(out)
 
     def submit(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> None:
-        if layer not in self._layers or self.cache is None:
-            self._job = None
-            self.store.submit(layer, x, ids, weights)
-        elif len(x) == 1:
+        cached = self.cache is not None and layer in self._layers
+        self._job = _Job(layer, x, ids, weights)
+        if len(x) == 1 and (cached or self._deferred is not None):
             hits: Future[_Hits] = Future()
             self._job = _Job(layer, x, ids, weights, hits)
-            running = self.store.start(layer, x, ids, weights, lambda i, w: self._leave_out(layer, hits, i, w))
+            running = self.store.start(layer, x, ids, weights, lambda *inputs: self._leave_out(layer, hits, *inputs))
             # Whatever goes wrong before it gets so far must not leave anybody waiting.
             running.add_done_callback(lambda ended: _pass_on(ended, hits))
-        elif self._streams(layer, len(x)):
+        elif cached and self._streams(layer, len(x)):
             self.prefill = "streamed"
             self._job = _Job(layer, x, ids, weights, streamed=True)
-        else:
+        elif cached:
             self.prefill = "cpu"
-            self._job = _Job(layer, x, ids, weights)
-            self.store.start(layer, x, ids, weights, lambda i, w: self._observe(layer, i))
+            self.store.start(layer, x, ids, weights, lambda _, chosen, __: self._observe(layer, chosen))
+        else:
+            self.store.submit(layer, x, ids, weights)
 
     def wait(self, out: torch.Tensor) -> None:
         job, self._job = self._job, None
-        if job is not None and job.streamed:
+        if job is None:
+            raise RuntimeError("wait without submit")
+        if job.streamed:
             self._compute_streamed(job, out)
             return
-        if job is not None and job.hits is not None:
+        if job.hits is not None:
             self._compute_hits(job, job.hits.result(), out)
         self.store.wait(out)
-        if job is not None and job.hits is None:
+        if len(job.x) > 1:
             self.speeds.add_cpu(len(job.x), self.store.seconds)
+        elif self._deferred is not None:
+            self._deferred.add(job.layer, out)
 
     def drain(self) -> None:
         """End whatever a call that was broken off has left running."""
         self._job = None
         self.store.drain()
+        if self._deferred is not None:
+            self._deferred.drain()
         if self._streaming and self._stream is not None:
             self._stream.stop()
             self._streaming = False
 
     def close(self) -> None:
         self.drain()
+        self._drop_slots()
+        self.store.close()
+
+    def _drop_slots(self) -> None:
         if self._carrier is not None:
             self._carrier.close()
-            self._carrier = None
-        self.store.close()
+        self._carrier = self._stream = None
         self._arrivals.clear()
+        self._under_way = 0
         self._layers.clear()
         self._blocks.clear()
-        self._stream = None
 
     def statistics(self) -> npt.NDArray[np.float32] | None:
         """float32 [layers of `cacheable`, E], to begin with next time; None without slots."""
@@ -412,20 +430,30 @@ class HybridExperts:
             why = str(error).partition("\n")[0]
             self.notes.append(f"The experts in VRAM stay as they are: copies to it fail ({why}).")
 
-    def _leave_out(self, layer: int, hits: Future[_Hits], ids: Ints, weights: npt.NDArray[np.float32]) -> None:
-        """On the worker's thread, before it computes: ids of experts in slots become -1. ids, weights [1, top_k]."""
+    def _leave_out(self, layer: int, hits: Future[_Hits], x: Floats, ids: Ints, weights: Floats) -> None:
+        """On the worker's thread, before it computes one token: ids of what it shall not compute become -1."""
         try:
-            assert self.cache is not None
-            slots = self.cache.lookup(layer, ids[0])
-            columns = np.flatnonzero(slots >= 0)
-            columns = columns[np.argsort(ids[0, columns])]
-            experts = ids[0, columns]
-            self._counts[self._rows[layer], experts] += np.uint64(1)
-            hits.set_result(_Hits(slots[columns].tolist(), experts.tolist(), weights[0, columns].tolist()))
-            ids[0, columns] = -1
+            if self.cache is not None and layer in self._layers:
+                hits.set_result(self._look_up(self.cache, layer, ids, weights))
+            else:
+                hits.set_result(_Hits([], [], []))
+            if self._deferred is not None:
+                self._deferred.split(layer, x, ids, weights)
         except BaseException as error:
-            hits.set_exception(error)
+            if not hits.done():
+                hits.set_exception(error)
             raise
+
+    def _look_up(self, cache: HotCache, layer: int, ids: Ints, weights: Floats) -> _Hits:
+        """What is in slots; their ids become -1. ids, weights [1, top_k]."""
+        slots = cache.lookup(layer, ids[0])
+        columns = np.flatnonzero(slots >= 0)
+        columns = columns[np.argsort(ids[0, columns])]
+        experts = ids[0, columns]
+        self._counts[self._rows[layer], experts] += np.uint64(1)
+        found = _Hits(slots[columns].tolist(), experts.tolist(), weights[0, columns].tolist())
+        ids[0, columns] = -1
+        return found
 
     def _observe(self, layer: int, ids: Ints) -> None:
         """On the worker's thread: what a prompt's chunk calls."""

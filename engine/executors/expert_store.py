@@ -37,8 +37,8 @@ READERS = 4
 
 _PARTS = ("gate", "up", "down")
 
-#: ids int32 and weights float32, [T, top_k]
-BeforeExperts = Callable[[npt.NDArray[np.int32], npt.NDArray[np.float32]], None]
+#: x float32 [T, hidden], ids int32 and weights float32 [T, top_k]
+BeforeExperts = Callable[[npt.NDArray[np.float32], npt.NDArray[np.int32], npt.NDArray[np.float32]], None]
 
 
 class ExpertStore:
@@ -53,6 +53,8 @@ class ExpertStore:
         self.overlaps = device is not None and device.accelerator
         self.locked = all(experts.locked for experts in layers.values())
         self.seconds = 0.0
+        self._handoffs, self._handoff_seconds = 0, 0.0
+        self._asked = self._begun = self._ended = 0.0
         self._pool = pool
         self._device = device
         self._layers = dict(layers)
@@ -100,6 +102,13 @@ class ExpertStore:
         return store
 
     @property
+    def handoff_s(self) -> float:
+        """Mean seconds that handing over one token's work took beside the work, of all layers and tokens so far: until
+        the worker had the inputs, with what the device had still to do before, and until its end was noticed.
+        """
+        return self._handoff_seconds / self._handoffs if self._handoffs else 0.0
+
+    @property
     def nbytes(self) -> int:
         return sum(experts.nbytes for experts in self._layers.values())
 
@@ -140,12 +149,13 @@ class ExpertStore:
     ) -> Future[None]:
         """The same as `submit`. The future is only for watching: `wait` takes the result.
 
-        before: called on the worker's thread with ids and weights, [T, top_k], once they are there; it may set ids to
-                -1 to have those experts left out
+        before: called on the worker's thread with the inputs, once they are there; it may set ids to -1 to have those
+                experts left out
         """
         device = self._device
         if device is None or self._worker is None or self._running is not None:
             raise RuntimeError("submit needs a device with handoff and no other job")
+        self._asked = perf_counter()
         buffers = self._host_buffers(device, x.shape, ids.shape)
         for host, tensor in ((buffers.x, x), (buffers.ids, ids), (buffers.weights, weights)):
             device.download(tensor, host[: tensor.shape[0]])
@@ -154,22 +164,47 @@ class ExpertStore:
 
         def run() -> None:
             copied.synchronize()
-            chosen, shares = buffers.ids[:tokens], buffers.weights[:tokens]
+            self._begun = perf_counter()
+            x, chosen, shares = buffers.x[:tokens], buffers.ids[:tokens], buffers.weights[:tokens]
             if before is not None:
-                before(chosen.numpy(), shares.numpy())
+                before(x.numpy(), chosen.numpy(), shares.numpy())
             start = perf_counter()
-            self._compute(layer, buffers.x[:tokens], chosen, shares, buffers.y, accumulate=False)
-            self.seconds = perf_counter() - start
+            self._compute(layer, x, chosen, shares, buffers.y, accumulate=False)
+            self._ended = perf_counter()
+            self.seconds = self._ended - start
 
         self._running = self._worker.submit(run)
         return self._running
+
+    def later(
+        self,
+        layer: int,
+        x: npt.NDArray[np.float32],
+        ids: npt.NDArray[np.int32],
+        weights: npt.NDArray[np.float32],
+        y: npt.NDArray[np.float32],
+    ) -> Future[None]:
+        """Have the worker compute, after its present job, into y float32 [T, hidden]; arrays on the CPU."""
+        if self._worker is None:
+            raise RuntimeError("later needs a device with handoff")
+        tokens, top_k = ids.shape
+
+        def run() -> None:
+            at = [array.ctypes.data for array in (x, ids, weights, y)]
+            self._layers[layer].forward(self._pool, at[0], tokens, at[1], at[2], top_k, at[3])
+
+        return self._worker.submit(run)
 
     def wait(self, out: torch.Tensor) -> None:
         """Add the submitted job's result to out, float32 [T, hidden] on the device. Raises what the job raised."""
         running, self._running = self._running, None
         if running is None or self._buffers is None or self._device is None:
             raise RuntimeError("wait without submit")
+        waiting = perf_counter()
         running.result()
+        if len(out) == 1:
+            self._handoffs += 1
+            self._handoff_seconds += self._begun - self._asked + perf_counter() - max(self._ended, waiting)
         # The next job writes y only after its own inputs have been copied, which the device queues behind this.
         out += self._device.upload(self._buffers.y[: out.shape[0]])
 

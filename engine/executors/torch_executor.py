@@ -32,7 +32,7 @@ from engine.runtime import hot_cache_statistics
 from engine.runtime.status import EngineStatus, ExpertUsage
 
 #: Calls per layer, of all experts together, after which it is worth keeping which ones were called.
-WORTH_KEEPING = 512
+WORTH_KEEPING = 256
 
 
 class TorchExecutor(LoadedModel):
@@ -131,6 +131,7 @@ class TorchExecutor(LoadedModel):
 
     def _open_slots(self, experts: HybridExperts, loader: Loader, plan: OffloadPlan) -> None:
         loader.report("Copying experts to the GPU", always=True)
+        experts.defer(plan.defer_experts)
         layers, most = experts.cacheable, experts.most_experts
         known = hot_cache_statistics.read(cache_folder(), self._checkpoint, layers, most) if plan.hot_slots else None
         needed = plan.bytes.vram.get("buffers", 0) if plan.hot_slots else 0

@@ -43,8 +43,11 @@ def load(checkpoint: Checkpoint, plan: OffloadPlan, progress: ProgressCallback |
     through when `progress` raises it; nothing stays allocated then.
     """
     from engine.models import model_spec
+    from engine.models.shortcuts import with_fewer_experts
 
     spec = model_spec(checkpoint)
+    if plan.experts_per_token is not None:
+        spec = with_fewer_experts(spec, plan.experts_per_token)
     tokenizer = checkpoint.tokenizer()
     # After everything that can be refused without a library of kernels or torch.
     from engine.executors import load as load_executor

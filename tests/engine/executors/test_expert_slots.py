@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_models import TOKENS, Tiny
+from tiny_models import TOKENS, Tiny, make_plan
 
 from engine.errors import Cancelled
 from engine.executors import expert_slots, streaming
@@ -17,6 +17,7 @@ from engine.executors.expert_slots import HybridExperts
 from engine.executors.streaming import Staging
 from engine.executors.torch_executor import TorchExecutor
 from engine.placement.plan import PlanBytes
+from engine.progress import ignore_progress
 
 MakeTiny = Callable[[str, str], Tiny]
 Run = Callable[..., Any]
@@ -307,6 +308,68 @@ def test_ten_loads_leave_nothing_behind(tiny: MakeTiny, run: Run) -> None:
         del executor, experts
         assert memory.held == 0
     assert not [thread for thread in threading.enumerate() if thread.name.startswith(("experts", "sim-"))]
+
+
+def deferred_reference(model: Tiny, count: int) -> np.ndarray:
+    """Logits where each token's weakest experts of a layer are added with the next layer's, in plain torch."""
+    executor: Any = TorchExecutor(model.checkpoint, model.spec, make_plan(dense_dtype="float32"), ignore_progress)
+    left: dict[str, torch.Tensor] = {}
+    moes = [layer.ffn for layer in executor._layers if hasattr(layer.ffn, "router")]
+
+    def adding(moe: Any, last: bool) -> Callable[..., None]:
+        def add(x: torch.Tensor, out: torch.Tensor, residual: torch.Tensor | None = None) -> None:
+            weights, ids, factors = moe.router(x, x)
+            weak = weights.argsort(-1)[:, :count]
+            kept = weights.clone() if last else weights.scatter(1, weak, 0.0)
+            moe.experts.forward(moe.layer, x, ids, kept, out)
+            if moe.shared is not None:
+                moe.shared.add(x, out, factors)
+            if "sum" in left:
+                out += left.pop("sum")
+            if not last:
+                left["sum"] = torch.zeros_like(out)
+                moe.experts.forward(moe.layer, x, ids, weights - kept, left["sum"])
+
+        return add
+
+    # A prompt is not touched by it.
+    rows = [executor.forward(TOKEN_IDS[:PROMPT], "all")]
+    for moe in moes:
+        moe.add = adding(moe, moe is moes[-1])
+    rows += [executor.forward(TOKEN_IDS[i : i + 1]) for i in range(PROMPT, len(TOKEN_IDS))]
+    executor.close()
+    return np.concatenate(rows)
+
+
+@pytest.mark.parametrize("slots", [0, 64])
+def test_deferred_experts_take_effect_one_layer_later(tiny: MakeTiny, run: Run, slots: int) -> None:
+    model = tiny("qwen2_moe", "gguf-F32")
+    plain = answer(run(model, dense_dtype="float32"))
+    late = deferred_reference(model, 1)
+    assert np.abs(late - plain).max() > 1e-3 * np.abs(plain).max()
+    executor, _ = hybrid(run, model, slots=slots, defer_experts=1)
+    # What is in VRAM is there in time.
+    expect_close(answer(executor), plain if slots else late)
+
+
+def test_a_deferred_expert_that_fails_ends_the_answer_and_the_next_one_works(
+    tiny: MakeTiny, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny("qwen2_moe", "gguf-F32")
+    executor, experts = hybrid(run, model, slots=0, defer_experts=1)
+    expected = answer(executor)
+    later, calls = experts.store.later, []
+
+    def fail_once(layer: int, *arrays: Any) -> Any:
+        calls.append(layer)
+        return later(layer + (99 if len(calls) == 5 else 0), *arrays)
+
+    monkeypatch.setattr(experts.store, "later", fail_once)
+    executor.truncate(0)
+    with pytest.raises(KeyError):
+        answer(executor)
+    executor.truncate(0)
+    expect_close(answer(executor), expected, 1e-6)
 
 
 def test_the_faster_way_is_taken_for_a_prompt() -> None:

@@ -354,6 +354,26 @@ def test_recoding_needs_experts_and_no_float32(machine: MakeReport) -> None:
         plan(SMALL, machine(), experts="int8", dtype="float32")
 
 
+def test_fewer_experts_per_token_are_planned_and_their_cost_is_told(machine: MakeReport) -> None:
+    usual, fewer = plan(QWEN3, machine()), plan(QWEN3, machine(), experts_per_token=4)
+    assert (usual.experts_per_token, fewer.experts_per_token) == (None, 4)
+    assert fewer.prediction.decode_tps.likely > usual.prediction.decode_tps.likely
+    assert any("answers get worse" in line for line in fewer.explanation)
+    assert not any("Asked for" in line for line in usual.explanation)
+    with pytest.raises(GreenroomError, match="trained with 8"):
+        plan(QWEN3, machine(), experts_per_token=9)
+    with pytest.raises(GreenroomError, match="whole number from 1"):
+        plan(QWEN3, machine(), experts_per_token=0)
+
+
+def test_deferral_is_planned_and_its_cost_is_told(machine: MakeReport) -> None:
+    made = plan(QWEN3, machine(), defer_experts=2)
+    assert made.defer_experts == 2
+    assert any("changes nothing" in line for line in made.explanation) == (made.mode != "hybrid")
+    with pytest.raises(GreenroomError, match="at most 6 of the 8"):
+        plan(QWEN3, machine(), defer_experts=7)
+
+
 def test_every_wish_is_checked_or_free() -> None:
     assert {field.name for field in fields(Wishes)} == {
         *("device", "dtype", "kv_type", "experts", "threads", "isa"),
