@@ -135,3 +135,36 @@ def test_the_keyboard_ends_the_program(screen: Screen, program: subprocess.Popen
     screen.wait_for(r"New chat", seconds=60)
     screen.xdotool("key", "ctrl+q")
     assert program.wait(30) == 0
+
+
+def answer_so_far(data: Path) -> str:
+    with closing(sqlite3.connect(data / "chats.sqlite")) as chats:
+        row = chats.execute("SELECT text FROM messages WHERE role = 'assistant' ORDER BY id DESC").fetchone()
+    return "" if row is None else str(row[0])
+
+
+def test_after_kill_9_the_answer_is_offered_to_be_continued(
+    screen: Screen, program: subprocess.Popen[bytes], data: Path, tmp_path: Path
+) -> None:
+    close_wizard(screen)
+    screen.wait_for(r"\d threads?", seconds=120)
+    screen.xdotool("type", "--delay", "20", "Count from one to a thousand in words.")
+    screen.xdotool("key", "Return")
+    deadline = time.monotonic() + 60
+    while not answer_so_far(data) and time.monotonic() < deadline:
+        pass
+    program.kill()
+    program.wait(20)
+    before = answer_so_far(data)
+    assert before
+    again = subprocess.Popen(
+        [sys.executable, "-m", "app"], env={**screen.environment, "GREENROOM_DATA": str(data)}, cwd=tmp_path
+    )
+    try:
+        find_window(screen)
+        screen.wait_for(r"Greenroom ended while", seconds=60)
+        screen.wait_for(r"\d threads?", seconds=120)
+    finally:
+        again.terminate()
+        again.wait(20)
+    assert answer_so_far(data) == before
