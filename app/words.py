@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from app.language import mark, tr
+from app.language import mark, told, tr
 from engine.placement.plan import OffloadPlan, Range
 
 #: Licences that people write otherwise than the hub's ids.
@@ -56,6 +56,14 @@ def needed(count: int) -> str:
     """Bytes that something will take, rounded up as the plan's own sentences do."""
     step = 100_000_000 if count >= 1_000_000_000 else 1_000_000
     return gigabytes(-(-count // step) * step)
+
+
+def in_amounts(plan: OffloadPlan) -> str:
+    """ "18.4 GB RAM · 9.9 GB VRAM, 27% of experts cached in VRAM"."""
+    said = tr("{amount} RAM", amount=needed(plan.bytes.ram_total))
+    if plan.bytes.vram_total:
+        said += " · " + tr("{amount} VRAM", amount=needed(plan.bytes.vram_total))
+    return f"{said}, {told(plan.cached)}" if plan.runnable and plan.cached else said
 
 
 def sentence(text: str) -> str:

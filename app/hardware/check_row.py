@@ -9,6 +9,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QVBoxLayout, QWidget
 
 from app.hardware.checks import Check
+from app.language import mark, tr
 from app.theme import theme
 from app.theme.icons import make_pixmap
 from app.widgets.labels import label
@@ -19,11 +20,11 @@ TITLE_WIDTH = 118
 
 #: state: (icon, ink, what a screen reader says)
 _MARKS = {
-    "good": ("check", "accent", "Good"),
-    "warn": ("warning", "warn", "Warning"),
-    "bad": ("cross", "bad", "Problem"),
-    "note": ("info", "muted", "Note"),
-    "wait": ("gauge", "faint", "Not known yet"),
+    "good": ("check", "accent", mark("Good")),
+    "warn": ("warning", "warn", mark("Warning")),
+    "bad": ("cross", "bad", mark("Problem")),
+    "note": ("info", "muted", mark("Note")),
+    "wait": ("gauge", "faint", mark("Not known yet")),
 }
 
 
@@ -57,9 +58,9 @@ class CheckRow(QFrame):
 
     def show_check(self, check: Check) -> None:
         self.check = check
-        said = _MARKS[check.state][2]
-        self.setAccessibleName(f"{check.title}: {said}. {check.sentence} {check.note}".strip())
-        self._title.setText(check.title)
+        title, said = tr(check.title), tr(_MARKS[check.state][2])
+        self.setAccessibleName(f"{title}: {said}. {check.sentence} {check.note}".strip())
+        self._title.setText(title)
         # A word joiner: a unit is not broken at its slash.
         self._sentence.setText(check.sentence.replace("/s", "/\u2060s"))
         self._note.setText(check.note)

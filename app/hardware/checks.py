@@ -1,4 +1,4 @@
-"""The hardware report as a list of findings, one plain sentence each. Knows nothing of Qt."""
+"""The hardware report as a list of findings, one plain sentence each. Knows no widgets."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from app.language import mark, told, tr
 from app.words import gigabytes, home_path
-from engine.hardware.report import CpuReport, GpuReport, HardwareReport, MemoryReport
+from engine.hardware.report import CpuReport, DeviceSpeed, GpuReport, HardwareReport, MemoryReport
 
 #: Less free disk than this is worth a warning: it is about one mid-sized model.
 LOW_DISK = 20_000_000_000
@@ -18,9 +19,21 @@ LOW_MEMORY = 4_000_000_000
 TOO_LITTLE_MEMORY = 6_000_000_000
 
 #: What is looked at, and the field of the report that tells.
-SUBJECTS = {"Processor": "cpu", "Instructions": "cpu", "Memory": "memory", "Graphics": "gpus", "Disk": "disk"}
+SUBJECTS = {
+    mark("Processor"): "cpu",
+    mark("Instructions"): "cpu",
+    mark("Memory"): "memory",
+    mark("Graphics"): "gpus",
+    mark("Disk"): "disk",
+}
 _NOISE = re.compile(r"\((R|TM)\)|\bCPU\b|@ [\d.]+ ?GHz|\b\d+-Core Processor\b|\bProcessor\b", re.IGNORECASE)
-_DISKS = {"nvme": "NVMe", "ssd": "SSD", "hdd": "hard disk", "network": "network", "memory": "in memory"}
+_DISKS = {
+    "nvme": "NVMe",
+    "ssd": "SSD",
+    "hdd": mark("hard disk"),
+    "network": mark("network"),
+    "memory": mark("in memory"),
+}
 
 _WORDS = {
     "avx2": "AVX2",
@@ -41,7 +54,9 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Check:
-    """state: "good" | "warn" | "bad" | "note" | "wait"; note: a short figure shown at the right."""
+    """state: "good" | "warn" | "bad" | "note" | "wait"; title: translated when it is shown; note: a short figure shown
+    at the right.
+    """
 
     state: str
     title: str
@@ -60,7 +75,7 @@ def so_far(report: HardwareReport, known: Collection[str]) -> list[Check]:
 
 
 def _wait(title: str) -> Check:
-    return Check("wait", title, "Looking…")
+    return Check("wait", title, tr("Looking…"))
 
 
 def checks(report: HardwareReport) -> list[Check]:
@@ -72,24 +87,38 @@ def checks(report: HardwareReport) -> list[Check]:
         _memory(report.memory, _take(warnings, "GB of RAM;")),
     ]
     counted = [gpu for gpu in report.gpus if not gpu.integrated]
-    found += [_graphics(gpu, _take(warnings, f"{gpu.name} stays unused")) for gpu in counted]
+    nvidia = [gpu for gpu in report.gpus if gpu.vendor == "nvidia"]
+    speeds = report.calibration.devices if report.calibration is not None else {}
+    for gpu in counted:
+        speed = speeds.get(f"cuda:{nvidia.index(gpu)}") if gpu in nvidia else None
+        found.append(_graphics(gpu, _take(warnings, f"{gpu.name} stays unused"), speed))
     if not counted:
         found.append(
-            Check("note", "Graphics", "No graphics card with its own memory was found. Models run on the processor.")
+            Check(
+                "note",
+                "Graphics",
+                tr("No graphics card with its own memory was found. Models run on the processor."),
+            )
         )
     found += [
-        Check("note", "Not counted", f"{gpu.name} shares the system's RAM, so its memory is not counted as VRAM.")
+        Check(
+            "note",
+            mark("Not counted"),
+            tr("{name} shares the system's RAM, so its memory is not counted as VRAM.", name=gpu.name),
+        )
         for gpu in report.gpus
         if gpu.integrated
     ]
     if len(report.numa) > 1:
         found.append(
             Check(
-                "note", "Memory nodes", f"RAM is spread over {len(report.numa)} nodes (NUMA); each is near some cores."
+                "note",
+                mark("Memory nodes"),
+                tr("RAM is spread over {count} nodes (NUMA); each is near some cores.", count=len(report.numa)),
             )
         )
     found.append(_disk(report))
-    found += [Check("warn", "Note", sentence) for sentence in warnings]
+    found += [Check("warn", mark("Note"), told(warning)) for warning in warnings]
     return found
 
 
@@ -108,20 +137,22 @@ def plain_name(name: str) -> str:
 
 
 def _processor(cpu: CpuReport, warning: str) -> Check:
-    cores = f"{cpu.physical_cores} {'core' if cpu.physical_cores == 1 else 'cores'}"
+    cores = tr("%n cores", n=cpu.physical_cores)
     if cpu.performance_cores and cpu.efficiency_cores:
-        cores = f"{cpu.performance_cores} fast and {cpu.efficiency_cores} slower cores"
+        fast, slow = cpu.performance_cores, cpu.efficiency_cores
+        cores = tr("{fast} fast and {slow} slower cores", fast=fast, slow=slow)
     if cpu.sockets > 1:
-        cores += f" in {cpu.sockets} sockets"
-    note = cpu.generation or ("" if cpu.logical_cores == cpu.physical_cores else f"{cpu.logical_cores} threads")
-    sentence = f"{plain_name(cpu.name)}, {cores}."
+        cores = tr("{cores} in {sockets} sockets", cores=cores, sockets=cpu.sockets)
+    more = cpu.logical_cores != cpu.physical_cores
+    note = cpu.generation or (tr("%n threads", n=cpu.logical_cores) if more else "")
+    sentence = tr("{name}, {cores}.", name=plain_name(cpu.name), cores=cores)
     if not warning and cpu.usable_cores < cpu.physical_cores:
-        warning = (
-            f"This program may use only {cpu.usable_cores} of them: raise the container's or the system's limit to "
-            "use more."
+        warning = tr(
+            "This program may use only {count} of them: raise the container's or the system's limit to use more.",
+            count=cpu.usable_cores,
         )
     return (
-        Check("warn", "Processor", f"{sentence} {warning}", note)
+        Check("warn", "Processor", f"{sentence} {told(warning)}", note)
         if warning
         else Check("good", "Processor", sentence, note)
     )
@@ -129,64 +160,76 @@ def _processor(cpu: CpuReport, warning: str) -> Check:
 
 def _instructions(cpu: CpuReport, warning: str) -> Check:
     kernels = list(dict.fromkeys((cpu.kernels.int4, cpu.kernels.int8, cpu.kernels.bf16)))
-    note = f"kernels: {', '.join(kernels)}"
+    note = tr("kernels: {names}", names=", ".join(kernels))
     usable = list(dict.fromkeys(_WORDS[name] for name in cpu.isa.usable if name in _WORDS))
     blocked = list(dict.fromkeys(_WORDS[n] for n in cpu.isa.cpu if n in _WORDS and n not in cpu.isa.usable))
     if "avx2" not in cpu.isa.usable:
-        otherwise = (
+        otherwise = tr(
             "AVX2 is missing, or switched off in the BIOS or the virtual machine. Models run, but slowly. Switch it "
             "on there, or choose the smallest models."
         )
-        return Check("bad", "Instructions", warning or otherwise, note)
+        return Check("bad", "Instructions", told(warning) or otherwise, note)
     sentence = f"{', '.join(usable)}."
     if blocked:
-        otherwise = (
-            f"The system keeps {', '.join(blocked)} from programs; update it, or let the virtual machine have it."
+        otherwise = tr(
+            "The system keeps {names} from programs; update it, or let the virtual machine have it.",
+            names=", ".join(blocked),
         )
-        return Check("warn", "Instructions", f"{sentence} {warning or otherwise}", note)
+        return Check("warn", "Instructions", f"{sentence} {told(warning) or otherwise}", note)
     return Check("good", "Instructions", sentence, note)
 
 
 def _memory(memory: MemoryReport, warning: str) -> Check:
-    sentence = f"{gigabytes(memory.total_bytes)}, {gigabytes(memory.available_bytes)} free."
+    total, free = gigabytes(memory.total_bytes), gigabytes(memory.available_bytes)
+    sentence = tr("{total}, {free} free.", total=total, free=free)
     if memory.kind:
         speed = f"-{memory.speed_mts}" if memory.speed_mts else ""
-        channels = f", {memory.channels} channels" if memory.channels > 1 else ""
-        sentence = f"{gigabytes(memory.total_bytes)} of {memory.kind}{speed}{channels}, " + (
-            f"{gigabytes(memory.available_bytes)} free."
-        )
+        kind = f"{memory.kind}{speed}"
+        sentence = tr("{total} of {kind}, {free} free.", total=total, kind=kind, free=free)
+        if memory.channels > 1:
+            sentence = tr(
+                "{total} of {kind}, {count} channels, {free} free.",
+                total=total,
+                kind=kind,
+                count=memory.channels,
+                free=free,
+            )
     note = ""
     if memory.bandwidth_gbs:
         threads, fastest = max(memory.bandwidth_gbs.items(), key=lambda item: item[1])
-        note = f"{fastest:.1f} GB/s with {threads} {'thread' if threads == '1' else 'threads'}"
+        note = tr("{speed} GB/s with %n threads", n=int(threads), speed=f"{fastest:.1f}")
     if memory.total_bytes < TOO_LITTLE_MEMORY:
-        little = "That is too little for large models: only the demo model is sure to run. Add RAM."
-        return Check("bad", "Memory", f"{sentence} {warning or little}", note)
+        little = tr("That is too little for large models: only the demo model is sure to run. Add RAM.")
+        return Check("bad", "Memory", f"{sentence} {told(warning) or little}", note)
     if memory.available_bytes < LOW_MEMORY:
-        return Check("warn", "Memory", f"{sentence} That is little: close other programs before loading.", note)
+        little = tr("That is little: close other programs before loading.")
+        return Check("warn", "Memory", f"{sentence} {little}", note)
     if warning:
-        return Check("warn", "Memory", f"{sentence} {warning}", note)
+        return Check("warn", "Memory", f"{sentence} {told(warning)}", note)
     if not memory.bandwidth_gbs:
-        return Check("note", "Memory", f"{sentence} Its speed has not been measured yet.", note)
+        return Check("note", "Memory", f"{sentence} {tr('Its speed has not been measured yet.')}", note)
     return Check("good", "Memory", sentence, note)
 
 
-def _graphics(gpu: GpuReport, warning: str) -> Check:
-    note = f"driver {gpu.driver}" if gpu.driver else ""
+def _graphics(gpu: GpuReport, warning: str, speed: DeviceSpeed | None) -> Check:
+    """speed: what was measured of its link."""
+    note = tr("driver {version}", version=gpu.driver) if gpu.driver else ""
     if gpu.pcie_generation and gpu.pcie_width:
         note = f"PCIe {gpu.pcie_generation} ×{gpu.pcie_width}"
-    amounts = f"{gigabytes(gpu.total_bytes)}, {gigabytes(gpu.free_bytes)} free"
+    if speed is not None and (link := speed.to_pinned_gbs or speed.to_pageable_gbs):
+        note = f"{note}, {link:.0f} GB/s".removeprefix(", ")
+    amounts = tr("{total}, {free} free", total=gigabytes(gpu.total_bytes), free=gigabytes(gpu.free_bytes))
     if gpu.unusable or warning:
-        why = warning or f"{gpu.name} {gpu.unusable}."
+        why = told(warning) or f"{gpu.name} {gpu.unusable}."
         return Check("warn", "Graphics", f"{why[:-1]} ({amounts}).", note)
     return Check("good", "Graphics", f"{gpu.name}, {amounts}.", note)
 
 
 def _disk(report: HardwareReport) -> Check:
     disk = report.disk
-    note = _DISKS.get(disk.kind, "")
-    sentence = f"{home_path(Path(disk.path))}: {gigabytes(disk.free_bytes)} free."
+    note = tr(_DISKS[disk.kind]) if disk.kind in _DISKS else ""
+    sentence = tr("{folder}: {amount} free.", folder=home_path(Path(disk.path)), amount=gigabytes(disk.free_bytes))
     if disk.free_bytes < LOW_DISK:
-        remedy = "Larger models will not fit there: free some space, or choose another folder in the settings."
+        remedy = tr("Larger models will not fit there: free some space, or choose another folder in the settings.")
         return Check("warn", "Disk", f"{sentence} {remedy}", note)
     return Check("good", "Disk", sentence, note)

@@ -14,6 +14,7 @@ from app.hardware.checks import checks
 from app.hardware.gauge import Measure, measure_memory
 from app.hardware.report_text import report_text
 from app.hardware.what_if import WhatIfPanel
+from app.language import told, tr
 from app.widgets.buttons import button
 from app.widgets.labels import ElideLabel, label
 from app.widgets.page import PageHead, scrolled
@@ -40,24 +41,24 @@ class HardwarePage(QWidget):
         self._measuring: tasks.Task | None = None
         self.report: HardwareReport | None = None
 
-        head = PageHead("This PC")
-        self.again = button("", icon="refresh", kind="ghost", role="muted", name="Look again", tip="Look again")
+        head = PageHead(tr("This PC"))
+        self.again = button("", icon="refresh", kind="ghost", role="muted", name=tr("Look again"), tip=tr("Look again"))
         self.again.clicked.connect(self.refresh)
-        self.measure = button("Measure memory speed", icon="gauge")
+        self.measure = button(tr("Measure memory speed"), icon="gauge")
         self.measure.clicked.connect(self.start_measuring)
-        self.copy = button("Copy report", icon="copy", tip="As text, without serial numbers or names of users")
+        self.copy = button(tr("Copy report"), icon="copy", tip=tr("As text, without serial numbers or names of users"))
         self.copy.setEnabled(False)
         self.copy.clicked.connect(self._copy)
         self._copied = QTimer(self, singleShot=True, interval=COPIED_MS)
-        self._copied.timeout.connect(lambda: self.copy.setText("Copy report"))
+        self._copied.timeout.connect(lambda: self.copy.setText(tr("Copy report")))
         head.add(self.again, self.copy, self.measure)
-        self._lead = label("Measured here, kept here. Nothing is sent anywhere.", "muted", wrap=True)
+        self._lead = label(tr("Measured here, kept here. Nothing is sent anywhere."), "muted", wrap=True)
 
         self._progress = QProgressBar()
         self._progress.setTextVisible(False)
-        self._progress.setAccessibleName("Measuring memory speed")
+        self._progress.setAccessibleName(tr("Measuring memory speed"))
         self._message = ElideLabel("", "small")
-        self._skip = button("Cancel", kind="link")
+        self._skip = button(tr("Cancel"), kind="link")
         self._skip.clicked.connect(self.stop_measuring)
         self._work = QWidget()
         work = QHBoxLayout(self._work)
@@ -75,7 +76,7 @@ class HardwarePage(QWidget):
         self._card.hide()
 
         self.what_if = WhatIfPanel(api)
-        self.guide = button("Open the set-up guide again", name="Open the set-up guide again")
+        self.guide = button(tr("Open the set-up guide again"), name=tr("Open the set-up guide again"))
         self.guide.clicked.connect(self.wizardWanted)
 
         content = QVBoxLayout()
@@ -108,12 +109,12 @@ class HardwarePage(QWidget):
         if self._probing is not None and self._probing.running:
             return
         if self.report is None:
-            self._lead.setText("Looking at this PC…")
+            self._lead.setText(tr("Looking at this PC…"))
         self._probing = tasks.run(self._api.probe, done=self.show_report, failed=self._fail)
 
     def show_report(self, report: HardwareReport) -> None:
         self.report = report
-        self._lead.setText("Measured here, kept here. Nothing is sent anywhere.")
+        self._lead.setText(tr("Measured here, kept here. Nothing is sent anywhere."))
         self._card.show_checks(checks(report))
         self._card.show()
         self.copy.setEnabled(True)
@@ -123,7 +124,7 @@ class HardwarePage(QWidget):
     def _copy(self) -> None:
         if self.report is not None:
             QGuiApplication.clipboard().setText(report_text(self.report))
-            self.copy.setText("Copied")
+            self.copy.setText(tr("Copied"))
             self._copied.start()
 
     @Slot()
@@ -132,7 +133,7 @@ class HardwarePage(QWidget):
         self._trouble.hide()
         self.measure.setEnabled(False)
         self._progress.setRange(0, 0)
-        self._message.setText("Starting…")
+        self._message.setText(tr("Starting…"))
         self._work.show()
         self._measuring = tasks.run(self._measure, done=self._measured, failed=self._fail, progress=self._show_progress)
 
@@ -145,7 +146,7 @@ class HardwarePage(QWidget):
     def _show_progress(self, progress: Progress) -> None:
         self._progress.setRange(0, max(0, progress.total))
         self._progress.setValue(progress.done)
-        self._message.setText(progress.message)
+        self._message.setText(told(progress.message))
 
     def _measured(self, report: HardwareReport) -> None:
         self._end_measuring()
@@ -158,6 +159,6 @@ class HardwarePage(QWidget):
 
     def _fail(self, error: GreenroomError) -> None:
         self._end_measuring()
-        self._lead.setText("Measured here, kept here. Nothing is sent anywhere.")
+        self._lead.setText(tr("Measured here, kept here. Nothing is sent anywhere."))
         self._trouble.setText(str(error))
         self._trouble.show()

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from app.hardware.checks import checks
+from app.language import tr
 from app.words import gigabytes
 from engine import __version__
 from engine.hardware.report import HardwareReport
@@ -24,7 +25,7 @@ def report_text(report: HardwareReport) -> str:
         # The folder of the models says nothing about the machine, and may say much about its owner.
         said = f"{gigabytes(report.disk.free_bytes)} free." if check.title == "Disk" else check.sentence
         note = f" ({check.note})" if check.note else ""
-        lines.append(f"[{_STATES[check.state]}] {check.title}: {said}{note}")
+        lines.append(f"[{_STATES[check.state]}] {tr(check.title)}: {said}{note}")
     speeds = report.memory.bandwidth_gbs or {}
     if speeds:
         measured = ", ".join(f"{speeds[key]:.1f} with {key}" for key in sorted(speeds, key=int))

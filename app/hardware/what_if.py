@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLineEdit, QVBox
 
 from app import tasks
 from app.compare.study import Entry
-from app.language import tr
+from app.language import mark, told, tr
 from app.models.survey import ModelRow, find_offers, plan_offer
 from app.settings.fields import Combo, WholeNumber
 from app.theme import theme
@@ -20,7 +20,7 @@ from app.widgets.chip import ChipButton
 from app.widgets.labels import label
 from app.widgets.plan_popover import PlanPopover
 from app.wizard.ranking import recommended
-from app.words import gigabytes, needed, rate_range, sentence
+from app.words import gigabytes, in_amounts, rate_range, sentence
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.hub.described import references
@@ -31,7 +31,7 @@ WAIT_MS = 200
 GB = 1_000_000_000
 RAM_RANGE, VRAM_RANGE, CONTEXT_RANGE = (2, 6144), (0, 1024), (512, 1 << 20)
 FIELD_WIDTH = 226
-BEST = "The best for it"
+BEST = mark("The best for it")
 ANY_DISK = 1 << 62
 
 
@@ -82,7 +82,7 @@ def _only_planned(api: Any, asked: Question, imagined: HardwareReport) -> ModelR
     try:
         return replace(row, plan=api.plan(entry.checkpoint(choice.label), imagined, asked.context))
     except GreenroomError as error:
-        return replace(row, problem=f"{sentence(error.why)}. {error.remedy}")
+        return replace(row, problem=f"{sentence(told(error.why))}. {told(error.remedy)}")
 
 
 class WhatIfPanel(QFrame):
@@ -99,17 +99,17 @@ class WhatIfPanel(QFrame):
         self._task: tasks.Task | None = None
         self.row: ModelRow | None = None
         self.setProperty("surface", "card")
-        self.ram = WholeNumber("RAM in gigabytes", RAM_RANGE, "As it is")
-        self.vram = WholeNumber("Memory of the graphics card in gigabytes; 0 for none", VRAM_RANGE, "As it is")
+        self.ram = WholeNumber(tr("RAM in gigabytes"), RAM_RANGE, tr("As it is"))
+        self.vram = WholeNumber(tr("Memory of the graphics card in gigabytes; 0 for none"), VRAM_RANGE, tr("As it is"))
         for field in (self.ram, self.vram):
             field.setSuffix(" GB")
             field.show_value(None)
             field.chosen.connect(self._later)
-        self.cpu = _name("Processor, as it is sold", "e.g. Ryzen 9 7950X")
-        self.gpu = _name("Graphics card, as it is sold", "e.g. RTX 4090")
+        self.cpu = _name(tr("Processor, as it is sold"), tr("e.g. Ryzen 9 7950X"))
+        self.gpu = _name(tr("Graphics card, as it is sold"), tr("e.g. RTX 4090"))
         entries = [(row.name, row.entry.id) for row in find_offers() if row.entry is not None]
         entries += [(tr("{model}, plan only", model=entry.name), entry.id) for entry in references()]
-        self.model = Combo("Model", ((BEST, ""), *entries))
+        self.model = Combo(tr("Model"), ((tr(BEST), ""), *entries))
         self.context = WholeNumber(tr("Tokens in the conversation"), CONTEXT_RANGE, tr("Usual"))
         self.context.show_value(None)
         self.context.chosen.connect(self._later)
@@ -123,11 +123,11 @@ class WhatIfPanel(QFrame):
         self._fields.setVerticalSpacing(10)
         self._parts: list[tuple[QWidget, QWidget]] = []
         for title, field in (
-            ("RAM", self.ram),
-            ("GPU memory", self.vram),
-            ("Processor", self.cpu),
-            ("GPU", self.gpu),
-            ("Model", self.model),
+            (tr("RAM"), self.ram),
+            (tr("GPU memory"), self.vram),
+            (tr("Processor"), self.cpu),
+            (tr("GPU"), self.gpu),
+            (tr("Model"), self.model),
             (tr("Context"), self.context),
         ):
             field.setFixedWidth(theme().px(FIELD_WIDTH))
@@ -137,7 +137,7 @@ class WhatIfPanel(QFrame):
         self._columns = 0
         self.name = label("", "heading", wrap=True)
         self.chip = ChipButton()
-        self.chip.setToolTip("Show the sum behind this")
+        self.chip.setToolTip(tr("Show the sum behind this"))
         self.chip.clicked.connect(self._open_plan)
         self.speed = label("", "heading")
         self.figures = label("", "small", wrap=True)
@@ -149,9 +149,9 @@ class WhatIfPanel(QFrame):
         column = QVBoxLayout(self)
         column.setContentsMargins(16, 14, 16, 16)
         column.setSpacing(6)
-        column.addWidget(label("What if it had other parts?", "heading"))
+        column.addWidget(label(tr("What if it had other parts?"), "heading"))
         column.addWidget(
-            label("For this PC with more memory, or another one. Nothing is bought or changed.", "muted", True)
+            label(tr("For this PC with more memory, or another one. Nothing is bought or changed."), "muted", True)
         )
         column.addSpacing(6)
         column.addLayout(self._fields)
@@ -218,8 +218,8 @@ class WhatIfPanel(QFrame):
         self.chip.setVisible(plan is not None)
         self.speed.setVisible(plan is not None and plan.runnable)
         if row is None:
-            self.name.setText("None of the catalogue's models would fit")
-            self.figures.setText("Give it more RAM, or a graphics card with memory of its own.")
+            self.name.setText(tr("None of the catalogue's models would fit"))
+            self.figures.setText(tr("Give it more RAM, or a graphics card with memory of its own."))
         elif plan is None:
             self.name.setText(row.name)
             self.figures.setText(row.problem or "")
@@ -227,12 +227,8 @@ class WhatIfPanel(QFrame):
             quant = "" if row.choice is None else f" · {row.choice.label} · {gigabytes(row.nbytes)}"
             self.name.setText(f"{row.name}{quant}")
             self.chip.show_plan(plan)
-            self.speed.setText(f"{rate_range(plan.prediction.decode_tps)} tok/s")
-            amounts = f"{needed(plan.bytes.ram_total)} RAM"
-            if plan.bytes.vram_total:
-                amounts += f" · {needed(plan.bytes.vram_total)} VRAM"
-            if plan.cached:
-                amounts += f", {plan.cached}"
+            self.speed.setText(tr("{range} tok/s", range=rate_range(plan.prediction.decode_tps)))
+            amounts = in_amounts(plan)
             planned_only = not plan.runnable or plan.explanation[0].startswith(ONLY_A_PLAN)
             said = (plan.explanation[0] if planned_only else sentence(plan.prediction.bottleneck)).rstrip(".")
             self.figures.setText(f"{amounts}. {said}.".replace("/s", "/\u2060s"))
@@ -242,8 +238,8 @@ class WhatIfPanel(QFrame):
         self.row = None
         self.chip.hide()
         self.speed.hide()
-        self.name.setText(error.what)
-        self.figures.setText(f"{sentence(error.why)}. {error.remedy}")
+        self.name.setText(told(error.what))
+        self.figures.setText(f"{sentence(told(error.why))}. {told(error.remedy)}")
         self.answered.emit()
 
     def _open_comparison(self) -> None:

@@ -6,12 +6,13 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
+from app.language import told, tr
 from app.models.survey import ModelRow
 from app.widgets.buttons import button
 from app.widgets.chip import Chip, ChipButton
 from app.widgets.labels import ElideLabel, label
 from app.widgets.plan_popover import PlanPopover
-from app.words import gigabytes, needed, rate_range, sentence
+from app.words import gigabytes, in_amounts, rate_range, sentence
 
 #: A narrower card puts what is downloaded under the name instead of beside it.
 ROOMY = 520
@@ -30,8 +31,8 @@ class OfferCard(QFrame):
         speed = rate_range(plan.prediction.decode_tps) if plan.runnable else "–"
         said = needs(row, disk_free)
         self.setAccessibleName(
-            f"{row.name}, {label_of_quant}, {gigabytes(row.nbytes)}. {plan.label}. "
-            + (f"{speed} tokens per second. " if plan.runnable else "")
+            f"{row.name}, {label_of_quant}, {gigabytes(row.nbytes)}. {told(plan.label)}. "
+            + (tr("{range} tokens per second.", range=speed) + " " if plan.runnable else "")
             + said
         )
 
@@ -41,13 +42,13 @@ class OfferCard(QFrame):
         head.setSpacing(8)
         head.addWidget(name)
         head.addWidget(about)
-        self._best = Chip("Best for this PC") if best else None
+        self._best = Chip(tr("Best for this PC")) if best else None
         if self._best is not None:
             head.addWidget(self._best)
         head.addStretch(1)
         self.chip = ChipButton()
         self.chip.show_plan(plan)
-        self.chip.setToolTip("Show the sum behind this")
+        self.chip.setToolTip(tr("Show the sum behind this"))
         self.chip.clicked.connect(self._open_plan)
         self._said = said
         self._detail = detail = label(said, "small", wrap=True)
@@ -67,11 +68,13 @@ class OfferCard(QFrame):
         figures.addWidget(label(speed, "heading"))
         figures.addWidget(label("tok/s", "small"))
         if plan.runnable:
-            self.action = button("Download", kind="primary" if best else "", name=f"Download {row.name}")
+            self.action = button(
+                tr("Download"), kind="primary" if best else "", name=tr("Download {model}", model=row.name)
+            )
             self.action.clicked.connect(lambda: self.downloadWanted.emit(self.row))
             self.action.setEnabled(row.nbytes <= disk_free)
         else:
-            self.action = button("Show the sum", name=f"Show the sum for {row.name}")
+            self.action = button(tr("Show the sum"), name=tr("Show the sum for {model}", model=row.name))
             self.action.clicked.connect(self._open_plan)
         side = QVBoxLayout()
         side.setSpacing(8)
@@ -105,14 +108,11 @@ def needs(row: ModelRow, disk_free: int) -> str:
     plan = row.plan
     if plan is None:
         return row.problem or ""
-    amounts = f"{needed(plan.bytes.ram_total)} RAM"
-    if plan.bytes.vram_total:
-        amounts += f" · {needed(plan.bytes.vram_total)} VRAM"
-    if plan.runnable and plan.cached:
-        amounts += f", {plan.cached}"
+    amounts = in_amounts(plan)
     if not plan.runnable:
-        hint = f" {sentence(plan.alternatives[0])}" if plan.alternatives else ""
-        return f"Would need {amounts.replace(' · ', ' and ')}.{hint}"
+        hint = f" {sentence(told(plan.alternatives[0]))}" if plan.alternatives else ""
+        return tr("Would need {amounts}.", amounts=amounts) + hint
     if row.nbytes > disk_free:
-        return f"{amounts}. Its download needs {gigabytes(row.nbytes - disk_free)} more free disk space."
+        more = gigabytes(row.nbytes - disk_free)
+        return tr("{amounts}. Its download needs {more} more free disk space.", amounts=amounts, more=more)
     return amounts

@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
 
 from app.hardware.check_row import CheckList
 from app.hardware.checks import checks, so_far, waiting
+from app.language import mark, told, tr
 from app.models.survey import ModelRow
 from app.theme import theme
 from app.theme.icons import make_pixmap
@@ -39,16 +40,19 @@ TEXT_WIDTH = 560
 
 
 class Page(QWizardPage):
-    """A title, a sentence under it, and content that scrolls when the window is small."""
+    """A title, a sentence under it, and content that scrolls when the window is small.
+
+    title, lead: as marked, translated here
+    """
 
     def __init__(self, title: str, lead: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.name = title
-        self.setAccessibleName(title)
-        self.lead = label(lead, "muted", wrap=True)
+        self.setAccessibleName(tr(title))
+        self.lead = label(tr(lead) if lead else "", "muted", wrap=True)
         self.content = QVBoxLayout()
         self.content.setSpacing(8)
-        self.content.addWidget(label(title, "title"))
+        self.content.addWidget(label(tr(title), "title"))
         self.content.addWidget(self.lead)
         self.content.addSpacing(8)
 
@@ -68,11 +72,11 @@ class _Point(QWidget):
         super().__init__()
         self._icon, self._mark = icon, QLabel()
         self._mark.setFixedSize(20, 22)
-        said = label(text, "muted", wrap=True)
+        said = label(tr(text), "muted", wrap=True)
         said.setMaximumWidth(theme().px(TEXT_WIDTH))
         lines = QVBoxLayout()
         lines.setSpacing(3)
-        lines.addWidget(label(title, "heading"))
+        lines.addWidget(label(tr(title), "heading"))
         lines.addWidget(said)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 8, 0, 8)
@@ -92,43 +96,49 @@ class WelcomePage(Page):
     POINTS = (
         (
             "models",
-            "Large models on an ordinary PC",
-            "Mixture-of-experts models use a small part of themselves for each word. Greenroom keeps the experts in "
-            "RAM, where there is room, and the rest on the graphics card, if there is one.",
+            mark("Large models on an ordinary PC"),
+            mark(
+                "Mixture-of-experts models use a small part of themselves for each word. Greenroom keeps the experts "
+                "in RAM, where there is room, and the rest on the graphics card, if there is one."
+            ),
         ),
         (
             "gauge",
-            "The truth before the download",
-            "It looks at this PC, and says of each model whether it fits, how fast it will be, and why.",
+            mark("The truth before the download"),
+            mark("It looks at this PC, and says of each model whether it fits, how fast it will be, and why."),
         ),
         (
             "check",
-            "Nothing leaves this PC",
-            "Chats, files and measurements stay here. The network is used only for what you ask to be downloaded.",
+            mark("Nothing leaves this PC"),
+            mark(
+                "Chats, files and measurements stay here. The network is used only for what you ask to be downloaded."
+            ),
         ),
     )
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Welcome to Greenroom", "Chat with language models that run on this PC alone.", parent)
-        self.name = "Welcome"
+        super().__init__(
+            mark("Welcome to Greenroom"), mark("Chat with language models that run on this PC alone."), parent
+        )
+        self.name = mark("Welcome")
         for point in self.POINTS:
             self.content.addWidget(_Point(*point))
         self._finish()
 
 
 class ThisPcPage(Page):
-    LEAD = "Measured here, kept here. Nothing is sent anywhere."
+    LEAD = mark("Measured here, kept here. Nothing is sent anywhere.")
 
     def __init__(self, findings: Findings, parent: QWidget | None = None) -> None:
-        super().__init__("This PC", self.LEAD, parent)
+        super().__init__(mark("This PC"), self.LEAD, parent)
         self._findings = findings
         self.list = CheckList(margin=0)
         self.list.show_checks(waiting())
         self._bar = QProgressBar()
         self._bar.setTextVisible(False)
-        self._bar.setAccessibleName("Measuring memory speed")
+        self._bar.setAccessibleName(tr("Measuring memory speed"))
         self._doing = ElideLabel("", "small")
-        self.skip = button("Skip", name="Skip measuring the memory")
+        self.skip = button(tr("Skip"), name=tr("Skip measuring the memory"))
         self.skip.clicked.connect(findings.skip)
         self.work = QWidget()
         work = QHBoxLayout(self.work)
@@ -138,7 +148,7 @@ class ThisPcPage(Page):
         work.addWidget(self._doing, 2)
         work.addWidget(self.skip)
         self.trouble = label("", "warn", wrap=True)
-        self.again = button("Try again", icon="refresh")
+        self.again = button(tr("Try again"), icon="refresh")
         self.again.clicked.connect(self._retry)
         for part in (self.list, self.work, self.trouble):
             self.content.addWidget(part)
@@ -171,7 +181,7 @@ class ThisPcPage(Page):
     def _show_progress(self, progress: Progress) -> None:
         self._bar.setRange(0, max(0, progress.total))
         self._bar.setValue(progress.done)
-        self._doing.setText(progress.message)
+        self._doing.setText(told(progress.message))
 
     @Slot()
     def _retry(self) -> None:
@@ -185,14 +195,14 @@ class FitsPage(Page):
     #: ModelRow
     downloadWanted = Signal(object)
 
-    MEASURED = (
+    MEASURED = mark(
         "Predicted for this PC from its own measurements. After your first answer you will see predicted beside "
         "measured."
     )
-    GUESSED = "Predicted from what is known of such PCs: wide ranges, since this one's memory was not measured."
+    GUESSED = mark("Predicted from what is known of such PCs: wide ranges, since this one's memory was not measured.")
 
     def __init__(self, findings: Findings, parent: QWidget | None = None) -> None:
-        super().__init__("What fits", "", parent)
+        super().__init__(mark("What fits"), "", parent)
         self._findings = findings
         self._shown: Fits | None = None
         self._cards = QVBoxLayout()
@@ -219,7 +229,7 @@ class FitsPage(Page):
             self.lead.setText(_why_nothing_yet(found))
             return
         measured = bool(found.report.memory.bandwidth_gbs)
-        self.lead.setText(self.MEASURED if measured else self.GUESSED)
+        self.lead.setText(tr(self.MEASURED if measured else self.GUESSED))
         if found.fits is self._shown:
             return
         self._shown = found.fits
@@ -233,24 +243,27 @@ class FitsPage(Page):
 
 def _why_nothing_yet(found: Findings) -> str:
     if found.probe_error is not None:
-        return f"{found.probe_error} Without that nothing can be predicted; the Models page tries again."
+        return tr(
+            "{why} Without that nothing can be predicted; the Models page tries again.", why=str(found.probe_error)
+        )
     if found.fits_error is not None:
         return str(found.fits_error)
-    return "Working out what the models of the catalogue would do here…"
+    return tr("Working out what the models of the catalogue would do here…")
 
 
 def _bottom_line(fits: Fits, report: HardwareReport) -> str:
     best = fits.best
     if best is not None and best.plan is not None:
-        said = sentence(best.plan.prediction.bottleneck).rstrip(".").replace("/s", "/\u2060s")
-        return f"{said}. More models, and other sizes of these, are on the Models page."
+        said = sentence(told(best.plan.prediction.bottleneck)).rstrip(".").replace("/s", "/\u2060s")
+        return tr("{why}. More models, and other sizes of these, are on the Models page.", why=said)
     if any(row.plan is not None and row.plan.runnable for row in fits.rows):
-        return (
+        return tr(
             "There is not enough free disk space for a download: free some, or choose another folder in the settings."
         )
-    return (
-        f"None of the catalogue's models fits in {gigabytes(report.memory.available_bytes)} of free RAM. Close other "
-        "programs or add RAM; the demo model runs here already."
+    return tr(
+        "None of the catalogue's models fits in {amount} of free RAM. Close other programs or add RAM; the demo model "
+        "runs here already.",
+        amount=gigabytes(report.memory.available_bytes),
     )
 
 
@@ -260,10 +273,12 @@ class StartPage(Page):
     chosen = Signal()
 
     def __init__(self, findings: Findings, parent: QWidget | None = None) -> None:
-        super().__init__("Start", "Choose what to begin with. Everything else can be changed later.", parent)
+        super().__init__(
+            mark("Start"), mark("Choose what to begin with. Everything else can be changed later."), parent
+        )
         self._findings = findings
-        self.demo = QRadioButton("Chat now with the built-in demo model")
-        self.download = QRadioButton("Download the recommended model")
+        self.demo = QRadioButton(tr("Chat now with the built-in demo model"))
+        self.download = QRadioButton(tr("Download the recommended model"))
         self._demo_about = label("", "muted", wrap=True)
         self._download_about = label("", "muted", wrap=True)
         self.demo.setChecked(True)
@@ -300,9 +315,9 @@ class StartPage(Page):
     @Slot()
     def _show(self) -> None:
         here = self._findings.demo_here
-        kind = "A small demonstration model; it errs often, but shows how chatting here feels"
-        when = "No download." if here or here is None else "It needs a download of 93 MB once."
-        self._demo_about.setText(f"{kind}. {when}")
+        kind = tr("A small demonstration model; it errs often, but shows how chatting here feels.")
+        when = tr("No download.") if here or here is None else tr("It needs a download of 93 MB once.")
+        self._demo_about.setText(f"{kind} {when}")
         self.demo.setAccessibleDescription(self._demo_about.text())
         fits = self._findings.fits
         best = fits.best if fits is not None else None
@@ -310,12 +325,11 @@ class StartPage(Page):
         if best is None or best.plan is None:
             self.demo.setChecked(True)
             return
-        self.download.setText(f"Download {best.name}")
+        self.download.setText(tr("Download {model}", model=best.name))
         speed = rate_range(best.plan.prediction.decode_tps)
-        self._download_about.setText(
-            f"{gigabytes(best.nbytes)} · {best.plan.short_label} · "
-            f"predicted {speed} tok/\u2060s. The download goes on in the background and can be paused."
-        )
+        predicted = tr("predicted {range} tok/s", range=speed).replace("/s", "/\u2060s")
+        what = f"{gigabytes(best.nbytes)} · {told(best.plan.short_label)} · {predicted}."
+        self._download_about.setText(f"{what} {tr('The download goes on in the background and can be paused.')}")
         self.download.setAccessibleDescription(self._download_about.text())
 
     def _mark(self) -> None:

@@ -8,6 +8,7 @@ from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
+from app.language import tr
 from app.theme import theme
 from app.theme.icons import make_pixmap
 from app.theme.theme import restyle
@@ -70,7 +71,7 @@ class Steps(QWidget):
         column.addLayout(head)
         column.addSpacing(6)
         for number, title in enumerate(titles, 1):
-            mark, text = _Mark(number), label(title, "muted")
+            mark, text = _Mark(number), label(tr(title), "muted")
             row = QHBoxLayout()
             row.setSpacing(12)
             row.addWidget(mark)
@@ -78,7 +79,9 @@ class Steps(QWidget):
             column.addLayout(row)
             self._rows.append((mark, text))
         column.addStretch(1)
-        self.skip = button("Skip the set-up", kind="link", tip="Close this. It can be opened again on the This PC page")
+        self.skip = button(
+            tr("Skip the set-up"), kind="link", tip=tr("Close this. It can be opened again on the This PC page")
+        )
         self.skip.clicked.connect(self.skipped)
         column.addWidget(self.skip, 0, Qt.AlignmentFlag.AlignLeft)
         self.show_step(0)
@@ -89,4 +92,11 @@ class Steps(QWidget):
             mark.update()
             text.setProperty("role", "strong" if number == current else "muted")
             restyle(text)
-        self.setAccessibleName(f"Step {current + 1} of {len(self._rows)}: {self._titles[current]}")
+        self.setAccessibleName(
+            tr(
+                "Step {number} of {count}: {title}",
+                number=current + 1,
+                count=len(self._rows),
+                title=tr(self._titles[current]),
+            )
+        )

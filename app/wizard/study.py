@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from app import tasks
 from app.hardware.gauge import Measure
+from app.language import tr
 from app.settings.store import Settings
 from app.wizard.ranking import Fits, plan_catalogue
 from engine.errors import GreenroomError
@@ -99,7 +100,7 @@ class Findings(QObject):
         self._measuring = tasks.run(
             self._study.measure, done=self._take_measured, failed=self._measure_failed, progress=self.progressed.emit
         )
-        self.progressed.emit(Progress(0, 0, "Starting to read the memory"))
+        self.progressed.emit(Progress(0, 0, tr("Starting to read the memory")))
         self.changed.emit()
 
     @Slot()

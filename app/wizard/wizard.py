@@ -6,6 +6,7 @@ from PySide6.QtCore import QSize, Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget, QWizard
 
+from app.language import tr
 from app.models.survey import ModelRow
 from app.theme.theme import restyle
 from app.wizard.pages import INSET, FitsPage, StartPage, ThisPcPage, WelcomePage
@@ -30,7 +31,7 @@ class SetupWizard(QWizard):
     def __init__(self, study: Study, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.findings = Findings(study, self)
-        self.setWindowTitle("Greenroom: set-up")
+        self.setWindowTitle(tr("Greenroom: set-up"))
         self.setWizardStyle(QWizard.WizardStyle.ModernStyle)
         self.setOption(QWizard.WizardOption.NoCancelButton)
         self.setOption(QWizard.WizardOption.NoBackButtonOnStartPage)
@@ -56,9 +57,9 @@ class SetupWizard(QWizard):
     def _build_buttons(self) -> None:
         stretch = QWizard.WizardButton.Stretch
         self.setButtonLayout([_BACK, stretch, _DEMO, _NEXT, _FINISH])
-        self.setButtonText(_BACK, "Back")
-        self.setButtonText(_NEXT, "Continue")
-        self.setButtonText(_DEMO, "Chat now with the demo model")
+        self.setButtonText(_BACK, tr("Back"))
+        self.setButtonText(_NEXT, tr("Continue"))
+        self.setButtonText(_DEMO, tr("Chat now with the demo model"))
         for which in (_NEXT, _FINISH):
             self.button(which).setProperty("kind", "primary")
         for which in (_BACK, _NEXT, _DEMO, _FINISH):
@@ -90,7 +91,7 @@ class SetupWizard(QWizard):
 
     @Slot()
     def _name_finish(self) -> None:
-        self.setButtonText(_FINISH, "Start" if self.start.demo.isChecked() else "Download and start")
+        self.setButtonText(_FINISH, tr("Start") if self.start.demo.isChecked() else tr("Download and start"))
 
     @Slot()
     def _chat_now(self) -> None:

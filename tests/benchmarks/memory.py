@@ -118,7 +118,8 @@ CASES = (
                            num_hidden_layers=5)),
     Case("LFM2-MoE", family("lfm2_moe", **_MOE, num_experts=32, num_hidden_layers=8,
                                    layer_types=["conv", "full_attention"] * 4)),
-    Case("Phi-3.5-MoE", family("phimoe", **_LOCAL, num_local_experts=32, num_hidden_layers=6)),
+    Case("Phi-3.5-MoE", family("phimoe", **{**_LOCAL, "num_attention_heads": 64}, num_key_value_heads=16,
+                                 num_local_experts=32, num_hidden_layers=6)),
     Case("Qwen3 (dense)", family("qwen3", **_WIDE, intermediate_size=4096, num_hidden_layers=16)),
 )  # fmt: skip
 
