@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine.hardware.report import GpuReport, HardwareReport
+    from engine.hardware.report import DeviceSpeed, GpuReport, HardwareReport
     from engine.placement.plan import OffloadPlan, Range
 
 
@@ -39,6 +39,8 @@ def describe(report: HardwareReport) -> Iterator[str]:
         yield f"         int4 kernels with {plural(measured.threads, 'thread')}: {', '.join(kernels)}"
     for gpu in report.gpus:
         yield f"GPU      {_card(gpu)}"
+    for name, speed in (measured.devices if measured is not None else {}).items():
+        yield f"         {name} measured: {', '.join(_speeds(speed)) or 'nothing'}"
     if not report.gpus:
         yield "GPU      none found"
     kind = {"nvme": "NVMe, ", "ssd": "SSD, ", "hdd": "hard disk, ", "network": "network, "}.get(report.disk.kind, "")
@@ -55,6 +57,19 @@ def _card(gpu: GpuReport) -> str:
     link = f", PCIe {gpu.pcie_generation}.0 x{gpu.pcie_width}" if gpu.pcie_generation and gpu.pcie_width else ""
     driver = f", driver {gpu.driver}" if gpu.driver else ""
     return f"{gpu.name}, {gigabytes(gpu.total_bytes)}, {gigabytes(gpu.free_bytes)} free{link}{driver}"
+
+
+def _speeds(speed: DeviceSpeed) -> Iterator[str]:
+    to, back = speed.to_pinned_gbs, speed.from_pinned_gbs
+    if to and back:
+        yield f"{to:.1f} GB/s there and {back:.1f} back from page-locked RAM"
+    to, back = speed.to_pageable_gbs, speed.from_pageable_gbs
+    if to and back:
+        yield f"{to:.1f} and {back:.1f} from other"
+    if speed.memory_gbs:
+        yield f"own memory {speed.memory_gbs:.0f} GB/s"
+    if speed.teraflops:
+        yield f"{speed.teraflops:.0f} TFLOP/s"
 
 
 def _binary(nbytes: int) -> str:

@@ -53,8 +53,21 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
         short_kv_bytes=sizes.kv_traffic(spec, short, chosen.kv_type),
         gpu_beside_bytes=dense.get("shared_experts", 0) if hybrid else 0,
         hits=cache_hits(problem, chosen) if hybrid else NO_HITS,
+        **_streamed(problem, chosen),
     )
     return predict(work, _speeds(problem, chosen, threads), measured_profile(problem.report))
+
+
+def _streamed(problem: Problem, chosen: Candidate) -> dict[str, int]:
+    """Experts that a prompt can be read with on the GPU: those without a copy there, which pass through its slots."""
+    if not chosen.hot_slots or chosen.mode != "hybrid":
+        return {}
+    missing = 1 - cached_share(problem, chosen)
+    experts = sum(moe.experts for moe, _ in problem.inventory.experts)
+    return {
+        "streamed_bytes": round(missing * chosen.ram["experts"]),
+        "streamed_experts": experts,
+    }
 
 
 def cache_hits(problem: Problem, chosen: Candidate) -> Hits:

@@ -56,6 +56,7 @@ class Work:
     gpu_bytes:         everything read from VRAM
     gpu_beside_bytes:  of that what is read while the CPU computes experts: shared and cached ones
     streamed_bytes:    routed experts that a prompt can be read with on the GPU, once each has been sent there; 0 = none
+    streamed_experts:  how many that are
     context:           tokens a full KV cache holds
     kv_bytes:          traffic of attention over a full KV cache
     short_kv_bytes:    the same in a conversation of CONVERSATION tokens; None where it grows in proportion
@@ -84,6 +85,7 @@ class Work:
     short_kv_bytes: int | None = None
     gpu_beside_bytes: int = 0
     streamed_bytes: int = 0
+    streamed_experts: int = 0
     hits: Hits = NO_HITS
 
     @property
@@ -193,7 +195,8 @@ def _prefill_seconds(work: Work, speeds: Speeds, profile: EngineProfile, prompt:
     on_cpu = 2 * work.cpu_values / (gops * 1e9) if work.uses_cpu else 0.0
     if work.streamed_bytes:
         sent = work.streamed_bytes / (chunk * speeds.link_gbs * 1e9 * profile.link_share)
-        on_cpu = min(on_cpu, max(sent, 2 * work.cpu_values / matrix_rate))
+        launched = work.streamed_experts * profile.gpu_expert_s / chunk
+        on_cpu = min(on_cpu, max(sent, 2 * work.cpu_values / matrix_rate + launched))
     seconds = on_cpu
     attention = work.attention_ops * prompt / 2
     if work.uses_gpu:
