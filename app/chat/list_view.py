@@ -230,6 +230,12 @@ class ChatView(QListView):
         reasons = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason, Qt.FocusReason.ShortcutFocusReason)
         self.by_keyboard = event.reason() in reasons
         super().focusInEvent(event)
+        if self.by_keyboard and not self.selectedIndexes():
+            # Qt goes to the first row, which is a heading and shows no focus.
+            rows = (self.model().index(row, 0) for row in range(self.model().rowCount()))
+            first = next((index for index in rows if index.flags() & Qt.ItemFlag.ItemIsSelectable), None)
+            if first is not None:
+                self.setCurrentIndex(first)
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         self.by_keyboard = False

@@ -69,9 +69,8 @@ class Section(QWidget):
         column.setContentsMargins(0, 0, 0, 12)
         column.setSpacing(8)
         column.addLayout(head)
-        self._intro = label(tr(page.intro) if page.intro else "", "small", wrap=True)
-        self._intro.setVisible(bool(page.intro))
-        column.addWidget(self._intro)
+        if page.intro:
+            column.addWidget(label(tr(page.intro), "small", wrap=True))
         self.rows: list[Row] = []
         self._cards: list[tuple[QLabel | None, QFrame, list[Row]]] = []
         for group in page.groups:

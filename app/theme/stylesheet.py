@@ -145,6 +145,7 @@ QMenu::item:disabled { color: $faint; }
 QMenu::separator { height: 1px; background: $line; margin: 6px 4px; }
 QMenu::icon { padding-left: 8px; }
 
+QAbstractItemView:focus { border: 2px solid $accent; }
 QScrollArea, QAbstractScrollArea[frameless="true"] { background: transparent; border: none; }
 QScrollArea > QWidget > QWidget[surface="page"] { background: $bg; }
 QWizard, QWizard QScrollArea > QWidget > QWidget[surface="page"] { background: $panel; }
