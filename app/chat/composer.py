@@ -206,7 +206,7 @@ class Composer(QFrame):
 
     def set_model(self, name: str) -> None:
         """Names the model that will answer; "" for none."""
-        self._field.set_placeholder(tr("Message {0}").format(name) if name else tr("Write a message"))
+        self._field.set_placeholder(tr("Message {model}", model=name) if name else tr("Write a message"))
 
     def set_ready(self, reason: str, soon: bool = False) -> None:
         """reason: why nothing can be sent now; "" when it can. soon: it can be in a while, Enter may wait for it."""
@@ -328,7 +328,7 @@ class Composer(QFrame):
         elif self._queued:
             hint = tr("Your message is sent when the model is loaded")
         elif self._elsewhere:
-            hint = tr("Answering in “{0}”").format(self._elsewhere)
+            hint = tr("Answering in “{title}”", title=self._elsewhere)
         else:
             hint = "" if self._answering else self._reason
         self._hint.setText(hint)

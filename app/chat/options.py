@@ -227,6 +227,8 @@ class ChatOptions(QWidget):
             spin.setRange(low, high)
         spin.setSingleStep(int(step) if whole else step)
         spin.setKeyboardTracking(False)
+        # Style sheets do not reach the margins of a spin box's text.
+        spin.lineEdit().setTextMargins(8, 0, 0, 0)
         spin.valueChanged.connect(lambda value, name=name: self._choose_value(name, value))
         return spin
 

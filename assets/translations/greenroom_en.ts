@@ -6,25 +6,25 @@
     <message numerus="yes">
         <location filename="../../app/chat/advice.py"/>
         <source>Instead of the first %n messages, this summary is sent: {text}</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>Instead of the first message, this summary is sent: {text}</numerusform>
+            <numerusform>Instead of the first %n messages, this summary is sent: {text}</numerusform>
         </translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/advice.py"/>
         <source>The first %n messages are not sent: “{first}” to “{last}”.</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>The first message is not sent: “{first}”.</numerusform>
+            <numerusform>The first %n messages are not sent: “{first}” to “{last}”.</numerusform>
         </translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/advice.py"/>
         <source>Leave out the oldest %n messages</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>Leave out the oldest message</numerusform>
+            <numerusform>Leave out the oldest %n messages</numerusform>
         </translation>
     </message>
     <message numerus="yes">
@@ -54,33 +54,33 @@
     <message numerus="yes">
         <location filename="../../app/chat/chips.py"/>
         <source>%n characters</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>%n character</numerusform>
+            <numerusform>%n characters</numerusform>
         </translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/exchange.py"/>
         <source>Importing: %n chats left</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>Importing: %n chat left</numerusform>
+            <numerusform>Importing: %n chats left</numerusform>
         </translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/exchange.py"/>
         <source>%n chats were imported</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>%n chat was imported</numerusform>
+            <numerusform>%n chats were imported</numerusform>
         </translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/exchange.py"/>
         <source>Exporting: %n chats left</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>Exporting: %n chat left</numerusform>
+            <numerusform>Exporting: %n chats left</numerusform>
         </translation>
     </message>
     <message numerus="yes">
@@ -114,6 +114,30 @@
         <translation>
             <numerusform>Read %n token at {speed} tok/s</numerusform>
             <numerusform>Read %n tokens at {speed} tok/s</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/hardware/checks.py"/>
+        <source>%n cores</source>
+        <translation>
+            <numerusform>%n core</numerusform>
+            <numerusform>%n cores</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/hardware/checks.py"/>
+        <source>%n threads</source>
+        <translation>
+            <numerusform>%n thread</numerusform>
+            <numerusform>%n threads</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/hardware/checks.py"/>
+        <source>{speed} GB/s with %n threads</source>
+        <translation>
+            <numerusform>{speed} GB/s with %n thread</numerusform>
+            <numerusform>{speed} GB/s with %n threads</numerusform>
         </translation>
     </message>
     <message numerus="yes">

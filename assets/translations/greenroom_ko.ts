@@ -27,6 +27,7 @@
     <message>
         <location filename="../../app/actions.py"/>
         <location filename="../../app/chat/page.py"/>
+        <location filename="../../app/chat/store.py"/>
         <location filename="../../app/sidebar.py"/>
         <source>New chat</source>
         <translation type="unfinished"></translation>
@@ -150,7 +151,9 @@
         <location filename="../../app/actions.py"/>
         <location filename="../../app/compare/dialog.py"/>
         <location filename="../../app/compare/study.py"/>
+        <location filename="../../app/hardware/page.py"/>
         <location filename="../../app/sidebar.py"/>
+        <location filename="../../app/wizard/pages.py"/>
         <source>This PC</source>
         <translation type="unfinished"></translation>
     </message>
@@ -342,6 +345,21 @@
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
+        <source>a PDF</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
+        <source>an archive</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
+        <source>a picture</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
         <source>it is a folder</source>
         <translation type="unfinished"></translation>
     </message>
@@ -354,7 +372,7 @@
         <location filename="../../app/chat/attaching.py"/>
         <location filename="../../app/chat/importing.py"/>
         <location filename="../../app/chat/preset_store.py"/>
-        <source>it is larger than {most_bytes_1000000} MB</source>
+        <source>it is larger than {size} MB</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -439,17 +457,21 @@
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
+        <location filename="../../app/hardware/checks.py"/>
+        <location filename="../../app/hardware/what_if.py"/>
         <source>Processor</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
+        <location filename="../../app/hardware/checks.py"/>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>Memory</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
+        <location filename="../../app/hardware/checks.py"/>
         <source>driver {version}</source>
         <translation type="unfinished"></translation>
     </message>
@@ -460,6 +482,7 @@
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
+        <location filename="../../app/hardware/checks.py"/>
         <source>Graphics</source>
         <translation type="unfinished"></translation>
     </message>
@@ -588,6 +611,7 @@
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/hardware/page.py"/>
         <location filename="../../app/models/row.py"/>
         <location filename="../../app/topbar.py"/>
         <source>Cancel</source>
@@ -637,7 +661,7 @@
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
-        <source>Message {0}</source>
+        <source>Message {model}</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -687,7 +711,7 @@
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
-        <source>Answering in “{0}”</source>
+        <source>Answering in “{title}”</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -699,7 +723,93 @@
     <message>
         <location filename="../../app/chat/copy_button.py"/>
         <location filename="../../app/chat/performance_panel.py"/>
+        <location filename="../../app/hardware/page.py"/>
         <source>Copied</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>The chat could not be saved</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>another program is using the chat file</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>Try again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>The saved chats were left alone</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>{path} was written by a newer Greenroom</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>Update Greenroom to see them. Chats of this session are not saved.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>The saved chats cannot be read, so new ones are not saved</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>{path} is damaged</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>Move that file elsewhere and start Greenroom again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>{folder} cannot be written</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>Make that folder writable and start Greenroom again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>the disk of {folder} is full</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>Free some space and start Greenroom again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>another program is using {path}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>Close that program and start Greenroom again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>{folder} cannot be used ({reason})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>Chats are not saved</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -950,7 +1060,7 @@
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
-        <source>it has {chats} chats, and {most_chats} at once are the most</source>
+        <source>it has {chats} chats, and {most} at once are the most</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -965,7 +1075,7 @@
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
-        <source>what is packed in it is larger than {most_bytes_1000000} MB</source>
+        <source>what is packed in it is larger than {size} MB</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -1009,12 +1119,17 @@
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
-        <source>a chat in it has more than {most_messages} messages</source>
+        <source>a chat in it has more than {most} messages</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
         <source>a message in it is not as Greenroom writes them</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/importing.py"/>
+        <source>Imported chat</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -1615,7 +1730,7 @@
     </message>
     <message>
         <location filename="../../app/chat/preset_store.py"/>
-        <source>there are {most_presets} of your own already</source>
+        <source>there are {most} of your own already</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -1625,7 +1740,7 @@
     </message>
     <message>
         <location filename="../../app/chat/preset_store.py"/>
-        <source>more than {most_presets} presets would be kept</source>
+        <source>more than {most} presets would be kept</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -1635,7 +1750,7 @@
     </message>
     <message>
         <location filename="../../app/chat/preset_store.py"/>
-        <source>it has more than {most_presets} presets</source>
+        <source>it has more than {most} presets</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -1888,6 +2003,7 @@
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
+        <location filename="../../app/hardware/what_if.py"/>
         <location filename="../../app/palette/entries.py"/>
         <source>Model</source>
         <translation type="unfinished"></translation>
@@ -1955,6 +2071,7 @@
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
+        <location filename="../../app/hardware/what_if.py"/>
         <source>RAM in gigabytes</source>
         <translation type="unfinished"></translation>
     </message>
@@ -1965,6 +2082,7 @@
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
+        <location filename="../../app/hardware/what_if.py"/>
         <source>Memory of the graphics card in gigabytes; 0 for none</source>
         <translation type="unfinished"></translation>
     </message>
@@ -1975,6 +2093,7 @@
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
+        <location filename="../../app/hardware/what_if.py"/>
         <source>Processor, as it is sold</source>
         <translation type="unfinished"></translation>
     </message>
@@ -1985,6 +2104,7 @@
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
+        <location filename="../../app/hardware/what_if.py"/>
         <source>Graphics card, as it is sold</source>
         <translation type="unfinished"></translation>
     </message>
@@ -2057,11 +2177,13 @@
     </message>
     <message>
         <location filename="../../app/compare/study.py"/>
+        <location filename="../../app/words.py"/>
         <source>{amount} RAM</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../app/compare/study.py"/>
+        <location filename="../../app/words.py"/>
         <source>{amount} VRAM</source>
         <translation type="unfinished"></translation>
     </message>
@@ -2097,6 +2219,256 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
+        <location filename="../../app/hardware/check_row.py"/>
+        <source>Good</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/check_row.py"/>
+        <source>Warning</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/check_row.py"/>
+        <source>Problem</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/check_row.py"/>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>Note</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/check_row.py"/>
+        <source>Not known yet</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>Instructions</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>Disk</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>hard disk</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>network</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>in memory</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>Looking…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>No graphics card with its own memory was found. Models run on the processor.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>Not counted</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>{name} shares the system&apos;s RAM, so its memory is not counted as VRAM.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>Memory nodes</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>RAM is spread over {count} nodes (NUMA); each is near some cores.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/hardware/checks.py"/>
+        <source>%n cores</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>{fast} fast and {slow} slower cores</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>{cores} in {sockets} sockets</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/hardware/checks.py"/>
+        <source>%n threads</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>{name}, {cores}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>This program may use only {count} of them: raise the container&apos;s or the system&apos;s limit to use more.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>kernels: {names}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>AVX2 is missing, or switched off in the BIOS or the virtual machine. Models run, but slowly. Switch it on there, or choose the smallest models.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>The system keeps {names} from programs; update it, or let the virtual machine have it.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>{total}, {free} free.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>{total} of {kind}, {free} free.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>{total} of {kind}, {count} channels, {free} free.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/hardware/checks.py"/>
+        <source>{speed} GB/s with %n threads</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>That is too little for large models: only the demo model is sure to run. Add RAM.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>That is little: close other programs before loading.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>Its speed has not been measured yet.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>{total}, {free} free</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>{folder}: {amount} free.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>Larger models will not fit there: free some space, or choose another folder in the settings.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/page.py"/>
+        <location filename="../../app/models/page.py"/>
+        <source>Look again</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/page.py"/>
+        <source>Measure memory speed</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/page.py"/>
+        <source>Copy report</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/page.py"/>
+        <source>As text, without serial numbers or names of users</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/page.py"/>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Measured here, kept here. Nothing is sent anywhere.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/page.py"/>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Measuring memory speed</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/page.py"/>
+        <source>Open the set-up guide again</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/page.py"/>
+        <source>Looking at this PC…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/page.py"/>
+        <source>Starting…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/what_if.py"/>
+        <source>The best for it</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/what_if.py"/>
+        <source>As it is</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/what_if.py"/>
+        <source>e.g. Ryzen 9 7950X</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/what_if.py"/>
+        <source>e.g. RTX 4090</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <location filename="../../app/hardware/what_if.py"/>
         <source>{model}, plan only</source>
         <translation type="unfinished"></translation>
@@ -2108,12 +2480,62 @@
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
+        <location filename="../../app/statusbar.py"/>
+        <source>RAM</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/what_if.py"/>
+        <source>GPU memory</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/what_if.py"/>
+        <location filename="../../app/statusbar.py"/>
+        <source>GPU</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/what_if.py"/>
         <source>Context</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
+        <location filename="../../app/models/row.py"/>
+        <location filename="../../app/topbar.py"/>
+        <location filename="../../app/wizard/card.py"/>
+        <source>Show the sum behind this</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/what_if.py"/>
+        <source>What if it had other parts?</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/what_if.py"/>
+        <source>For this PC with more memory, or another one. Nothing is bought or changed.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/what_if.py"/>
         <source>Compare with this PC…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/what_if.py"/>
+        <source>None of the catalogue&apos;s models would fit</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/what_if.py"/>
+        <source>Give it more RAM, or a graphics card with memory of its own.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/what_if.py"/>
+        <source>{range} tok/s</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -2211,6 +2633,7 @@
     <message>
         <location filename="../../app/models/details.py"/>
         <location filename="../../app/models/row.py"/>
+        <location filename="../../app/wizard/card.py"/>
         <source>Download</source>
         <translation type="unfinished"></translation>
     </message>
@@ -2253,11 +2676,6 @@
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Open a folder…</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/models/page.py"/>
-        <source>Look again</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -2338,12 +2756,6 @@
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Its room is freed then.</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/models/row.py"/>
-        <location filename="../../app/topbar.py"/>
-        <source>Show the sum behind this</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -2563,11 +2975,13 @@
     </message>
     <message>
         <location filename="../../app/notices.py"/>
+        <location filename="../../app/wizard/pages.py"/>
         <source>Try again</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../app/notices.py"/>
+        <location filename="../../app/wizard/card.py"/>
         <source>Show the sum</source>
         <translation type="unfinished"></translation>
     </message>
@@ -3580,17 +3994,7 @@
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
-        <source>GPU</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/statusbar.py"/>
         <source>GPU use</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/statusbar.py"/>
-        <source>RAM</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -3716,6 +4120,223 @@
     <message>
         <location filename="../../app/widgets/plan_popover.py"/>
         <source>What else would work</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/card.py"/>
+        <source>{range} tokens per second.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/card.py"/>
+        <source>Best for this PC</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/card.py"/>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Download {model}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/card.py"/>
+        <source>Show the sum for {model}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/card.py"/>
+        <source>Would need {amounts}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/card.py"/>
+        <source>{amounts}. Its download needs {more} more free disk space.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Large models on an ordinary PC</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Mixture-of-experts models use a small part of themselves for each word. Greenroom keeps the experts in RAM, where there is room, and the rest on the graphics card, if there is one.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>The truth before the download</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>It looks at this PC, and says of each model whether it fits, how fast it will be, and why.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Nothing leaves this PC</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Chats, files and measurements stay here. The network is used only for what you ask to be downloaded.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Welcome to Greenroom</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Chat with language models that run on this PC alone.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Welcome</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Skip</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Skip measuring the memory</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Predicted for this PC from its own measurements. After your first answer you will see predicted beside measured.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Predicted from what is known of such PCs: wide ranges, since this one&apos;s memory was not measured.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>What fits</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>{why} Without that nothing can be predicted; the Models page tries again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Working out what the models of the catalogue would do here…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>{why}. More models, and other sizes of these, are on the Models page.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>There is not enough free disk space for a download: free some, or choose another folder in the settings.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>None of the catalogue&apos;s models fits in {amount} of free RAM. Close other programs or add RAM; the demo model runs here already.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <location filename="../../app/wizard/wizard.py"/>
+        <source>Start</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Choose what to begin with. Everything else can be changed later.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Chat now with the built-in demo model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Download the recommended model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>A small demonstration model; it errs often, but shows how chatting here feels.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>No download.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>It needs a download of 93 MB once.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>predicted {range} tok/s</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>The download goes on in the background and can be paused.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/steps.py"/>
+        <source>Skip the set-up</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/steps.py"/>
+        <source>Close this. It can be opened again on the This PC page</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/steps.py"/>
+        <source>Step {number} of {count}: {title}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/study.py"/>
+        <source>Starting to read the memory</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/wizard.py"/>
+        <source>Greenroom: set-up</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/wizard.py"/>
+        <source>Back</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/wizard.py"/>
+        <source>Continue</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/wizard.py"/>
+        <source>Chat now with the demo model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/wizard.py"/>
+        <source>Download and start</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
