@@ -15,7 +15,7 @@
         <location filename="../../app/chat/advice.py"/>
         <source>The first %n messages are not sent: “{first}” to “{last}”.</source>
         <translation>
-            <numerusform>The first message is not sent: “{first}”.</numerusform>
+            <numerusform>The first message is not sent: “{first}” to “{last}”.</numerusform>
             <numerusform>The first %n messages are not sent: “{first}” to “{last}”.</numerusform>
         </translation>
     </message>
