@@ -22,6 +22,8 @@ from app.chat.saving import save_bytes
 from app.language import tr
 from app.theme import theme
 
+#: Size of the code, in pixels at the usual zoom.
+CODE_PX = 13
 #: Seconds of highlighting between two turns of the event loop.
 SLICE = 0.006
 #: While code is written, only this many characters at its end are looked at; the whole is done once it is complete.
@@ -156,7 +158,7 @@ class _CodeText(QPlainTextEdit):
         self.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
         )
-        self.setFont(theme().mono(theme().mono().pixelSize() + 1))
+        self.setFont(theme().mono(CODE_PX))
         self.setTabStopDistance(4 * QFontMetrics(self.font()).horizontalAdvance(" "))
         self.document().setDocumentMargin(0)
         self.setViewportMargins(14, 0, 8, 10)
@@ -190,7 +192,8 @@ class _CodeText(QPlainTextEdit):
             self._widest = max(self._widest, metrics.horizontalAdvance(text.expandtabs(4)))
         self._measured = self.blockCount()
         margins = self.viewportMargins()
-        wide = self._widest > width - margins.left() - margins.right()
+        # Qt begins to scroll some pixels before the text fills the width: a letter more is safe.
+        wide = self._widest + metrics.horizontalAdvance("m") > width - margins.left() - margins.right()
         bar = self.horizontalScrollBar().sizeHint().height() if wide else 0
         self.setFixedSize(width, self.blockCount() * metrics.lineSpacing() + margins.bottom() + bar + 2)
 

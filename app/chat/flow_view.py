@@ -23,7 +23,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QMenu, QTextBrowser, QWidget
 
 from app.chat.markdown import LINE_BREAK, Span
-from app.chat.math_object import CODE_STEP, PLACE, FormulaObjects
+from app.chat.math_object import PLACE, FormulaObjects, code_font
 from app.language import tr
 from app.theme import theme
 
@@ -188,8 +188,7 @@ def _char_format(span: Span, base: QTextCharFormat) -> QTextCharFormat:
     form = QTextCharFormat(base)
     colours = theme()
     if span.code:
-        font = colours.mono(base.font().pixelSize() - CODE_STEP)
-        font.setWeight(base.font().weight())
+        font = code_font(base.font())
         form.setFont(font)
         form.setBackground(QColor(colours.colour("hover")))
     if span.raised:

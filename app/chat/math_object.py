@@ -69,9 +69,7 @@ class FormulaObjects(QPyTextObject):
             self._place(cursor, number, formula, base)
             return
         form = QTextCharFormat(base)
-        font = theme().mono(max(1, base.font().pixelSize() - CODE_STEP))
-        font.setWeight(base.font().weight())
-        form.setFont(font)
+        form.setFont(code_font(base.font()))
         form.setBackground(theme().colour("hover"))
         form.setProperty(NUMBER, number)
         cursor.insertText(source.replace("\n", "\u2028"), form)
@@ -207,6 +205,14 @@ def _text_font(form: QTextFormat) -> QFont:
 def _fit_for_a_line(key: FormulaKey) -> Formula | None:
     formula = formulas().get(key)
     return formula if formula is None or key.display or formula.width <= WIDEST_INLINE else None
+
+
+def code_font(text: QFont) -> QFont:
+    """The fixed-width font for code within text."""
+    font = theme().mono()
+    font.setPixelSize(max(1, text.pixelSize() - CODE_STEP))
+    font.setWeight(text.weight())
+    return font
 
 
 def _descent(form: QTextFormat) -> float:

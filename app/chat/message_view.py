@@ -118,7 +118,7 @@ class QuestionView(QWidget):
         self.setFixedWidth(width)
         pager = self._pager.sizeHint().width() if self._pager is not None else 0
         beside = self._edit.width() + self._more.width() + 12 + pager
-        limit = min(BUBBLE_WIDTH, width - beside) - 2 * BUBBLE_PADDING
+        limit = min(theme().px(BUBBLE_WIDTH), width - beside) - 2 * BUBBLE_PADDING
         said = bool(self.message.text.strip())
         self._text.setVisible(said)
         self._text.set_width(self._text.natural_width(limit))

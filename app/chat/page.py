@@ -79,6 +79,8 @@ class ChatPage(QWidget):
         #: A message that was deleted last, until something else happens.
         self._deleted: int | None = None
         self._options: ChatOptions | None = None
+        #: What was written is sent as soon as it is known to fit.
+        self._sends_when_counted = False
         self._chat: int | None = None
         self._edited: StoredMessage | None = None
         self._title = ""
@@ -109,7 +111,7 @@ class ChatPage(QWidget):
         lower.addWidget(self.notice_bar)
         lower.addWidget(self.composer)
         centred = QWidget()
-        centred.setMaximumWidth(COMPOSER_WIDTH)
+        self._centred = centred
         centred.setLayout(lower)
         lower.setContentsMargins(0, 0, 0, 0)
         row = QHBoxLayout()
@@ -213,6 +215,10 @@ class ChatPage(QWidget):
         files = self.composer.attachments
         if not self._controller.can_ask or not (text or files):
             return
+        self._sends_when_counted = self._meter.doubtful
+        if self._sends_when_counted:
+            self._meter.count()
+            return
         if self._meter.full:
             self._advise_room()
             return
@@ -267,6 +273,7 @@ class ChatPage(QWidget):
     def _switch(self, chat_id: int | None) -> None:
         self._drafting.save()
         self._edited = self._deleted = None
+        self._sends_when_counted = False
         self.composer.clear()
         self.link_bar.hide()
         self.banners.dismiss("deleted")
@@ -425,6 +432,10 @@ class ChatPage(QWidget):
     def _show_context(self) -> None:
         empty = not self._messages and self.composer.draft.empty
         self.composer.set_context(0 if empty else self._meter.used, self._meter.size, self._meter.exact)
+        if self._sends_when_counted and not self._meter.doubtful:
+            self._sends_when_counted = False
+            self.send(self.composer.text.strip())
+            return
         if not self._meter.full:
             self._advice.fits_again()
         elif self.composer.attachments:
@@ -443,6 +454,7 @@ class ChatPage(QWidget):
         elsewhere = stream is not None and stream.chat_id != self._chat
         self.composer.set_answering(stream is not None, (self._store.title(stream.chat_id) or "") if elsewhere else "")
         self.answeringChanged.emit(stream.chat_id if stream is not None else 0)
+        self._advice.refresh()
 
     @Slot(object)
     def _hold_if_stopped(self, result: AnswerResult) -> None:
@@ -539,6 +551,7 @@ class ChatPage(QWidget):
     @Slot()
     def _restyle(self) -> None:
         self.setStyleSheet(chat_style(theme().tokens))
+        self._centred.setMaximumWidth(theme().px(COMPOSER_WIDTH))
         # Plates carry pictures in the colours of the theme.
         self.composer.chips.show_files(self.composer.attachments)
         self._drafting.count_files()

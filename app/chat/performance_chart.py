@@ -31,7 +31,7 @@ class StepChart(QWidget):
         theme().changed.connect(self.update)
 
     def sizeHint(self) -> QSize:
-        return QSize(280, 130)
+        return QSize(theme().px(280), theme().px(130))
 
     def show_steps(self, steps: list[tuple[int, float]], predicted: Range | None) -> None:
         """steps: (tokens until then, milliseconds a token), ascending; predicted: tokens per second."""
@@ -76,10 +76,11 @@ class StepChart(QWidget):
         super().leaveEvent(event)
 
     def _step_at(self, x: float) -> tuple[int, float] | None:
-        width = self.width() - LEFT - RIGHT
-        if not self._steps or not 0 <= x - LEFT <= width:
+        left = theme().px(LEFT)
+        width = self.width() - left - RIGHT
+        if not self._steps or not 0 <= x - left <= width:
             return None
-        token = round((x - LEFT) / width * self._steps[-1][0])
+        token = round((x - left) / width * self._steps[-1][0])
         return self._steps[min(bisect_left(self._steps, (token, 0.0)), len(self._steps) - 1)]
 
 
@@ -88,9 +89,9 @@ def paint_steps(
 ) -> None:
     """Paint into `area`. top: the scale's upper end in ms."""
     colours = theme()
-    plot = area.adjusted(LEFT, TOP, -RIGHT, -BELOW)
+    plot = area.adjusted(colours.px(LEFT), TOP, -RIGHT, -colours.px(BELOW))
     font = painter.font()
-    font.setPixelSize(11)
+    font.setPixelSize(colours.px(11))
     painter.setFont(font)
     metrics = QFontMetricsF(font)
 

@@ -33,7 +33,6 @@ class PerformancePanel(QWidget):
         self._log = log
         self._chosen: int | None = None
         self.setProperty("surface", "side-right")
-        self.setFixedWidth(WIDTH)
         self.setAccessibleName(tr("Performance"))
         self._title = label(tr("Performance"), "heading")
         close = button("", icon="cross", kind="ghost", name=tr("Close the performance panel"))
@@ -98,7 +97,12 @@ class PerformancePanel(QWidget):
         self._draw_soon = QTimer(self, singleShot=True, interval=DRAW_MS)
         self._draw_soon.timeout.connect(self._show)
         log.changed.connect(self._note)
-        theme().changed.connect(self._show)
+        theme().changed.connect(self._restyle)
+        self._restyle()
+
+    @Slot()
+    def _restyle(self) -> None:
+        self.setFixedWidth(theme().px(WIDTH))
         self._show()
 
     @property

@@ -249,7 +249,7 @@ class Transcript(QScrollArea):
         view.deleteLater()
 
     def _width(self) -> int:
-        return max(240, min(COLUMN, self.viewport().width() - 2 * MARGIN))
+        return max(240, min(theme().px(COLUMN), self.viewport().width() - 2 * MARGIN))
 
     @Slot(int)
     def _view_resized(self, growth: int) -> None:
@@ -318,6 +318,9 @@ class Transcript(QScrollArea):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        self._take_width()
+
+    def _take_width(self) -> None:
         width = self._width()
         self._building = True
         for view in self._views:
@@ -338,6 +341,7 @@ class Transcript(QScrollArea):
     def _restyle(self) -> None:
         self._stale = set(self.views)
         self._restyle_visible()
+        self._take_width()
 
     def _restyle_visible(self) -> None:
         """Draw what is in sight in the present theme; the rest when it comes into sight."""

@@ -9,8 +9,12 @@ from PySide6.QtWidgets import QFileDialog
 
 from app.chat.body_view import LONG_TEXT, BodyView
 from app.chat.code_view import CodeView, _CodeText, file_name_for
+from app.chat.flow_view import body_font
+from app.chat.math_object import CODE_STEP
 from app.chat.rich_text import TextView
+from app.chat.style import chat_style
 from app.chat.table_view import TableView
+from app.theme import theme
 
 MIXED = """Look at <b>this</b> & `that`:
 
@@ -227,3 +231,35 @@ def test_restyling_keeps_the_text(body):
     body.restyle()
     assert all_text(body) == before
     assert body.height() == height
+
+
+def test_no_line_of_code_is_hidden_by_a_scroll_bar(body):
+    """Whatever the width, also where the longest line just fits."""
+    body.setStyleSheet(chat_style(theme().tokens))
+    body.show()
+    body.set_text("```\n" + "x" * 70 + "\nlast\n```")
+    (code,) = parts(body, CodeView)
+    text = code.findChild(_CodeText)
+    for width in range(text._widest + 10, text._widest + 40):
+        body.set_width(width)
+        body.grab()
+        below = text.cursorRect(QTextCursor(text.document().lastBlock())).bottom()
+        assert below <= text.viewport().height()
+        assert text.horizontalScrollBar().maximum() == 0 or text.height() > below + text.horizontalScrollBar().height()
+
+
+def test_a_larger_text_size_reaches_code_once(body):
+    body.set_text("some `code`\n\n```\nx\n```")
+    (code,) = parts(body, CodeView)
+    usual = code.findChild(_CodeText).font().pixelSize()
+    theme().set_look("light", 2.0, "comfortable", False)
+    try:
+        body.restyle()
+        (code,) = parts(body, CodeView)
+        assert code.findChild(_CodeText).font().pixelSize() == 2 * usual
+        (text,) = parts(body, TextView)
+        cursor = text.textCursor()
+        cursor.movePosition(QTextCursor.MoveOperation.End)
+        assert cursor.charFormat().font().pixelSize() == body_font().pixelSize() - CODE_STEP
+    finally:
+        theme().set_look("light", 1.0, "comfortable", False)
