@@ -22,6 +22,7 @@ from app.compare.picture import ComparisonView, paint_comparison
 from app.compare.study import Entry, compared, models
 from app.language import told, tr
 from app.settings.fields import Combo, Fraction, WholeNumber
+from app.theme import theme
 from app.widgets.buttons import button
 from app.widgets.labels import ElideLabel, label
 from app.widgets.page import scrolled
@@ -29,10 +30,11 @@ from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.placement.compare import MOST_MACHINES, Comparison, Use, to_csv
 
-SIZE = QSize(960, 760)
+SIZE, MINIMUM = QSize(960, 760), QSize(700, 360)
 WAIT_MS = 200
 RAM_RANGE, VRAM_RANGE, CONTEXT_RANGE = (2, 6144), (0, 1024), (512, 1 << 20)
-PRICE_RANGE, FIELD_WIDTH, PRICE_WIDTH = (0.01, 10_000_000.0), 150, 130
+PRICE_RANGE = (0.01, 10_000_000.0)
+FIELD_WIDTH, PRICE_WIDTH, NAME_WIDTH, MODEL_WIDTH = 150, 130, 90, 280
 #: How a price is meant.
 HOURLY, BOUGHT = "hour", "buy"
 
@@ -50,10 +52,10 @@ class MachineLine(QWidget):
         self._entry = entry
         self.price = Fraction(tr("Price of {name}", name=name), PRICE_RANGE, 1.0, tr("No price"), 0.01)
         self.price.show_value(None)
-        self.price.setFixedWidth(PRICE_WIDTH)
+        self.price.setFixedWidth(theme().px(PRICE_WIDTH))
         kinds = ((tr("per hour"), HOURLY), (tr("to buy"), BOUGHT))
         self.kind = Combo(tr("What the price of {name} is for", name=name), kinds)
-        self.kind.setFixedWidth(PRICE_WIDTH - 20)
+        self.kind.setFixedWidth(theme().px(PRICE_WIDTH - 20))
         self.price.chosen.connect(self._tell)
         self.kind.currentIndexChanged.connect(self._tell)
         row = QHBoxLayout(self)
@@ -108,21 +110,22 @@ class CompareDialog(QDialog):
         self._task: tasks.Task | None = None
         self.lines: list[MachineLine] = []
         self.setWindowTitle(tr("Is it worth it?"))
+        self.setMinimumSize(MINIMUM)
         self.resize(SIZE.boundedTo(self.screen().availableGeometry().size() - QSize(24, 56)))
         known = tuple((entry.name, entry.id) for entry in models())
         self.model = Combo(tr("Model"), known)
-        self.model.setFixedWidth(300)
+        self.model.setFixedWidth(theme().px(MODEL_WIDTH))
         self.model.setCurrentIndex(max(0, self.model.findData(model)))
         self.quant = Combo(tr("Quantisation"), ())
-        self.quant.setFixedWidth(FIELD_WIDTH)
+        self.quant.setFixedWidth(theme().px(FIELD_WIDTH))
         self._name_quants()
         self.context = WholeNumber(tr("Tokens in the conversation"), CONTEXT_RANGE, tr("Usual context"))
         self.context.show_value(None)
         self.years = Fraction(tr("Years of use of a bought machine"), (0.5, 20.0), 3.0, "3", 0.5)
         self.hours = Fraction(tr("Hours a day that it answers"), (0.5, 24.0), 8.0, "8", 0.5)
-        self.context.setFixedWidth(FIELD_WIDTH)
+        self.context.setFixedWidth(theme().px(FIELD_WIDTH))
         for field, value, suffix in ((self.years, 3.0, tr(" years")), (self.hours, 8.0, tr(" hours a day"))):
-            field.setFixedWidth(FIELD_WIDTH)
+            field.setFixedWidth(theme().px(FIELD_WIDTH))
             field.setSuffix(suffix)
             field.show_value(value)
         for field in (self.context, self.years, self.hours):
@@ -211,7 +214,7 @@ class CompareDialog(QDialog):
         for field in (self.ram, self.vram):
             field.setSuffix(" GB")
             field.show_value(None)
-            field.setFixedWidth(FIELD_WIDTH - 10)
+            field.setFixedWidth(theme().px(FIELD_WIDTH - 20))
         self.cpu = _name(tr("Processor, as it is sold"), tr("Processor, e.g. 2x EPYC 9355"))
         self.gpu = _name(tr("Graphics card, as it is sold"), tr("GPU, e.g. RTX 5090"))
         self.more = button(tr("Add"), icon="plus", name=tr("Add this machine"))
@@ -346,7 +349,7 @@ def _name(name: str, example: str) -> QLineEdit:
     made.setAccessibleName(name)
     made.setPlaceholderText(example)
     made.setMaxLength(80)
-    made.setMinimumWidth(FIELD_WIDTH)
+    made.setMinimumWidth(theme().px(NAME_WIDTH))
     made.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
     return made
 

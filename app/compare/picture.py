@@ -18,7 +18,7 @@ from engine.placement.compare import Comparison
 WIDTH, MARGIN, SCALE = 860, 32, 2
 ROW, HEAD, FOOT, BAR = 92, 74, 40, 12
 #: The bar's part of a row, between the machine at the left and its amounts at the right.
-LEFT, RIGHT = 0.34, 0.24
+LEFT, RIGHT = 0.33, 0.21
 _INKS = {"accent": "accent", "vram": "vram", "warn": "warn", "bad": "bad"}
 
 
@@ -108,7 +108,7 @@ def _row(painter: QPainter, row: Comparison, area: QRectF, most: float) -> None:
         painter.setPen(Qt.PenStyle.NoPen)
         painter.drawEllipse(QPointF(likely, track.center().y()), BAR / 2 - 3, BAR / 2 - 3)
     if row.mode in RUNNABLE and row.cost_per_million is not None:
-        said = tr("{cost} per million tokens", cost=cost(row))
+        said = tr("{cost} / million tokens", cost=cost(row))
         _text(painter, start, middle + 28, said, _font(12), muted, width)
 
     for number, line in enumerate(amounts(row)):

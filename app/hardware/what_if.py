@@ -30,7 +30,9 @@ from engine.placement.planner import ONLY_A_PLAN
 WAIT_MS = 200
 GB = 1_000_000_000
 RAM_RANGE, VRAM_RANGE, CONTEXT_RANGE = (2, 6144), (0, 1024), (512, 1 << 20)
-FIELD_WIDTH = 226
+FIELD_WIDTH = 224
+#: Two columns of fields need more room than this.
+ROOMY = 768
 BEST = mark("The best for it")
 ANY_DISK = 1 << 62
 
@@ -186,7 +188,7 @@ class WhatIfPanel(QFrame):
 
     def resizeEvent(self, event: Any) -> None:
         super().resizeEvent(event)
-        self._arrange(2 if self.width() >= 660 else 1)
+        self._arrange(2 if self.width() >= theme().px(ROOMY) else 1)
 
     def _arrange(self, columns: int) -> None:
         if columns == self._columns:
