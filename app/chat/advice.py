@@ -100,7 +100,20 @@ class Advice(QObject):
             self._crashed = None
 
     def _notices(self) -> list[Notice | None]:
-        return [self._switching(), self._crash(), self._cut_off(), self._other_model(), self._left_out()]
+        return [
+            self._summarising(),
+            self._switching(),
+            self._crash(),
+            self._cut_off(),
+            self._other_model(),
+            self._left_out(),
+        ]
+
+    def _summarising(self) -> Notice | None:
+        stream = self._controller.stream
+        if stream is None or stream.start is None or stream.chat_id != self._chat:
+            return None
+        return Notice("summary", tr("The model is summarising the beginning of this chat…"))
 
     # A model makes room for another
 

@@ -22,8 +22,8 @@ USUAL_RATIO = 0.3
 ROOM = 32
 #: The share of the context that is used after the oldest messages were left out.
 AFTER_DROPPING = 0.6
-#: Times the context.
-HOPELESS = 4
+#: Estimates beyond this share of the context are not trusted to be below it, those beyond so many contexts to be above.
+NEAR, HOPELESS = 0.7, 4
 CHAT = "chat"
 
 
@@ -54,6 +54,8 @@ class ContextMeter(QObject):
         self._characters = 0
         self._asked: tuple[int, object] | None = None
         self.exact = False
+        #: What is sent now cannot be counted: the model's template refuses it, or there is no model.
+        self._uncountable = False
         self._pause = QTimer(self, singleShot=True, interval=PAUSE_MS)
         self._pause.timeout.connect(self.count)
         host.tokensCounted.connect(self._take)
@@ -85,6 +87,12 @@ class ContextMeter(QObject):
         return self.size > 0 and (self.exact or self._hopeless) and self.used + ROOM > self.size
 
     @property
+    def doubtful(self) -> bool:
+        """True when it may be too much and only a count can tell."""
+        near = self.size > 0 and self.used + ROOM > NEAR * self.size
+        return near and not (self.exact or self._hopeless or self._uncountable)
+
+    @property
     def _hopeless(self) -> bool:
         """By far too much, also where the estimate is wrong: counting it would only keep the engine busy."""
         return self.used > HOPELESS * self.size
@@ -103,7 +111,7 @@ class ContextMeter(QObject):
     def show_draft(self, draft: Draft) -> None:
         if draft != self._draft:
             self._put_draft(draft)
-            self.exact = False
+            self.exact = self._uncountable = False
             self._soon()
             self.changed.emit()
 
@@ -130,7 +138,7 @@ class ContextMeter(QObject):
     def take_next(self) -> None:
         """Ask anew: what is sent of the chat is something else now."""
         self._put_messages(self._messages)
-        self.exact = False
+        self.exact = self._uncountable = False
         self._soon()
         self.changed.emit()
 
@@ -158,10 +166,14 @@ class ContextMeter(QObject):
 
     @Slot(object)
     def _take(self, count: TokenCount) -> None:
-        if count.request.key != CHAT or count.tokens is None or self._asked is None:
+        if count.request.key != CHAT or self._asked is None:
             return
         characters, prompt = self._asked
         if tuple(count.request.prompt) != prompt:
+            return
+        self._uncountable = count.tokens is None
+        if count.tokens is None:
+            self.changed.emit()
             return
         self._counted, self._characters = count.tokens, characters
         self.exact = characters == self._length()

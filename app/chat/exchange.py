@@ -17,7 +17,7 @@ from app.language import tr
 from engine.errors import GreenroomError
 
 #: Chats moved between two turns of the event loop.
-SLICE = 25
+SLICE = 8
 
 
 class Exchange(QObject):

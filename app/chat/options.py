@@ -167,7 +167,7 @@ class ChatOptions(QWidget):
         row.addStretch(1)
         self._levels: list[str | None] = [None, *self._state.thinking]
         for place, level in enumerate(self._levels):
-            text = tr("As made") if level is None else tr(THINKING.get(level, level))
+            text = tr("Default") if level is None else tr(THINKING.get(level, level))
             choice = button(text)
             choice.setProperty("chip", "plain")
             choice.setCheckable(True)

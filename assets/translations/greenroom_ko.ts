@@ -173,6 +173,11 @@
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
+        <source>The model is summarising the beginning of this chat…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
         <source>{old} is unloaded, which frees {freed}. {new} takes {taken}.</source>
         <translation type="unfinished"></translation>
     </message>
@@ -1465,7 +1470,7 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>As made</source>
+        <source>Default</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -2156,8 +2161,7 @@
     </message>
     <message>
         <location filename="../../app/compare/picture.py"/>
-        <location filename="../../app/compare/study.py"/>
-        <source>{cost} per million tokens</source>
+        <source>{cost} / million tokens</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -2190,6 +2194,11 @@
     <message>
         <location filename="../../app/compare/study.py"/>
         <source>needs {amount}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/study.py"/>
+        <source>{cost} per million tokens</source>
         <translation type="unfinished"></translation>
     </message>
     <message>

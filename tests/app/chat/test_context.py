@@ -75,6 +75,27 @@ def test_a_count_of_what_was_written_before_is_not_taken_for_exact(page, host):
     assert 50 <= page._meter.used < 60
 
 
+def test_what_may_be_too_long_is_counted_before_it_is_sent(page, host, qtbot):
+    talk(page, host, "q1 " * 200, "q2 " * 200)
+    page.composer.set_text("word " * 12_000)
+    qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
+    assert len(host.asked) == 2
+    host.counted("chat", 5600)
+    assert len(host.asked) == 3, "it fits after all"
+    host.answer("a")
+    page.new_chat()
+    page.composer.set_text("word " * 12_000)
+    qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
+    host.counted("chat", 9000)
+    assert len(host.asked) == 3
+    assert "does not fit" in page.notice_bar.text
+    page.composer.set_text("word " * 11_000)
+    qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
+    host.counted("chat", None)
+    assert len(host.asked) == 4, "what cannot be counted is left to the engine"
+    host.answer("b")
+
+
 def test_a_model_that_cannot_count_leaves_the_estimate(page, host):
     page.composer.set_text("one two three")
     count(page, host, None)
@@ -113,6 +134,7 @@ def test_the_beginning_is_kept_as_a_summary(page, host, qtbot):
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
     press(page, qtbot, "Summarise the beginning")
     assert "Stop" in page.composer.action_button.text()
+    assert page.notice_bar.text == "The model is summarising the beginning of this chat…"
     host.answer("They spoke of q1 and q2.")
     assert "this summary is sent: They spoke of q1 and q2." in page.notice_bar.text
     assert page.composer.text == "one more"

@@ -54,7 +54,7 @@ def test_it_shows_what_holds(page):
     shown = options(page)
     assert shown.presets.currentText() == "Recommended"
     assert shown.system.placeholderText() == "From the page."
-    assert shown.thinking_choices == ["As made", "Off", "On"]
+    assert shown.thinking_choices == ["Default", "Off", "On"]
     assert shown.fields["temperature"].value() == 0.6
     assert shown.fields["top_k"].value() == 20
     assert shown.fields["seed"].text() == "random"
