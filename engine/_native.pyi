@@ -376,6 +376,48 @@ class AttentionBlock:
         self, qkv: LinearBlock, attention: Attention, o: LinearBlock, rope: int | None, cache: int
     ) -> None: ...
 
+class ShortConv:
+    """Gates and a causal depthwise convolution between them (LFM2).
+
+    The state is saved at multiples of `interval`, and calls of at most `draft` tokens leave all of their inputs.
+    kernel: float32 [width, channels], the oldest token's weights first; bias float32 [channels]
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        width: int,
+        interval: int,
+        draft: int,
+        kernel: npt.NDArray[np.float32],
+        bias: npt.NDArray[np.float32] | None = None,
+    ) -> None: ...
+    def forward(
+        self,
+        pool: ThreadPool,
+        projected: int,
+        tokens: int,
+        start: int,
+        past: int,
+        recent: int,
+        saved: int,
+        y: int,
+    ) -> None:
+        """All addresses of float32. projected [tokens, 3 channels]: b, c and x of each token, overwritten; y [tokens,
+        channels] = c * (conv(b * x) + bias).
+
+        past [width - 1, channels]: the inputs before the call. recent [width - 1 + draft, channels] gets these and the
+        call's, or after more than `draft` tokens the last width - 1; saved [1 + context / interval, width - 1,
+        channels] those before every multiple of `interval`.
+        """
+
+class ConvBlock:
+    """out(conv(inputs(x))). past, recent, saved: addresses as of `ShortConv.forward`, which must outlive this."""
+
+    def __init__(
+        self, inputs: LinearBlock, conv: ShortConv, out: LinearBlock, past: int, recent: int, saved: int
+    ) -> None: ...
+
 class MlpBlock:
     """expert: of one."""
 
@@ -411,7 +453,7 @@ class LayerBlock:
     def __init__(
         self,
         mixer_norm: NormBlock,
-        mixer: AttentionBlock,
+        mixer: AttentionBlock | ConvBlock,
         ffn_norm: NormBlock,
         ffn: MlpBlock | MoeBlock | ParallelBlock,
         mixer_post_norm: NormBlock | None = None,

@@ -15,10 +15,11 @@ from engine.executors.loading import Loader
 from engine.executors.mlp import Mlp, NativeMlp
 from engine.executors.moe import ChooseExperts, Moe, ParallelMoe, RoutedExperts
 from engine.executors.native_attention import NativeAttention, attention_kernel
+from engine.executors.native_conv import NativeConvState, NativeShortConv
 from engine.executors.native_router import NativeRouter
 from engine.executors.norms import NativeLayerNorm, NativeRmsNorm, Norm
 from engine.executors.rope import pair_order
-from engine.models.spec import AttentionSpec, LayerSpec, MlpSpec, MoeSpec
+from engine.models.spec import AttentionSpec, LayerSpec, MlpSpec, MoeSpec, ShortConvSpec
 from engine.placement.plan import OffloadPlan
 
 Floats = npt.NDArray[np.float32]
@@ -75,9 +76,17 @@ class Builder:
         return NativeLayerNorm(self._pool, weight, bias, self._spec.norm_eps)
 
     def _mixer(self, prefix: str, layer: LayerSpec) -> Mixer:
-        if not isinstance(layer.mixer, AttentionSpec):
-            raise ValueError(f"no kernel for {layer.mixer}")
-        return self._attention(f"{prefix}.attention", layer.mixer)
+        if isinstance(layer.mixer, AttentionSpec):
+            return self._attention(f"{prefix}.attention", layer.mixer)
+        return self._short_conv(f"{prefix}.conv", layer.mixer)
+
+    def _short_conv(self, prefix: str, spec: ShortConvSpec) -> Mixer:
+        state = NativeConvState(spec, self._plan.context)
+        self.states.append(state)
+        kernel = self._loader.float32(f"{prefix}.kernel").reshape(spec.channels, spec.width)
+        biases = [self.values(f"{prefix}.{part}_bias") if spec.bias else None for part in ("in", "kernel", "out")]
+        inputs, out = self.linear([f"{prefix}.in"]), self.linear([f"{prefix}.out"])
+        return NativeShortConv(self._pool, spec, state, inputs, kernel.T, out, *biases)
 
     def _attention(self, prefix: str, spec: AttentionSpec) -> Mixer:
         # Where values are the keys' projection, that is loaded twice: once in rope's order, once as it is.

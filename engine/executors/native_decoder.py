@@ -19,6 +19,7 @@ from engine.executors.linear import Linear, NativeLinear
 from engine.executors.mlp import Mlp, NativeMlp
 from engine.executors.moe import Moe, ParallelMoe
 from engine.executors.native_attention import NativeAttention
+from engine.executors.native_conv import NativeConvState, NativeShortConv
 from engine.executors.native_router import NativeRouter
 from engine.executors.norms import NativeLayerNorm, NativeRmsNorm, Norm
 from engine.executors.rope import Rope
@@ -43,7 +44,7 @@ class NativeDecoder:
         self._vocab = head.rows
         places = {rope: place for place, rope in enumerate(ropes)}
         tables = [(rope.frequencies.tolist(), rope.magnitude) for rope in ropes.values()]
-        self._states: list[NativeKv] = []
+        self._states: list[NativeKv | NativeConvState] = []
         blocks = [self._layer(layer, places) for layer in layers]
         self._decoder = _native.Decoder(tables, blocks, _norm(norm), _linear(head))
 
@@ -72,7 +73,11 @@ class NativeDecoder:
             layer.output_scale,
         )
 
-    def _mixer(self, mixer: Mixer, places: Mapping[RopeSpec, int]) -> _native.AttentionBlock:
+    def _mixer(self, mixer: Mixer, places: Mapping[RopeSpec, int]) -> _native.AttentionBlock | _native.ConvBlock:
+        if isinstance(mixer, NativeShortConv):
+            self._states.append(mixer.state)
+            inputs, out = _linear(mixer.inputs, mixer.in_bias), _linear(mixer.out, mixer.out_bias)
+            return _native.ConvBlock(inputs, mixer.kernel, out, *mixer.addresses)
         if not isinstance(mixer, NativeAttention):
             raise _of_torch(mixer)
         self._states.append(mixer.state)

@@ -26,7 +26,7 @@ class ShortConv:
         kernel_bias: torch.Tensor | None = None,
         out_bias: torch.Tensor | None = None,
     ) -> None:
-        self._state = state
+        self.state = state
         self._in, self._kernel, self._out = inputs, kernel, out
         self._in_bias, self._kernel_bias, self._out_bias = in_bias, kernel_bias, out_bias
 
@@ -36,7 +36,7 @@ class ShortConv:
         if self._in_bias is not None:
             projected += self._in_bias
         b, c, values = projected.chunk(3, -1)
-        joined = self._state.append(step.start, b * values)
+        joined = self.state.append(step.start, b * values)
         # Few taps: a sum of shifted products, which has the same bits however the tokens are cut into chunks.
         mixed = joined[: step.tokens] * self._kernel[0]
         for tap in range(1, len(self._kernel)):

@@ -23,7 +23,7 @@ from engine.executors.short_conv import ShortConv
 from engine.executors.torch_blocks import TorchLayerNorm, TorchMlp, TorchRmsNorm
 from engine.executors.torch_router import Router
 from engine.executors.torch_states import ConvState, TorchKv, TorchKvQ8
-from engine.models.spec import AttentionSpec, LayerSpec, MlpSpec, MoeSpec, ShortConvSpec
+from engine.models.spec import AttentionSpec, MlpSpec, MoeSpec, ShortConvSpec
 from engine.placement.plan import OffloadPlan
 from engine.placement.sizes import has_kernel
 
@@ -57,11 +57,6 @@ class TorchBuilder(Builder):
         if self._device.own_attention:
             return super()._layer_norm(weight, bias)
         return TorchLayerNorm(self._on_device(weight), self._on_device(bias), self._spec.norm_eps)
-
-    def _mixer(self, prefix: str, layer: LayerSpec) -> Mixer:
-        if isinstance(layer.mixer, ShortConvSpec):
-            return self._short_conv(f"{prefix}.conv", layer.mixer)
-        return super()._mixer(prefix, layer)
 
     def _attention_block(
         self,
@@ -104,7 +99,9 @@ class TorchBuilder(Builder):
             self._if_any(sinks),
         )
 
-    def _short_conv(self, prefix: str, spec: ShortConvSpec) -> ShortConv:
+    def _short_conv(self, prefix: str, spec: ShortConvSpec) -> Mixer:
+        if self._device.native:
+            return super()._short_conv(prefix, spec)
         state = ConvState(spec, self._plan.context, self._device.device)
         self.states.append(state)
         kernel = self._loader.float32(f"{prefix}.kernel").reshape(spec.channels, spec.width)

@@ -124,7 +124,7 @@ class Inventory:
 
 def has_kernel(mixer: Mixer) -> bool:
     """Whether our own code computes it on the CPU."""
-    return isinstance(mixer, AttentionSpec) and mixer.head_dim <= MAX_HEAD_DIM
+    return not isinstance(mixer, AttentionSpec) or mixer.head_dim <= MAX_HEAD_DIM
 
 
 def all_native(spec: ModelSpec, dense_dtype: str) -> bool:

@@ -51,6 +51,32 @@ void bind_router(py::module_& m) {
       py::arg("frequencies"), py::arg("magnitude"), py::arg("start"), py::arg("tokens"));
 }
 
+ShortConvMemory memory_at(uintptr_t past, uintptr_t recent, uintptr_t saved) {
+  return {address<const float>(past, 1, "past"), address<float>(recent, 1, "recent"),
+          address<float>(saved, 1, "saved")};
+}
+
+void bind_short_conv(py::module_& m) {
+  py::class_<ShortConv, Shared<ShortConv>>(m, "ShortConv")
+      .def(py::init([](long long channels, long long width, long long interval, long long draft, const Floats& kernel,
+                       const Floats& bias) {
+             return std::make_shared<ShortConv>(ShortConvShape{channels, width, interval, draft}, vector_of(kernel),
+                                                vector_of(bias));
+           }),
+           py::arg("channels"), py::arg("width"), py::arg("interval"), py::arg("draft"), py::arg("kernel"),
+           py::arg("bias") = py::none())
+      .def(
+          "forward",
+          [](const ShortConv& conv, ThreadPool& pool, uintptr_t projected, long long tokens, long long start,
+             uintptr_t past, uintptr_t recent, uintptr_t saved, uintptr_t y) {
+            const size_t n = count(tokens, "tokens");
+            conv.forward(pool, address<float>(projected, n, "projected"), n, count(start, "start"),
+                         memory_at(past, recent, saved), address<float>(y, n, "y"));
+          },
+          py::arg("pool"), py::arg("projected"), py::arg("tokens"), py::arg("start"), py::arg("past"),
+          py::arg("recent"), py::arg("saved"), py::arg("y"), Unlocked());
+}
+
 void bind_blocks(py::module_& m) {
   py::class_<Norm>(m, "NormBlock")
       .def(py::init([](const Floats& weight, const Floats& bias, float eps) {
@@ -68,6 +94,12 @@ void bind_blocks(py::module_& m) {
              return AttentionBlock{qkv, std::move(attention), o, rope, address<uint8_t>(cache, 1, "cache")};
            }),
            py::arg("qkv"), py::arg("attention"), py::arg("o"), py::arg("rope"), py::arg("cache"));
+  py::class_<ConvBlock>(m, "ConvBlock")
+      .def(py::init([](const Linear& in, Shared<ShortConv> conv, const Linear& out, uintptr_t past, uintptr_t recent,
+                       uintptr_t saved) {
+             return ConvBlock{in, std::move(conv), out, memory_at(past, recent, saved)};
+           }),
+           py::arg("inputs"), py::arg("conv"), py::arg("out"), py::arg("past"), py::arg("recent"), py::arg("saved"));
   py::class_<MlpBlock>(m, "MlpBlock")
       .def(py::init([](Shared<Experts> expert) { return MlpBlock{std::move(expert)}; }), py::arg("expert"));
   py::class_<MoeBlock>(m, "MoeBlock")
@@ -78,13 +110,14 @@ void bind_blocks(py::module_& m) {
            py::arg("logits"), py::arg("router"), py::arg("router_norm"), py::arg("experts"), py::arg("weigh_input"),
            py::arg("shared"));
   py::class_<ParallelBlock>(m, "ParallelBlock")
-      .def(py::init(
-               [](const MlpBlock& dense, const Norm& dense_post_norm, const Norm& norm, const MoeBlock& experts,
-                  const Norm& post_norm) { return ParallelBlock{dense, dense_post_norm, norm, experts, post_norm}; }),
+      .def(py::init([](const MlpBlock& dense, const Norm& dense_post_norm, const Norm& norm, const MoeBlock& experts,
+                       const Norm& post_norm) {
+             return ParallelBlock{dense, dense_post_norm, norm, experts, post_norm};
+           }),
            py::arg("dense"), py::arg("dense_post_norm"), py::arg("norm"), py::arg("experts"), py::arg("post_norm"));
   py::class_<LayerBlock>(m, "LayerBlock")
-      .def(py::init([](const Norm& mixer_norm, const AttentionBlock& mixer, const Norm& ffn_norm,
-                       const std::variant<MlpBlock, MoeBlock, ParallelBlock>& ffn,
+      .def(py::init([](const Norm& mixer_norm, const std::variant<AttentionBlock, ConvBlock>& mixer,
+                       const Norm& ffn_norm, const std::variant<MlpBlock, MoeBlock, ParallelBlock>& ffn,
                        const std::optional<Norm>& mixer_post_norm, const std::optional<Norm>& ffn_post_norm,
                        float multiplier, std::optional<float> output_scale) {
              return LayerBlock{mixer_norm,      mixer,         ffn_norm,   ffn,
@@ -99,6 +132,7 @@ void bind_blocks(py::module_& m) {
 
 void bind_decoder(py::module_& m) {
   bind_router(m);
+  bind_short_conv(m);
   bind_blocks(m);
   py::class_<Decoder>(m, "Decoder")
       .def(py::init([](const std::vector<std::pair<std::vector<double>, double>>& ropes,

@@ -87,6 +87,13 @@ void AttentionBlock::run(Step& step, const float* x, float* y, const Ahead& ahea
   o.run(step, heads.data(), step.tokens, y, ahead);
 }
 
+void ConvBlock::run(Step& step, const float* x, float* y, const Ahead& ahead) const {
+  Room projected(step, in.rows()), mixed(step, conv->channels());
+  in.run(step, x, step.tokens, projected.data(), out.stream());
+  conv->forward(step.call, projected.data(), step.tokens, step.start, memory, mixed.data());
+  out.run(step, mixed.data(), step.tokens, y, ahead);
+}
+
 void MlpBlock::add(Step& step, const float* x, const float* factors, float* out, const Ahead& ahead) const {
   const float* weights = factors ? factors : step.ones.data();
   expert->forward(step.call, {x, step.tokens, step.zeros.data(), weights, 1, out, true}, ahead);
@@ -146,7 +153,8 @@ void LayerBlock::run(Step& step, float* x, const Ahead& ahead) const {
   const size_t hidden = mixer_norm.weight.size(), n = step.tokens * hidden;
   Room normed(step, hidden), mixed(step, hidden);
   mixer_norm.run(step, x, nullptr, normed.data());
-  mixer.run(step, normed.data(), mixed.data(), std::visit([](const auto& block) { return block.stream(); }, ffn));
+  const Ahead after = std::visit([](const auto& block) { return block.stream(); }, ffn);
+  std::visit([&](const auto& block) { block.run(step, normed.data(), mixed.data(), after); }, mixer);
   if (mixer_post_norm)
     mixer_post_norm->run(step, mixed.data(), nullptr, mixed.data());
   if (multiplier != 1.0f)

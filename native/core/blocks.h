@@ -13,6 +13,7 @@
 #include "experts.h"
 #include "matrix.h"
 #include "router.h"
+#include "short_conv.h"
 #include "thread_pool.h"
 
 namespace greenroom {
@@ -73,6 +74,18 @@ struct AttentionBlock {
   uint8_t* cache;
 
   void run(Step& step, const float* x, float* y, const Ahead& ahead) const;
+  Ahead stream() const { return qkv.stream(); }
+};
+
+// y = out(conv(in(x)))
+struct ConvBlock {
+  Linear in;
+  std::shared_ptr<const ShortConv> conv;
+  Linear out;
+  ShortConvMemory memory;
+
+  void run(Step& step, const float* x, float* y, const Ahead& ahead) const;
+  Ahead stream() const { return in.stream(); }
 };
 
 struct MlpBlock {
@@ -111,7 +124,7 @@ struct ParallelBlock {
 // x += m * mixer(norm x); x += m * ffn(norm x); x *= output_scale
 struct LayerBlock {
   Norm mixer_norm;
-  AttentionBlock mixer;
+  std::variant<AttentionBlock, ConvBlock> mixer;
   Norm ffn_norm;
   std::variant<MlpBlock, MoeBlock, ParallelBlock> ffn;
   std::optional<Norm> mixer_post_norm, ffn_post_norm;
@@ -120,7 +133,9 @@ struct LayerBlock {
 
   // ahead: what is read after the layer.
   void run(Step& step, float* x, const Ahead& ahead) const;
-  Ahead stream() const { return mixer.qkv.stream(); }
+  Ahead stream() const {
+    return std::visit([](const auto& block) { return block.stream(); }, mixer);
+  }
 };
 
 } // namespace greenroom

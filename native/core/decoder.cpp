@@ -39,6 +39,13 @@ public:
     check(block.rope ? *block.rope < ropes_.size() && ropes_[*block.rope].frequencies.size() == pairs : pairs == 0,
           "the rotation of q and k");
   }
+  void mixer(const ConvBlock& block) const {
+    check(block.conv && block.conv->channels() == hidden_ && block.memory.past && block.memory.recent &&
+              block.memory.saved,
+          "a short convolution");
+    linear(block.in, hidden_, 3 * hidden_, "the projection before a short convolution");
+    linear(block.out, hidden_, hidden_, "the projection behind a short convolution");
+  }
   void ffn(const MlpBlock& block) const {
     check(block.expert && block.expert->experts() == 1 && block.expert->hidden() == hidden_, "an MLP");
   }
@@ -76,7 +83,7 @@ Decoder::Decoder(std::vector<RopeTable> ropes, std::vector<LayerBlock> layers, N
     checker.norm(layer.ffn_norm);
     checker.norm(layer.mixer_post_norm);
     checker.norm(layer.ffn_post_norm);
-    checker.mixer(layer.mixer);
+    std::visit([&](const auto& mixer) { checker.mixer(mixer); }, layer.mixer);
     std::visit([&](const auto& ffn) { checker.ffn(ffn); }, layer.ffn);
   }
 }

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine import _native
 from engine.errors import GreenroomError
 from engine.executors.devices import KV_DTYPES, HostDevice
 from engine.executors.kv_cache import KvCache, NativeKv
+from engine.executors.native_conv import NativeConvState, NativeShortConv
 from engine.executors.short_conv import ShortConv
 from engine.executors.step import Step
 from engine.executors.torch_states import ConvState, TorchKv
@@ -24,6 +29,13 @@ WINDOWED = AttentionSpec(4, 2, 8, RopeSpec(1e4, 8), window=3)
 CONV = ShortConvSpec(channels=5, width=3)
 
 
+@pytest.fixture(scope="module")
+def pool() -> Iterator[_native.ThreadPool]:
+    pool = _native.ThreadPool(2)
+    yield pool
+    pool.close()
+
+
 @pytest.mark.parametrize("kv_type", KV_DTYPES)
 @pytest.mark.parametrize("context", [10, 1000, 1100, 3000])
 def test_sizes_are_what_the_spec_promises(kv_type: str, context: int) -> None:
@@ -31,6 +43,8 @@ def test_sizes_are_what_the_spec_promises(kv_type: str, context: int) -> None:
     for spec in (FULL, WINDOWED):
         assert TorchKv(spec, context, dtype, CPU).nbytes == spec.state_bytes(context, kv_type)
     assert ConvState(CONV, context, CPU).nbytes == CONV.state_bytes(context, kv_type)
+    # Besides what torch's takes, the inputs before the next token.
+    assert NativeConvState(CONV, context).nbytes == CONV.state_bytes(context, kv_type) + 2 * 5 * 4
     assert FULL.state_bytes(context, kv_type) == 2 * 2 * 8 * context * dtype.itemsize
 
 
@@ -137,6 +151,7 @@ class Same:
 
 
 @settings(max_examples=60, deadline=None)
+@pytest.mark.parametrize("native", [False, True])
 @given(
     width=st.integers(1, 4),
     chunks=st.lists(st.integers(1, 7), min_size=1, max_size=8),
@@ -145,20 +160,19 @@ class Same:
     seed=st.integers(0, 99),
 )
 def test_short_convolution_in_any_chunks_and_after_going_back(
-    width: int, chunks: list[int], back: int, interrupted: bool, seed: int
+    pool: _native.ThreadPool, native: bool, width: int, chunks: list[int], back: int, interrupted: bool, seed: int
 ) -> None:
     interval = 4
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("engine.models.spec", "engine.executors.torch_states"):
+        for module in ("engine.models.spec", "engine.executors.torch_states", "engine.executors.native_conv"):
             patch.setattr(f"{module}.CHECKPOINT_INTERVAL", interval)
             patch.setattr(f"{module}.DRAFT", 3)
         rng = np.random.default_rng(seed)
         spec, total = ShortConvSpec(channels=5, width=width), sum(chunks)
         x = rng.standard_normal((total, 15)).astype(np.float32)
         kernel = rng.standard_normal((width, 5)).astype(np.float32)
-        state = ConvState(spec, 60, CPU)
-        cache = KvCache(60, [state])
-        block = ShortConv(state, Same(), torch.from_numpy(kernel), Same())
+        block = convolution(pool, native, spec, 60, kernel)
+        cache = KvCache(60, [block.state])
 
         def run(part: np.ndarray) -> np.ndarray:
             step = Step(cache.length, len(part), {}, CPU)
@@ -180,13 +194,56 @@ def test_short_convolution_in_any_chunks_and_after_going_back(
             np.testing.assert_array_equal(run(x[kept:]), got[kept:])
 
 
-def test_short_convolution_biases() -> None:
+def convolution(
+    pool: _native.ThreadPool,
+    native: bool,
+    spec: ShortConvSpec,
+    context: int,
+    kernel: np.ndarray,
+    *biases: np.ndarray,
+) -> Any:
+    """Between projections that change nothing."""
+    if native:
+        return NativeShortConv(pool, spec, NativeConvState(spec, context), Same(), kernel, Same(), *biases)
+    tensors = [torch.from_numpy(values) for values in (kernel, *biases)]
+    return ShortConv(ConvState(spec, context, CPU), Same(), tensors[0], Same(), *tensors[1:])
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_short_convolution_biases(pool: _native.ThreadPool, native: bool) -> None:
     spec = ShortConvSpec(channels=2, width=2, bias=True)
-    kernel = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-    in_bias, kernel_bias, out_bias = torch.ones(6), torch.tensor([10.0, 20.0]), torch.tensor([0.5, 0.25])
-    block = ShortConv(ConvState(spec, 8, CPU), Same(), kernel, Same(), in_bias, kernel_bias, out_bias)
+    kernel, biases = (
+        np.float32([[1, 2], [3, 4]]),
+        (np.ones(6, np.float32), np.float32([10, 20]), np.float32([0.5, 0.25])),
+    )
+    block = convolution(pool, native, spec, 8, kernel, *biases)
     out = block(torch.zeros(1, 6), Step(0, 1, {}, CPU))
     assert out.tolist() == [[3 + 10 + 0.5, 4 + 20 + 0.25]]
+
+
+@pytest.mark.parametrize("tokens", [1, 16, 17, 700])
+def test_our_kernel_convolves_to_the_bits_of_torch(pool: _native.ThreadPool, tokens: int) -> None:
+    rng = np.random.default_rng(tokens)
+    spec = ShortConvSpec(channels=70, width=3)
+    kernel, bias = (rng.standard_normal(shape).astype(np.float32) for shape in ((3, 70), 70))
+    none = np.zeros(210, np.float32), np.zeros(70, np.float32)
+    x = rng.standard_normal((tokens + 5, 210)).astype(np.float32)
+    got = []
+    for native in (False, True):
+        block = convolution(pool, native, spec, 1024, kernel, none[0], bias, none[1])
+        cache = KvCache(1024, [block.state])
+        for part in (x[:tokens], x[tokens:]):
+            got.append(block(torch.from_numpy(part.copy()), Step(cache.length, len(part), {}, CPU)).numpy())
+            cache.advance(len(part))
+    np.testing.assert_array_equal(got[0].view(np.uint32), got[2].view(np.uint32))
+    np.testing.assert_array_equal(got[1].view(np.uint32), got[3].view(np.uint32))
+
+
+def test_impossible_convolutions_are_refused() -> None:
+    kernel = np.ones((3, 4), np.float32)
+    for channels, width, bias in ((0, 3, None), (4, 0, None), (4, 2, None), (4, 3, np.ones(3, np.float32))):
+        with pytest.raises(ValueError, match="a short convolution"):
+            _native.ShortConv(channels, width, 256, 16, kernel, bias)
 
 
 def test_layers_that_remember_differently_go_back_together() -> None:
@@ -207,5 +264,7 @@ def test_a_cache_too_large_is_a_clear_error() -> None:
         TorchKv(FULL, 1 << 50, torch.float32, CPU)
     with pytest.raises(GreenroomError, match="shorter context"):
         ConvState(ShortConvSpec(1 << 20, 4), 1 << 40, CPU)
+    with pytest.raises(GreenroomError, match="shorter context"):
+        NativeConvState(ShortConvSpec(1 << 20, 4), 1 << 40)
     with pytest.raises(GreenroomError, match="shorter context"):
         NativeKv(AttentionSpec(4096, 4096, 512, RopeSpec(1e4, 8)), 1 << 32, "f32")

@@ -20,9 +20,7 @@ from engine.executors.torch_executor import TorchExecutor
 MakeTiny = Callable[[str, str], Tiny]
 Run = Callable[..., LoadedModel]
 
-#: Short convolutions are torch's.
-IN_TORCH = {"lfm2_moe"}
-FAMILIES = [name for name in CONFIGS if "-" not in name and name not in IN_TORCH]
+FAMILIES = [name for name in CONFIGS if "-" not in name]
 #: A prompt, single tokens, and a piece in the middle; windows and chunks of the tiny models are 8 tokens long.
 CUTS = [19, 20, 21, 22, 30]
 
@@ -57,8 +55,6 @@ def test_both_ways_count_the_same_uses_of_experts(tiny: MakeTiny, run: Run) -> N
 
 
 def test_models_with_blocks_of_torch_run_block_by_block(tiny: MakeTiny, run: Run) -> None:
-    model = tiny("lfm2_moe", "safetensors")
-    assert isinstance(run(model, dense_dtype="quantised", context=64), TorchExecutor)
     assert isinstance(run(tiny("qwen3_moe", "safetensors"), dense_dtype="float32", context=64), TorchExecutor)
 
 
@@ -150,6 +146,34 @@ def test_parts_that_do_not_fit_are_refused(part: str, value: Any) -> None:
         if parts["bias"] is not None:
             head = _native.LinearBlock([_native.Matrix(50, 32, "F32")], parts["bias"])
         _native.Decoder([([0.1] * 4, 1.0)], layers, parts["norm"], head)
+
+    make()
+    parts[part] = value
+    with pytest.raises(ValueError, match="does not fit"):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("inputs", linear(64, 32)),
+        ("out", linear(31, 32)),
+        ("conv", _native.ShortConv(16, 3, 256, 16, np.ones((3, 16), np.float32))),
+    ],
+)
+def test_convolutions_that_do_not_fit_are_refused(part: str, value: Any) -> None:
+    memory = np.zeros((3, 32, 32), np.float32)
+    parts: dict[str, Any] = {
+        "inputs": linear(96, 32),
+        "conv": _native.ShortConv(32, 3, 256, 16, np.ones((3, 32), np.float32)),
+        "out": linear(32, 32),
+    }
+
+    def make() -> None:
+        addresses = [room.ctypes.data for room in memory]
+        mixer = _native.ConvBlock(parts["inputs"], parts["conv"], parts["out"], *addresses)
+        mlp = _native.MlpBlock(_native.Experts(1, 32, 32, "F32", "F32", "F32"))
+        _native.Decoder([], [_native.LayerBlock(norm(), mixer, norm(), mlp)], norm(), linear(50, 32))
 
     make()
     parts[part] = value

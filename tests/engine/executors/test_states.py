@@ -30,7 +30,8 @@ def short_memories(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spec_module, "ROLLBACK", ROLLBACK)
     monkeypatch.setattr("engine.executors.loaded_model.ROLLBACK", ROLLBACK)
     monkeypatch.setattr(spec_module, "CHECKPOINT_INTERVAL", INTERVAL)
-    monkeypatch.setattr("engine.executors.torch_states.CHECKPOINT_INTERVAL", INTERVAL)
+    for module in ("torch_states", "native_conv"):
+        monkeypatch.setattr(f"engine.executors.{module}.CHECKPOINT_INTERVAL", INTERVAL)
 
 
 @pytest.fixture(scope="module")
