@@ -119,7 +119,8 @@ class Theme(QObject):
         font = QFontDatabase.systemFont(QFontDatabase.SystemFont.GeneralFont)
         body = max(BODY_PX, font.pixelSize())
         font.setPixelSize(self.px(body))
-        self._app.setFont(font)
+        if font != self._app.font():
+            self._app.setFont(font)
         self._app.setPalette(build_palette(tokens))
         mono = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont).family()
         icons = self._write_sheet_icons(tokens)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fakes import FakeApi
+from PySide6.QtCore import QCoreApplication, QEvent
 from pytestqt.qtbot import QtBot
 
 from app import language, tasks
@@ -40,6 +41,8 @@ def english(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def no_thread_survives(qapp: object) -> Iterator[None]:
     before = set(threading.enumerate())
     yield
+    # Closed windows go only now: no event loop is there to delete them, and every theme would be theirs as well.
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert tasks.shutdown(timeout=20.0)
     left = [t.name for t in threading.enumerate() if t not in before and t.name.startswith("greenroom")]
     assert left == []
