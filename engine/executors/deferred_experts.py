@@ -20,7 +20,9 @@ Floats = npt.NDArray[np.float32]
 
 
 class DeferredExperts:
-    """count: of a token's experts, so many may come later; layers: with routed experts, in order, the last defers none"""
+    """count:  of a token's experts, so many may come later
+    layers: with routed experts, in order; the last one defers none
+    """
 
     def __init__(self, store: ExpertStore, device: Device, count: int, layers: Sequence[int], hidden: int) -> None:
         self.count = count

@@ -46,6 +46,7 @@ RING_SHARE, MOST_RING = 8, 32
 UPLOAD_SHARE, MOST_UPLOADS = 0.25, 16
 #: Failed copies after which no more are tried.
 MOST_FAILURES = 3
+_TIMED_RUNS = 7
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
@@ -119,6 +120,8 @@ class HybridExperts:
         self._under_way = 0
         self._job: _Job | None = None
         self._deferred: DeferredExperts | None = None
+        #: Computing hits on the device is sooner than on the CPU.
+        self._hits_pay = True
 
     def defer(self, count: int) -> None:
         """From now on the `count` weakest experts of a token take effect a layer later, where the CPU computes them."""
@@ -145,12 +148,14 @@ class HybridExperts:
         statistics: npt.NDArray[np.floating] | None = None,
         policy: Policy | None = None,
         keep_free: int = 0,
+        measured: bool = False,
         report: Callable[[], None] = lambda: None,
     ) -> None:
         """Take VRAM for so many experts, or as many as it holds, and fill it. Last thing of a load.
 
         statistics: float [L, E] of the layers in `cacheable`, most called experts first into the slots
         keep_free:  bytes of VRAM that answers need beside
+        measured:   find out by timing whether the device computes hits soon enough, and leave them to the CPU if not
         report:     called now and then; may raise Cancelled
         """
         self._drop_slots()
@@ -186,6 +191,8 @@ class HybridExperts:
             self._upload(upload)
             report()
         self.settle()
+        if measured:
+            self._time_hits(self.cache)
 
     @property
     def most_experts(self) -> int:
@@ -251,7 +258,7 @@ class HybridExperts:
     def submit(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> None:
         cached = self.cache is not None and layer in self._layers
         self._job = _Job(layer, x, ids, weights)
-        if len(x) == 1 and (cached or self._deferred is not None):
+        if len(x) == 1 and ((cached and self._hits_pay) or self._deferred is not None):
             hits: Future[_Hits] = Future()
             self._job = _Job(layer, x, ids, weights, hits)
             running = self.store.start(layer, x, ids, weights, lambda *inputs: self._leave_out(layer, hits, *inputs))
@@ -344,7 +351,7 @@ class HybridExperts:
             biases = device.upload(torch.from_numpy(joined)), device.upload(torch.from_numpy(narrow))
         return _Layer(
             moe,
-            PackedExpert.of(experts, self._hidden, moe.intermediate),
+            PackedExpert.of(experts, self._hidden, moe.intermediate, device.upload),
             None if (factors == 1.0).all() else device.upload(torch.from_numpy(factors)),
             biases,
         )
@@ -379,10 +386,43 @@ class HybridExperts:
     def _pieces(self, layer: int, expert: int) -> Pieces:
         return self.store.experts(layer).pieces(expert)
 
+    def _time_hits(self, cache: HotCache) -> None:
+        """One token's experts of a layer: half of them on the device against all of them on the CPU.
+
+        Without kernels of its own a device takes dozens of small operations for them, which can cost more than small
+        experts do on the CPU.
+        """
+        layer = max(cache.layers, key=lambda number: int((cache.table(number) >= 0).sum()))
+        table, used = cache.table(layer), self._moe[layer].top_k
+        inside = np.flatnonzero(table >= 0)[: max(1, used // 2)]
+        hits = _Hits(table[inside].tolist(), inside.tolist(), [1.0] * len(inside))
+        host = np.zeros((1, self._hidden), np.float32)
+        x, out = (self._device.upload(torch.from_numpy(host.copy())) for _ in range(2))
+        job = _Job(layer, x, x, x)
+        ids, weights = np.arange(used, dtype=np.int32)[None], np.ones((1, used), np.float32)
+        on_device, on_cpu = [], []
+        for _ in range(_TIMED_RUNS):
+            start = perf_counter()
+            self._compute_hits(job, hits, out)
+            self._device.synchronise()
+            middle = perf_counter()
+            self.store.later(layer, host, ids, weights, host.copy()).result()
+            on_device.append(middle - start)
+            on_cpu.append(perf_counter() - middle)
+        # The first ones wake caches and clocks up.
+        device_us, cpu_us = min(on_device) * 1e6, min(on_cpu) * 1e6
+        log.info("experts of a layer: %d in VRAM %.0f us, %d on the CPU %.0f us", len(inside), device_us, used, cpu_us)
+        if device_us >= cpu_us:
+            self._hits_pay = False
+            self.notes.append(
+                f"Experts in VRAM serve prompts only: in answers the GPU would take {device_us:.0f} us for "
+                f"{len(inside)} of a layer's, the CPU takes {cpu_us:.0f} us for all {used}."
+            )
+
     def _ask_for_more(self) -> None:
         """Start as many copies as the link takes beside a token."""
         cache = self.cache
-        if cache is None or self._failures >= MOST_FAILURES or not self._blocks:
+        if cache is None or not self._hits_pay or self._failures >= MOST_FAILURES or not self._blocks:
             return
         nbytes = self._blocks[0].shape[1]
         room = int(UPLOAD_SHARE * self._step_seconds * (self.speeds.link or 0.0) / nbytes)
@@ -433,7 +473,7 @@ class HybridExperts:
     def _leave_out(self, layer: int, hits: Future[_Hits], x: Floats, ids: Ints, weights: Floats) -> None:
         """On the worker's thread, before it computes one token: ids of what it shall not compute become -1."""
         try:
-            if self.cache is not None and layer in self._layers:
+            if self.cache is not None and layer in self._layers and self._hits_pay:
                 hits.set_result(self._look_up(self.cache, layer, ids, weights))
             else:
                 hits.set_result(_Hits([], [], []))

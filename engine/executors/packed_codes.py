@@ -7,7 +7,7 @@ operation here waits for the device.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -33,6 +33,7 @@ class PackedExpert:
     strips:       per piece, pairs of a gate and an up strip and strips of down
     strip_nbytes: of gate, up and down
     hidden, intermediate: columns of gate and up, and of down
+    tables:       what the codes of formats with a table stand for, float32 [16] on the device, by format
     """
 
     formats: tuple[str, str, str]
@@ -40,10 +41,22 @@ class PackedExpert:
     strip_nbytes: tuple[int, int, int]
     hidden: int
     intermediate: int
+    tables: Mapping[str, torch.Tensor]
 
     @classmethod
-    def of(cls, experts: _native.Experts, hidden: int, intermediate: int) -> PackedExpert:
-        return cls(experts.formats, tuple(experts.strips), experts.strip_nbytes, hidden, intermediate)
+    def of(
+        cls,
+        experts: _native.Experts,
+        hidden: int,
+        intermediate: int,
+        place: Callable[[torch.Tensor], torch.Tensor] = lambda table: table,
+    ) -> PackedExpert:
+        """place: brings a tensor to the device, once, so that unpacking never waits for the host"""
+        formats = experts.formats
+        tables = {
+            form: place(torch.tensor(_TABLES[form], dtype=torch.float32)) for form in {*formats} if form in _TABLES
+        }
+        return cls(formats, tuple(experts.strips), experts.strip_nbytes, hidden, intermediate, tables)
 
     @property
     def nbytes(self) -> int:
@@ -58,13 +71,13 @@ class PackedExpert:
         ]
         joined = both[0] if len(both) == 1 else torch.cat(both, 1)
         rows, columns = self.intermediate, self.hidden
-        return torch.cat(
-            [
-                _matrix(self.formats[0], joined[:, :, :gate], columns)[:, :rows],
-                _matrix(self.formats[1], joined[:, :, gate:], columns)[:, :rows],
-            ],
-            1,
-        )
+        if self.formats[0] == self.formats[1]:
+            # Both at once: half the operations.
+            values = self._matrix(0, joined.reshape(len(packed), -1, gate), columns)
+            strips = values.reshape(len(packed), -1, 2, STRIP_ROWS, columns).transpose(1, 2)
+            return strips.reshape(len(packed), 2, -1, columns)[:, :, :rows].reshape(len(packed), 2 * rows, columns)
+        parts = [self._matrix(0, joined[:, :, :gate], columns), self._matrix(1, joined[:, :, gate:], columns)]
+        return torch.cat([part[:, :rows] for part in parts], 1)
 
     def down(self, packed: torch.Tensor) -> torch.Tensor:
         """uint8 [N, nbytes] -> float32 [N, H, I]."""
@@ -74,7 +87,12 @@ class PackedExpert:
             for piece, (_, downs) in zip(self._pieces(packed), self.strips, strict=True)
         ]
         joined = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
-        return _matrix(self.formats[2], joined, self.intermediate)[:, : self.hidden]
+        return self._matrix(2, joined, self.intermediate)[:, : self.hidden]
+
+    def _matrix(self, part: int, strips: torch.Tensor, columns: int) -> torch.Tensor:
+        """uint8 [N, strips, bytes of a strip] -> float32 [N, 16 strips, columns]."""
+        form = self.formats[part]
+        return _matrix(form, _unpacker(form, self.tables), strips, columns)
 
     def _pieces(self, packed: torch.Tensor) -> list[torch.Tensor]:
         return [packed[:, start:end] for start, end in pairwise(self._edges())]
@@ -87,19 +105,20 @@ class PackedExpert:
         return edges
 
 
-def _matrix(form: str, strips: torch.Tensor, columns: int) -> torch.Tensor:
-    """uint8 [N, strips, bytes of a strip] -> float32 [N, 16 strips, columns]."""
+def _matrix(form: str, unpack: Unpack, strips: torch.Tensor, columns: int) -> torch.Tensor:
     code = CODES[form]
     steps, step = -(-columns // code.group), STRIP_ROWS * code.group_bytes
     experts, count = strips.shape[:2]
-    values = _unpacker(form)(strips[:, :, : steps * step].reshape(experts, count, steps, step))
+    values = unpack(strips[:, :, : steps * step].reshape(experts, count, steps, step))
     return values.permute(0, 1, 3, 2, 4).reshape(experts, count * STRIP_ROWS, steps * code.group)[:, :, :columns]
 
 
-def _unpacker(form: str) -> Unpack:
+def _unpacker(form: str, tables: Mapping[str, torch.Tensor]) -> Unpack:
     """Turns steps, uint8 [N, strips, steps, bytes], into float32 [N, strips, steps, 16 rows, columns of a step]."""
     if form in _UNPACKERS:
         return _UNPACKERS[form]
+    if form in _WITH_TABLE:
+        return partial(_WITH_TABLE[form], tables[form])
     match = re.fullmatch(r"(I4|I8|E4M3)_G(\d+)_(F16|BF16|F32)(_Z)?", form)
     if match is None:
         raise ValueError(f"no way to unpack {form} on a device")
@@ -149,11 +168,11 @@ def _scales(steps: torch.Tensor, at: int, kind: torch.dtype = torch.float16, hal
 
 def _spread(scales: torch.Tensor, columns: int = 16) -> torch.Tensor:
     """Each scale for so many columns: [..., n] -> [..., n * columns]."""
-    return scales.repeat_interleave(columns, -1)
+    return scales[..., None].expand(*scales.shape, columns).flatten(-2)
 
 
-def _table(codes: torch.Tensor, values: tuple[int, ...]) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.float32, device=codes.device)[codes.int()]
+def _look_up(table: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
+    return table[codes.int()]
 
 
 def _words(steps: torch.Tensor, at: int, loads: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -187,29 +206,29 @@ def _int4_min(steps: torch.Tensor) -> torch.Tensor:
     return _scales(steps, 256) * _nibbles(steps).float() + _scales(steps, 288)
 
 
-def _int4_nl(steps: torch.Tensor) -> torch.Tensor:
-    return _scales(steps, 256) * _table(_nibbles(steps), _NL_VALUES)
+def _int4_nl(table: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
+    return _scales(steps, 256) * _look_up(table, _nibbles(steps))
 
 
-def _int4_mx(steps: torch.Tensor) -> torch.Tensor:
+def _int4_mx(table: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
     exponents = steps[..., 256 : 256 + STRIP_ROWS].int()
     # Half of the scale, whose two smallest are subnormal: built from bits, so that none is flushed to zero.
     bits = torch.where(exponents < 2, 0x00200000 << exponents.clamp(max=1), (exponents - 1).clamp(min=0) << 23)
-    return bits.view(torch.float32)[..., None] * _table(_nibbles(steps), _MX_VALUES)
+    return bits.view(torch.float32)[..., None] * _look_up(table, _nibbles(steps))
 
 
-def _int4_nv(steps: torch.Tensor) -> torch.Tensor:
+def _int4_nv(table: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
     # A stored block of 64 columns makes two steps.
     groups = _groups(steps, 0, 288, steps.shape[-1] // 288)
     scales = (_scales_bytes(groups, 256).short() << 7).view(torch.float16).float() * 128.0
-    return _joined(_spread(scales) * _table(_nibbles(groups), _MX_VALUES))
+    return _joined(_spread(scales) * _look_up(table, _nibbles(groups)))
 
 
-def _int4_xs(steps: torch.Tensor) -> torch.Tensor:
+def _int4_xs(table: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
     words, top = _words(steps, 0, 2)
     d = _half(top[..., 0], top[..., 1])[..., None, :, None]
     codes = _nibbles(_groups(steps, 128, 256))
-    return _joined(d * (_six(words, 4)[..., None] - 32.0) * _table(codes, _NL_VALUES))
+    return _joined(d * (_six(words, 4)[..., None] - 32.0) * _look_up(table, codes))
 
 
 def _six(words: torch.Tensor, each: int) -> torch.Tensor:
@@ -297,7 +316,7 @@ def _blocks(four: bool, columns: int, scale: torch.dtype, zero: bool, steps: tor
 
 def _e4m3(columns: int, scale: torch.dtype, steps: torch.Tensor) -> torch.Tensor:
     codes = _lanes(steps, 0, columns // 4)
-    ordered = codes[..., [0, 2, 1, 3]].flatten(-2)
+    ordered = torch.stack([codes[..., place] for place in (0, 2, 1, 3)], -1).flatten(-2)
     # An e4m3 number's bits, moved up, are an f16 number 2^8 times smaller.
     bits = ordered.short()
     magnitude = ((bits & 0x7F) << 7).view(torch.float16).float() * 256.0
@@ -314,10 +333,6 @@ _UNPACKERS: dict[str, Unpack] = {
     "Q4_0": partial(_int4, 8),
     "Q4_1": _int4_min,
     "Q4_K": partial(_int_k, False),
-    "IQ4_NL": _int4_nl,
-    "IQ4_XS": _int4_xs,
-    "MXFP4": _int4_mx,
-    "NVFP4": _int4_nv,
     "Q5_0": partial(_int5, 16),
     "Q5_1": _int5_min,
     "Q5_K": partial(_int_k, True),
@@ -329,3 +344,10 @@ _UNPACKERS: dict[str, Unpack] = {
     "F16": partial(_floats, torch.float16, 1),
     "F32": partial(_floats, torch.float32, 1),
 }
+_WITH_TABLE: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "IQ4_NL": _int4_nl,
+    "IQ4_XS": _int4_xs,
+    "MXFP4": _int4_mx,
+    "NVFP4": _int4_nv,
+}
+_TABLES = {"IQ4_NL": _NL_VALUES, "IQ4_XS": _NL_VALUES, "MXFP4": _MX_VALUES, "NVFP4": _MX_VALUES}

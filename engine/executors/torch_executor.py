@@ -25,6 +25,7 @@ from engine.executors.rope import ropes_of
 from engine.executors.step import Step
 from engine.executors.torch_building import TorchBuilder
 from engine.hardware.probe import cache_folder
+from engine.hardware.simulated import is_simulated
 from engine.models.spec import ModelSpec
 from engine.placement.plan import OffloadPlan
 from engine.progress import ProgressCallback
@@ -136,7 +137,12 @@ class TorchExecutor(LoadedModel):
         known = hot_cache_statistics.read(cache_folder(), self._checkpoint, layers, most) if plan.hot_slots else None
         needed = plan.bytes.vram.get("buffers", 0) if plan.hot_slots else 0
         experts.open_slots(
-            plan.hot_slots, known, keep_free=needed, report=lambda: loader.report("Copying experts to the GPU")
+            plan.hot_slots,
+            known,
+            keep_free=needed,
+            # A simulated device is there to be looked at, not to be fast.
+            measured=not is_simulated(plan.device),
+            report=lambda: loader.report("Copying experts to the GPU"),
         )
 
     def _keep_statistics(self, experts: HybridExperts) -> None:

@@ -285,6 +285,23 @@ def test_the_next_load_begins_with_the_experts_called_most(
     assert kept[~inside].max() <= kept[inside].min() * 1.001
 
 
+def test_a_device_too_slow_for_single_tokens_leaves_them_to_the_cpu(tiny: MakeTiny, run: Run) -> None:
+    model = tiny("qwen3_moe", "safetensors")
+    expected = answer(run(model, dense_dtype="float32"))
+    executor, experts = hybrid(run, model, slots=0)
+    # Small experts, and a device whose operations take as long as simulating them does.
+    with torch.inference_mode(), executor._device.device.working():
+        experts.open_slots(16, measured=True)
+    expect_close(answer(executor), expected)
+    (note,) = executor.status().notes
+    assert "serve prompts only" in note
+    assert executor.status().hits == executor.status().misses == 0
+    stream_always(experts)
+    executor.truncate(0)
+    expect_close(answer(executor), expected)
+    assert executor.status().prefill == "streamed"
+
+
 def test_reordered_experts_stay_on_the_cpu(tiny: MakeTiny, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny("qwen3_moe", "safetensors")
     expected = answer(run(model, dense_dtype="float32"))
