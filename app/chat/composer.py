@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
@@ -16,7 +16,7 @@ from app.chat.records import Attachment, Draft
 from app.language import tr
 from app.theme import theme
 from app.theme.theme import restyle
-from app.widgets.buttons import button
+from app.widgets.buttons import ICON, button
 from app.widgets.labels import ElideLabel, label
 
 __all__ = ["MOST_LINES", "Composer"]
@@ -26,6 +26,8 @@ METER_STEPS = 1000
 NEARLY_FULL = 0.9
 #: A narrower composer leaves out the words of its buttons.
 NARROW = 460
+#: Pixels between the icon and the word of a tool, beside those that Qt leaves.
+GAP = 3
 
 
 class Composer(QFrame):
@@ -193,8 +195,9 @@ class Composer(QFrame):
 
     def _show_words(self) -> None:
         wide = self.width() >= theme().px(NARROW)
-        self._attach.setText(tr("Attach") if wide else "")
-        self._settings.setText(self._preset if wide else "")
+        for tool, text in ((self._attach, tr("Attach")), (self._settings, self._preset)):
+            tool.setText(text if wide else "")
+            tool.setIconSize(QSize(ICON + GAP if wide else ICON, ICON))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

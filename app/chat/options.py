@@ -189,6 +189,8 @@ class ChatOptions(QWidget):
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setHorizontalSpacing(10)
         grid.setVerticalSpacing(6)
+        for side in (0, 1):
+            grid.setColumnStretch(side, 1)
         self.fields: dict[str, QSpinBox | QDoubleSpinBox] = {}
         for row, (name, title, tip, step, decimals) in enumerate(FIELDS):
             spin = self._spin(name, step, decimals)
