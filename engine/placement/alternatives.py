@@ -51,6 +51,8 @@ def _narrower_cache(problem: Problem, chosen: Candidate) -> list[str]:
 
 def _shorter_context(problem: Problem) -> list[str]:
     context = problem.context
+    if _fitting(replace(problem, context=min(SHORTEST_CONTEXT, context))) is None:
+        return []
     while (context := context // 2) >= SHORTEST_CONTEXT:
         if found := _fitting(replace(problem, context=context)):
             return [f"A context of {context} tokens would fit: {_takes(found)}."]
@@ -113,6 +115,9 @@ def _more_on_gpu(problem: Problem, mode: str) -> list[str]:
     wanted = {"all_gpu": "everything"}
     if mode == "cpu" and all(candidate.missing_vram for candidate in candidates(problem) if candidate.vram):
         wanted["hybrid"] = "everything but the routed experts"
+    shortest = choose(replace(problem, context=min(SHORTEST_CONTEXT, problem.context)))[1]
+    if shortest != "all_gpu":
+        wanted.pop("all_gpu")
     lines: list[str] = []
     context = problem.context
     while wanted and (context := context // 2) >= SHORTEST_CONTEXT:

@@ -74,6 +74,7 @@ def _native_rule() -> Callable[..., int] | None:
     return _native.packed_nbytes
 
 
+@cache
 def packed_nbytes(rows: int, columns: int, format: str, recode: str | None = None, isa: str | None = None) -> int:
     """Bytes of one packed matrix [rows, columns]."""
     native = _native_rule()

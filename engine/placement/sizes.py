@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
 
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.checkpoints.formats import FORMATS
@@ -16,6 +16,7 @@ from engine.models.spec import AttentionSpec, Mixer, MlpSpec, ModelSpec, MoeSpec
 from engine.placement.packing import packed_nbytes
 
 GB = 1_000_000_000
+T = TypeVar("T")
 
 #: What may be re-coded to int8 or int4 when asked: plain numbers, and types that are held in more room than stored.
 RECODABLE = frozenset({"F32", "F16", "BF16", *WIDENED})
@@ -89,11 +90,13 @@ class Inventory:
     roles:   everything but the routed experts, keys as in PlanBytes
     experts: per layer with routed experts: (its MoeSpec, shapes of all experts together)
     tied:    the output head is the embedding; its shapes are there under both roles
+    sums:    what was added up already, because a plan asks for the same sums over and over
     """
 
     roles: Mapping[str, Shapes]
     experts: tuple[tuple[MoeSpec, Shapes], ...]
     tied: bool = False
+    sums: dict[tuple[str, Layout], Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def expert_formats(self) -> set[str]:
         """As the file stores them."""
@@ -219,8 +222,18 @@ class Layout:
         return sum(self.nbytes(shape) * count for shape, count in shapes.items())
 
 
+def _remembered(inventory: Inventory, what: str, layout: Layout, add_up: Callable[[], T]) -> T:
+    key = what, layout
+    if key not in inventory.sums:
+        inventory.sums[key] = add_up()
+    found: T = inventory.sums[key]
+    return found
+
+
 def expert_bytes(inventory: Inventory, layout: Layout) -> int:
-    return sum(layout.total(shapes) for _, shapes in inventory.experts)
+    return _remembered(
+        inventory, "experts", layout, lambda: sum(layout.total(shapes) for _, shapes in inventory.experts)
+    )
 
 
 def active_expert_bytes(inventory: Inventory, layout: Layout) -> int:
@@ -240,6 +253,10 @@ def dense_bytes(inventory: Inventory, layout: Layout) -> dict[str, int]:
     Embeddings stay as stored, in RAM, whatever the layout: a token needs one row of them. Packed, a tied head has them.
     Routers and norms are float32 everywhere, so that no rounding picks another expert.
     """
+    return dict(_remembered(inventory, "dense", layout, lambda: _dense_bytes(inventory, layout)))
+
+
+def _dense_bytes(inventory: Inventory, layout: Layout) -> dict[str, int]:
     sizes = {}
     for role, shapes in inventory.roles.items():
         if role == "embeddings" and inventory.tied and layout.values == "packed":
@@ -255,6 +272,10 @@ def dense_bytes(inventory: Inventory, layout: Layout) -> dict[str, int]:
 
 def staging_bytes(inventory: Inventory, layout: Layout) -> int:
     """RAM that loading needs for a moment on top: the largest matrix as stored, or as float32 on its way to torch."""
+    return _remembered(inventory, "staging", layout, lambda: _staging_bytes(inventory, layout))
+
+
+def _staging_bytes(inventory: Inventory, layout: Layout) -> int:
     shapes = [shape for group in (*inventory.roles.values(), *(s for _, s in inventory.experts)) for shape in group]
     if layout.values == "packed":
         return max((shape.read_bytes for shape in shapes), default=0)
