@@ -177,6 +177,8 @@ class Advice(QObject):
             return None
         name = _model_name(path)
         loaded = state.model_name if state.kind in ("ready", "generating") else ""
+        if path == DEMO and loaded:
+            return None  # nobody goes back to it
         if not _is_there(path):
             text = tr("{model} answered in this chat, but its file is gone: {path}", model=name, path=path)
             if loaded:
@@ -292,7 +294,8 @@ class Advice(QObject):
         place = max(range(len(attachments)), key=lambda n: sizes[n])
         largest, size = attachments[place], sizes[place]
         free = size - (self._meter.used + ROOM - self._meter.size)
-        name = tr("{name} has {count} tokens", name=largest.name, count=tokens(size))
+        about = "~" if counts[place] is None else ""
+        name = tr("{name} has {count} tokens", name=largest.name, count=about + tokens(size))
         text = tr("{file}, and {free} are free in this chat.", file=name, free=tokens(max(0, free)))
         others = [a for n, a in enumerate(attachments) if n != place]
         choices: list[Choice] = []
@@ -320,7 +323,7 @@ def _is_there(path: str) -> bool:
 
 
 def _model_name(path: str) -> str:
-    return tr("The demo model") if path == DEMO else file_name(Path(path))
+    return tr("Demo model") if path == DEMO else file_name(Path(path))
 
 
 def _memory(plan: OffloadPlan) -> str:

@@ -333,8 +333,9 @@
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <location filename="../../app/settings/pages/general.py"/>
-        <source>The demo model</source>
+        <location filename="../../app/models/survey.py"/>
+        <location filename="../../app/palette/entries.py"/>
+        <source>Demo model</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -2896,12 +2897,6 @@
     </message>
     <message>
         <location filename="../../app/models/survey.py"/>
-        <location filename="../../app/palette/entries.py"/>
-        <source>Demo model</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/models/survey.py"/>
         <source>A small demonstration model; it errs often</source>
         <translation type="unfinished"></translation>
     </message>
@@ -3330,6 +3325,11 @@
     <message>
         <location filename="../../app/settings/pages/general.py"/>
         <source>The model used last</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/general.py"/>
+        <source>The demo model</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
@@ -4064,6 +4064,11 @@
     <message>
         <location filename="../../app/topbar.py"/>
         <source>Show where the experts are at work</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/topbar.py"/>
+        <source>{share} of experts cached in VRAM</source>
         <translation type="unfinished"></translation>
     </message>
     <message>

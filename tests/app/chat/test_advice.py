@@ -87,7 +87,7 @@ def test_a_crash_without_a_loaded_model_offers_to_load_it(make_page, host, store
     host.set_state(HostState())
     page = make_page()
     page.open_chat(chat)
-    assert choices(page) == ["Load The demo model"]
+    assert choices(page) == ["Load Demo model"]
     with qtbot.waitSignal(page.modelWanted) as wanted:
         press(qtbot, page)
     assert wanted.args == ["demo"]
@@ -155,6 +155,16 @@ def test_a_chat_of_another_model_says_what_loading_it_unloads(make_page, host, s
     with qtbot.waitSignal(page.modelWanted) as wanted:
         press(qtbot, page)
     assert wanted.args == [str(file)]
+
+
+def test_from_the_demo_to_a_real_model_nothing_is_said(make_page, host, store):
+    page = make_page()
+    page.send("q")
+    host.answer("a")
+    host.set_state(QWEN)
+    assert page.notice_bar.isHidden()
+    host.set_state(HostState())
+    assert choices(page) == ["Load Demo model"]
 
 
 def test_while_a_model_makes_room_for_another_the_sum_is_shown(make_page, host):
