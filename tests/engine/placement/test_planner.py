@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine import _native
 from engine.errors import GreenroomError
-from engine.hardware.report import GpuReport, Isa, Kernels
+from engine.hardware.report import Calibration, DeviceSpeed, GpuReport, HardwareReport, Isa, Kernels
 from engine.placement import sizes
 from engine.placement.amounts import amount
 from engine.placement.estimate import TIERS, kernel_tier
@@ -116,6 +116,37 @@ def test_a_gpu_that_only_slows_down_is_left_alone(machine: MakeReport) -> None:
     # What fits on the card whole goes there, and slow RAM wants the card.
     assert plan(QWEN3, machine(vram=80 * GB, bandwidth={"8": 250.0})).mode == "all_gpu"
     assert plan(QWEN3, machine(vram=5 * GB, bandwidth={"8": 20.0})).mode == "hybrid"
+
+
+def test_what_was_measured_of_a_card_takes_the_place_of_its_name(machine: MakeReport) -> None:
+    there = machine(vram=24 * GB, bandwidth={"8": 60.0})
+
+    def measured(**speeds: float) -> HardwareReport:
+        calibration = Calibration({"8": 60.0}, devices={"cuda:0": DeviceSpeed(**speeds)})
+        return replace(there, calibration=calibration)
+
+    whole = plan(QWEN3, there)
+    assert whole.mode == "all_gpu"
+    slow = plan(QWEN3, measured(memory_gbs=100.0)).prediction
+    assert slow.decode_tps.likely < whole.prediction.decode_tps.likely
+    assert slow.prefill_tps == whole.prediction.prefill_tps
+    weak = plan(QWEN3, measured(teraflops=5.0)).prediction
+    assert weak.prefill_tps.likely < whole.prediction.prefill_tps.likely
+    # A card that is not planned with says nothing.
+    other = replace(there, calibration=Calibration({"8": 60.0}, devices={"cuda:1": DeviceSpeed(memory_gbs=1.0)}))
+    assert plan(QWEN3, other).prediction == whole.prediction
+
+
+def test_a_slow_link_keeps_prompts_on_the_cpu(machine: MakeReport) -> None:
+    there = machine(vram=10 * GB, bandwidth={"8": 30.0}, cores=2)
+
+    def prefill(link: float) -> float:
+        calibration = Calibration({"8": 30.0}, devices={"cuda:0": DeviceSpeed(to_pinned_gbs=link)})
+        made = plan(QWEN3, replace(there, calibration=calibration), device="cuda")
+        assert made.mode == "hybrid"
+        return made.prediction.prefill_tps.likely
+
+    assert prefill(100.0) > prefill(25.0) > prefill(1.0) == prefill(0.5)
 
 
 def test_slots_for_hot_experts_are_said_and_counted(machine: MakeReport) -> None:
