@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QAction, QKeySequence
-from PySide6.QtWidgets import QMenu, QWidget
+from PySide6.QtWidgets import QMenu, QMenuBar, QWidget
 
 from app.language import mark, tr
 
@@ -126,6 +126,12 @@ class Actions(QObject):
             if spec.menu == name:
                 menu.addAction(self._made[spec.key])
         return menu
+
+    def fill(self, bar: QMenuBar) -> None:
+        """The menus, for a system whose windows have them in a bar."""
+        bar.clear()
+        for name in MENUS:
+            bar.addMenu(self.menu(name, bar))
 
 
 def conflict(chosen: Mapping[str, str], key: str, shortcut: str) -> ActionSpec | None:

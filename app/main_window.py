@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Slot
+from PySide6.QtCore import QByteArray, QSize, QTimer, Slot
 from PySide6.QtGui import QCloseEvent, QIcon, QShowEvent
-from PySide6.QtWidgets import QApplication, QFileDialog, QMainWindow, QWidget
+from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 from shiboken6 import isValid
 
 from app import tasks
@@ -19,7 +20,8 @@ from app.contents import Contents
 from app.first_model import FirstModel, demo_is_here
 from app.hardware.gauge import Measure, MemoryGauge, measure_memory
 from app.host import EngineHost, HostState
-from app.language import set_language, tr
+from app.language import set_language
+from app.models.choose import choose_file, choose_folder
 from app.models.download_host import DownloadHost
 from app.notices import Notices
 from app.settings.store import ZOOM_RANGE, SettingsStore
@@ -42,7 +44,6 @@ ChatMaker = Callable[[EngineHost, QWidget], tuple[QWidget, QWidget]]
 #: Small enough for a 1440 x 900 screen at 200 %.
 MINIMUM = QSize(700, 380)
 DEFAULT = QSize(1280, 820)
-DIALOG = QSize(820, 520)
 #: Sizes of text that Ctrl++ and Ctrl+- go through.
 ZOOMS = (0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0)
 LOOK = frozenset({"theme", "zoom", "density", "reduced_motion"})
@@ -169,6 +170,9 @@ class MainWindow(QMainWindow):
         made.cardWanted.connect(self._copy_card)
         made.pageShown.connect(lambda page: self._mark_chat(self._open_chat_id))
         self.setCentralWidget(made)
+        if sys.platform == "darwin":
+            # There it stands at the top of the screen; elsewhere the same menus open from the sidebar.
+            self.actions_by_key.fill(self.menuBar())
         self._show_state(self._host.state)
 
     def _rebuild(self) -> None:
@@ -390,22 +394,11 @@ class MainWindow(QMainWindow):
 
     @Slot()
     def choose_file(self) -> None:
-        self._choose(QFileDialog.FileMode.ExistingFile, tr("Open a model file"))
+        choose_file(self, self._settings.values.models_folder or str(Path.home()), self.load_model)
 
     @Slot()
     def choose_folder(self) -> None:
-        self._choose(QFileDialog.FileMode.Directory, tr("Open a folder of safetensors"))
-
-    def _choose(self, mode: QFileDialog.FileMode, title: str) -> None:
-        dialog = QFileDialog(self, title, self._settings.values.models_folder or str(Path.home()))
-        dialog.setFileMode(mode)
-        dialog.resize(DIALOG)
-        if mode == QFileDialog.FileMode.ExistingFile:
-            models, everything = tr("Models"), tr("All files")
-            dialog.setNameFilter(f"{models} (*.gguf *.safetensors *.json);;{everything} (*)")
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(self.load_model)
-        dialog.open()
+        choose_folder(self, self._settings.values.models_folder or str(Path.home()), self.load_model)
 
     @Slot()
     def _call_for_attention(self) -> None:

@@ -15,7 +15,7 @@ from app.settings.store import SettingsStore
 from app.theme import theme
 from app.theme.icons import make_pixmap
 from app.widgets.buttons import button
-from app.widgets.chip import ChipButton
+from app.widgets.chip import Chip, ChipButton
 from app.widgets.labels import ElideLabel, label
 from app.widgets.plan_popover import PlanPopover
 from app.words import about, rate, rate_range
@@ -24,6 +24,8 @@ HEIGHT = 46
 #: What a long model name leaves to the messages of loading.
 MESSAGE_ROOM = 200
 NARROWEST_MODEL = 120
+#: A bar this wide shows beside the plan how many experts are cached.
+ROOM_FOR_TWO = 820
 
 
 class ModelButton(QPushButton):
@@ -91,6 +93,7 @@ class TopBar(QWidget):
         self.model.clicked.connect(self._open_menu)
         self.chip = ChipButton()
         self.chip.clicked.connect(self._open_plan)
+        self.cached = Chip("", "vram")
         self.speed = label("", "small")
         self.message = ElideLabel("", "small")
         self.message.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
@@ -102,6 +105,7 @@ class TopBar(QWidget):
         row.setSpacing(10)
         row.addWidget(self.model, 0)
         row.addWidget(self.chip, 0)
+        row.addWidget(self.cached, 0)
         row.addWidget(self.message, 1)
         row.addWidget(self.cancel, 0)
         row.addWidget(self.speed, 0)
@@ -146,6 +150,8 @@ class TopBar(QWidget):
         self.speed.setVisible(state.plan is not None and not state.busy)
         if state.plan is not None:
             self.chip.show_plan(state.plan)
+            share, _, _ = state.plan.cached.partition(" ")
+            self.cached.setText(tr("{share} of experts cached in VRAM", share=share) if share else "")
             self.chip.setToolTip(tr("Show the sum behind this"))
         self.cancel.setVisible(state.busy)
         self.progress.setVisible(state.busy)
@@ -171,7 +177,10 @@ class TopBar(QWidget):
         """The model's name gets what the others leave."""
         margins, gap = self.layout().contentsMargins(), self.layout().spacing()
         room = self.width() - margins.left() - margins.right() - gap
-        others = [part for part in (self.chip, self.cancel, self.speed, self.stage) if not part.isHidden()]
+        # A second chip only where the first and the name have their room.
+        wanted = bool(self.cached.text()) and self._state.plan is not None and not self._state.busy
+        self.cached.setVisible(wanted and self.width() >= theme().px(ROOM_FOR_TWO))
+        others = [part for part in (self.chip, self.cached, self.cancel, self.speed, self.stage) if not part.isHidden()]
         room -= sum(part.sizeHint().width() + gap for part in others)
         room -= min(MESSAGE_ROOM, self.message.sizeHint().width())
         self.model.setMaximumWidth(max(NARROWEST_MODEL, room))

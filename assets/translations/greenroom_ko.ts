@@ -141,7 +141,7 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
-        <location filename="../../app/main_window.py"/>
+        <location filename="../../app/models/choose.py"/>
         <location filename="../../app/models/page.py"/>
         <location filename="../../app/sidebar.py"/>
         <source>Models</source>
@@ -851,7 +851,7 @@
     </message>
     <message>
         <location filename="../../app/chat/exchange.py"/>
-        <location filename="../../app/main_window.py"/>
+        <location filename="../../app/models/choose.py"/>
         <source>All files</source>
         <translation type="unfinished"></translation>
     </message>
@@ -2549,12 +2549,12 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
-        <location filename="../../app/main_window.py"/>
+        <location filename="../../app/models/choose.py"/>
         <source>Open a model file</source>
         <translation type="unfinished"></translation>
     </message>
     <message>
-        <location filename="../../app/main_window.py"/>
+        <location filename="../../app/models/choose.py"/>
         <source>Open a folder of safetensors</source>
         <translation type="unfinished"></translation>
     </message>

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fakes import FakeApi
 from PySide6.QtCore import QCoreApplication, QEvent, QTimer
-from PySide6.QtWidgets import QApplication, QPlainTextEdit, QWidget
+from PySide6.QtWidgets import QApplication, QMenuBar, QPlainTextEdit, QWidget
 from pytestqt.qtbot import QtBot
 
 from app import language, tasks
@@ -218,3 +218,13 @@ def test_shortcuts_follow_the_settings(window: MainWindow, settings: SettingsSto
     assert window.actions_by_key["search"].shortcuts() == []
     assert window.sidebar.chats_button.toolTip() == "Chats"
     assert [keys.toString() for keys in zoom.shortcuts()] == ["F9"]
+
+
+def test_a_menu_bar_has_the_same_commands(window: MainWindow, qtbot: QtBot) -> None:
+    bar = QMenuBar()
+    qtbot.addWidget(bar)
+    for _ in range(2):  # made anew for another language
+        window.actions_by_key.fill(bar)
+    assert [action.text() for action in bar.actions()] == ["File", "Chat", "View", "Go"]
+    first = bar.actions()[0].menu()
+    assert window.actions_by_key["new_chat"] in first.actions()

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
     QAbstractSpinBox,
     QApplication,
     QComboBox,
+    QFileDialog,
     QLineEdit,
     QPushButton,
     QWidget,
@@ -540,3 +541,20 @@ def test_the_performance_panel_is_toggled_and_opens_when_there_is_no_card(open_w
     assert action.isChecked()
     calls = [call for call in window._chat_page.calls if isinstance(call, tuple)]
     assert calls == [("performance", True), ("performance", False), ("performance", True)]
+
+
+@pytest.mark.parametrize(
+    ("action", "title"), [("open_file", "a model file"), ("open_folder", "a folder of safetensors")]
+)
+def test_a_model_that_is_chosen_in_a_dialog_is_loaded(
+    open_window: Open, host: EngineHost, action: str, title: str, qtbot: QtBot, tmp_path: Path
+) -> None:
+    window = open_window(models_folder=str(tmp_path))
+    window.actions_by_key[action].trigger()
+    dialog = window.findChild(QFileDialog)
+    assert dialog.windowTitle() == f"Open {title}"
+    assert dialog.directory().absolutePath() == str(tmp_path)
+    dialog.fileSelected.emit(PATH)
+    dialog.close()
+    qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
+    assert host.state.path == PATH

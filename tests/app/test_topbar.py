@@ -122,3 +122,16 @@ def test_a_refused_plan_offers_load_anyway_beside_the_sum(bar: TopBar, qtbot: Qt
     anyway = next(b for b in popover().findChildren(QPushButton) if b.text() == "Load anyway")
     with qtbot.waitSignal(bar.loadAnyway):
         anyway.click()
+
+
+def test_cached_experts_have_a_chip_where_there_is_room(bar: TopBar) -> None:
+    label = "Experts in RAM, the rest on the GPU + 22% of experts cached in VRAM"
+    bar.show_state(HostState("ready", "Qwen3-30B-A3B", "/m/q.gguf", make_plan(label=label), kernel="int4"))
+    assert bar.chip.text() == "Experts in RAM, the rest on the GPU"
+    assert bar.cached.text() == "22% of experts cached in VRAM"
+    assert not bar.cached.isHidden()
+    bar.resize(700, 46)
+    assert bar.cached.isHidden()
+    bar.resize(1000, 46)
+    bar.show_state(READY)
+    assert bar.cached.isHidden()
