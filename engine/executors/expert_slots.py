@@ -8,8 +8,7 @@ measured.
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,18 +21,18 @@ import torch
 
 from engine.errors import Cancelled
 from engine.executors.deferred_experts import DeferredExperts
-from engine.executors.devices import DenseDevice, Event
+from engine.executors.devices import DenseDevice
 from engine.executors.expert_store import ExpertStore
-from engine.executors.packed_codes import PackedExpert
+from engine.executors.packed_layer import PackedLayer
+from engine.executors.slot_uploads import SlotUploads
 from engine.executors.streaming import Carrier, ExpertStream, Key, Pieces, PrefillSpeeds, measure_link
-from engine.executors.torch_blocks import activate
 from engine.models.spec import ModelSpec, MoeSpec
 from engine.placement.sizes import DEQUANTISED_AT_ONCE
-from engine.runtime.hot_cache import HotCache, Policy, Upload
+from engine.runtime.hot_cache import HotCache, Policy
 from engine.runtime.status import EngineStatus, ExpertUsage
 
 if TYPE_CHECKING:
-    from engine import _native
+    pass
 
 log = logging.getLogger(__name__)
 
@@ -41,25 +40,10 @@ log = logging.getLogger(__name__)
 BLOCK_BYTES = 64 << 20
 #: Slots at the end that prompts are streamed through: one in so many, and at most so many.
 RING_SHARE, MOST_RING = 8, 32
-#: Share of a token's time that copies into slots may take of the link, and most of them per token. They read RAM
-#: while the CPU computes, so that more would slow the answer down.
-UPLOAD_SHARE, MOST_UPLOADS = 0.25, 16
-#: Failed copies after which no more are tried.
-MOST_FAILURES = 3
 _TIMED_RUNS = 7
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class _Layer:
-    """factors: float32 [E, 3] of gate, up and down on the device, biases float32 [E, 2 I] and [E, H]; None without."""
-
-    spec: MoeSpec
-    packed: PackedExpert
-    factors: torch.Tensor | None
-    biases: tuple[torch.Tensor, torch.Tensor] | None
 
 
 @dataclass(frozen=True)
@@ -103,7 +87,7 @@ class HybridExperts:
         self._cancelled = cancelled
         self._moe = {i: layer.ffn for i, layer in enumerate(spec.layers) if isinstance(layer.ffn, MoeSpec)}
         self._hidden = spec.hidden
-        self._layers: dict[int, _Layer] = {}
+        self._layers: dict[int, PackedLayer] = {}
         self._rows = {layer: row for row, layer in enumerate(self._moe)}
         most = max((moe.experts for moe in self._moe.values()), default=0)
         #: Of those that the kernels did not count, because they were computed here.
@@ -113,11 +97,8 @@ class HybridExperts:
         self._carrier: Carrier | None = None
         self._stream: ExpertStream | None = None
         self._streaming = False
-        self._arrivals: deque[tuple[Upload, Event | BaseException]] = deque()
-        self._failures = 0
+        self.uploads: SlotUploads | None = None
         self._step_seconds = 0.0
-        #: Copies asked for and not yet received.
-        self._under_way = 0
         self._job: _Job | None = None
         self._deferred: DeferredExperts | None = None
         #: Computing hits on the device is sooner than on the CPU.
@@ -160,7 +141,8 @@ class HybridExperts:
         """
         self._drop_slots()
         for number in self.cacheable:
-            self._layers[number] = self._prepare(number, self.store.experts(number))
+            packed = self.store.experts(number)
+            self._layers[number] = PackedLayer.of(packed, self._moe[number], self._hidden, self._device)
         left_out = len(self._moe) - len(self._layers)
         if left_out:
             self.notes.append(
@@ -187,10 +169,11 @@ class HybridExperts:
         if ring:
             buffers = [self._slot(found - ring + i) for i in range(ring)]
             self._stream = ExpertStream(self._device, self._carrier, buffers, self._cancelled)
+        self.uploads = SlotUploads(self._device, self._carrier, self.cache, self._slot, self._pieces)
         for upload in self.cache.fill():
-            self._upload(upload)
+            self.uploads.start(upload)
             report()
-        self.settle()
+        self.uploads.settle()
         if measured:
             self._time_hits(self.cache)
 
@@ -204,24 +187,14 @@ class HybridExperts:
         """Layers whose experts the device can compute."""
         return tuple(number for number in self._moe if not self.store.experts(number).reordered)
 
-    def settle(self) -> None:
-        """Wait for all copies under way, so that the next step sees them."""
-        if self._carrier is None:
-            return
-        self._carrier.idle()
-        for _, arrived in list(self._arrivals):
-            if not isinstance(arrived, BaseException):
-                arrived.synchronize()
-        self._receive()
-
     def shrink(self, slots: int) -> int:
         """Give VRAM back until at most so many slots are left; returns how many there are. Between steps only.
 
         Prompts are then computed on the CPU.
         """
-        if self.cache is None:
+        if self.cache is None or self.uploads is None:
             return 0
-        self.settle()
+        self.uploads.settle()
         blocks = min(len(self._blocks), -(-slots // self._per_block))
         if self._stream is not None:
             self._stream.stop()
@@ -235,10 +208,10 @@ class HybridExperts:
     def step(self, tokens: int) -> Iterator[None]:
         """Around all layers of one forward call."""
         start = perf_counter()
-        if self.cache is not None:
-            self._receive()
-            if tokens == 1:
-                self._ask_for_more()
+        if self.uploads is not None:
+            self.uploads.receive()
+            if tokens == 1 and self._hits_pay:
+                self.uploads.ask(self._step_seconds * (self.speeds.link or 0.0))
         sent = self._carrier.bytes_sent if self._carrier is not None else 0
         yield
         seconds = perf_counter() - start
@@ -306,9 +279,7 @@ class HybridExperts:
     def _drop_slots(self) -> None:
         if self._carrier is not None:
             self._carrier.close()
-        self._carrier = self._stream = None
-        self._arrivals.clear()
-        self._under_way = 0
+        self._carrier = self._stream = self.uploads = None
         self._layers.clear()
         self._blocks.clear()
 
@@ -338,22 +309,7 @@ class HybridExperts:
             misses=0 if cache is None else cache.misses,
             bytes_uploaded=0 if carrier is None else carrier.bytes_sent,
             prefill=self.prefill,
-            notes=(*status.notes, *self.notes),
-        )
-
-    def _prepare(self, number: int, experts: _native.Experts) -> _Layer:
-        moe, device = self._moe[number], self._device
-        factors = np.stack([experts.factors(part) for part in ("gate", "up", "down")], 1)
-        wide, narrow = [experts.biases(part) for part in ("gate", "up")], experts.biases("down")
-        biases = None
-        if wide[0] is not None and wide[1] is not None and narrow is not None:
-            joined = np.concatenate([wide[0], wide[1]], 1)
-            biases = device.upload(torch.from_numpy(joined)), device.upload(torch.from_numpy(narrow))
-        return _Layer(
-            moe,
-            PackedExpert.of(experts, self._hidden, moe.intermediate, device.upload),
-            None if (factors == 1.0).all() else device.upload(torch.from_numpy(factors)),
-            biases,
+            notes=(*status.notes, *self.notes, *(self.uploads.notes if self.uploads is not None else ())),
         )
 
     def _checked(self, statistics: npt.NDArray[np.floating] | None) -> npt.NDArray[np.floating] | None:
@@ -418,57 +374,6 @@ class HybridExperts:
                 f"Experts in VRAM serve prompts only: in answers the GPU would take {device_us:.0f} us for "
                 f"{len(inside)} of a layer's, the CPU takes {cpu_us:.0f} us for all {used}."
             )
-
-    def _ask_for_more(self) -> None:
-        """Start as many copies as the link takes beside a token."""
-        cache = self.cache
-        if cache is None or not self._hits_pay or self._failures >= MOST_FAILURES or not self._blocks:
-            return
-        nbytes = self._blocks[0].shape[1]
-        room = int(UPLOAD_SHARE * self._step_seconds * (self.speeds.link or 0.0) / nbytes)
-        most = min(MOST_UPLOADS, max(1, room)) - self._under_way
-        for upload in cache.next_uploads(most):
-            self._upload(upload)
-
-    def _upload(self, upload: Upload) -> None:
-        carrier = self._carrier
-        assert carrier is not None
-        # Whatever still reads the slot has been queued before this.
-        after = self._device.mark()
-        self._under_way += 1
-
-        def job() -> None:
-            try:
-                pieces = self._pieces(upload.layer, upload.expert)
-                arrived: Event | BaseException = carrier.send(pieces, self._slot(upload.slot), after)
-            except BaseException as error:
-                arrived = error
-            self._arrivals.append((upload, arrived))
-
-        carrier.do(job)
-
-    def _receive(self) -> None:
-        """What has arrived may be used from this step on."""
-        cache = self.cache
-        assert cache is not None
-        while self._arrivals:
-            upload, arrived = self._arrivals[0]
-            if isinstance(arrived, BaseException):
-                cache.failed(upload)
-                self._failed(arrived)
-            elif arrived.query():
-                cache.uploaded(upload)
-            else:
-                return
-            self._arrivals.popleft()
-            self._under_way -= 1
-
-    def _failed(self, error: BaseException) -> None:
-        self._failures += 1
-        log.warning("an expert could not be copied to VRAM: %s", error)
-        if self._failures == MOST_FAILURES:
-            why = str(error).partition("\n")[0]
-            self.notes.append(f"The experts in VRAM stay as they are: copies to it fail ({why}).")
 
     def _leave_out(self, layer: int, hits: Future[_Hits], x: Floats, ids: Ints, weights: Floats) -> None:
         """On the worker's thread, before it computes one token: ids of what it shall not compute become -1."""
@@ -547,40 +452,21 @@ class HybridExperts:
             slot = int(table[expert])
             packed = self._slot(slot) if slot >= 0 else stream.take((layer, expert))
             mine = tokens[start:end]
-            y = self._experts(layer, [expert], packed[None], narrow[mine][None])[0]
+            y = self._layers[layer].compute([expert], packed[None], narrow[mine][None])[0]
             out.index_add_(0, mine, y * shares[start:end, None])
             start = end
 
     def _compute_hits(self, job: _Job, hits: _Hits, out: torch.Tensor) -> None:
         """out [1, H] += a token's experts in slots."""
         x = job.x.to(self._dense.dtype)[None]
-        most = max(1, DEQUANTISED_AT_ONCE // (3 * self._hidden * self._layers[job.layer].spec.intermediate))
+        layer = self._layers[job.layer]
+        most = max(1, DEQUANTISED_AT_ONCE // (3 * self._hidden * layer.spec.intermediate))
         for start in range(0, len(hits.slots), most):
             some = slice(start, start + most)
             packed = torch.stack([self._slot(slot) for slot in hits.slots[some]])
-            y = self._experts(job.layer, hits.experts[some], packed, x.expand(len(packed), -1, -1))
+            y = layer.compute(hits.experts[some], packed, x.expand(len(packed), -1, -1))
             for result, weight in zip(y, hits.weights[some], strict=True):
                 out.add_(result, alpha=weight)
-
-    def _experts(self, number: int, experts: Sequence[int], packed: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """x [N, T, H] in the dense type, for N experts whose bytes are packed [N, ..] -> float32 [N, T, H]."""
-        layer, dtype = self._layers[number], self._dense.dtype
-        packed = packed[:, : layer.packed.nbytes]
-        gate_up = torch.matmul(x, layer.packed.gate_up(packed).to(dtype).transpose(1, 2)).float()
-        inner = layer.spec.intermediate
-        factors = None if layer.factors is None else torch.stack([layer.factors[e] for e in experts])[:, None]
-        if factors is not None:
-            gate_up[..., :inner] *= factors[..., :1]
-            gate_up[..., inner:] *= factors[..., 1:2]
-        if layer.biases is not None:
-            gate_up += torch.stack([layer.biases[0][e] for e in experts])[:, None]
-        acted = activate(layer.spec.expert, gate_up).to(dtype)
-        y = torch.matmul(acted, layer.packed.down(packed).to(dtype).transpose(1, 2)).float()
-        if factors is not None:
-            y *= factors[..., 2:]
-        if layer.biases is not None:
-            y += torch.stack([layer.biases[1][e] for e in experts])[:, None]
-        return y
 
 
 def _pass_on(ended: Future[None], hits: Future[_Hits]) -> None:

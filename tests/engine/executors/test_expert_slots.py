@@ -12,7 +12,7 @@ import torch
 from tiny_models import TOKENS, Tiny, make_plan
 
 from engine.errors import Cancelled
-from engine.executors import expert_slots, streaming
+from engine.executors import expert_slots, slot_uploads, streaming
 from engine.executors.expert_slots import HybridExperts
 from engine.executors.streaming import Staging
 from engine.executors.torch_executor import TorchExecutor
@@ -111,20 +111,20 @@ def test_experts_move_in_while_an_answer_is_written(tiny: MakeTiny, run: Run) ->
     before = executor.usage().in_vram
     uploaded = executor.status().bytes_uploaded
     answer(executor)
-    experts.settle()
+    experts.uploads.settle()
     assert executor.status().bytes_uploaded > uploaded
     assert (executor.usage().in_vram != before).any()
     assert experts.cache.resident().sum() == 4
 
 
 def test_no_more_copies_than_the_cap_are_under_way(tiny: MakeTiny, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expert_slots, "MOST_UPLOADS", 2)
+    monkeypatch.setattr(slot_uploads, "MOST_UPLOADS", 2)
     executor, experts = hybrid(run, tiny("qwen3_moe", "safetensors"), slots=4, device="sim:latency=5e-3")
     experts._step_seconds = 1e9
     executor.forward(TOKEN_IDS[:PROMPT])
     for i in range(PROMPT, len(TOKEN_IDS)):
         executor.forward(TOKEN_IDS[i : i + 1])
-        assert experts._under_way <= 2
+        assert experts.uploads.under_way <= 2
 
 
 def test_failed_copies_spoil_nothing_and_end_after_a_few(
@@ -142,10 +142,10 @@ def test_failed_copies_spoil_nothing_and_end_after_a_few(
     for _ in range(3):
         executor.truncate(0)
         rows.append(answer(executor))
-        experts.settle()
+        experts.uploads.settle()
     for row in rows:
         expect_close(row, expected)
-    assert experts._failures >= expert_slots.MOST_FAILURES
+    assert experts.uploads.failures >= slot_uploads.MOST_FAILURES
     (note,) = executor.status().notes
     assert "the link is down" in note
     # Slots whose copies failed are empty.
