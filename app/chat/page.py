@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QPoint, Qt, Signal, Slot
-from PySide6.QtGui import QDragEnterEvent, QDropEvent, QHideEvent
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QHideEvent, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 from shiboken6 import isValid
 
@@ -473,6 +473,11 @@ class ChatPage(QWidget):
         self._show_context()
         self._show_preset()
         self._advice.refresh()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """What Enter does may have been changed on the settings page."""
+        super().showEvent(event)
+        self._show_preset()
 
     def hideEvent(self, event: QHideEvent) -> None:
         """The page may be made anew: what is written stays."""

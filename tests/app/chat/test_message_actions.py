@@ -7,9 +7,11 @@ from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent, QGuiApplication
 from PySide6.QtWidgets import QPushButton
 
+from app.chat.controller import ChatController
 from app.chat.page import ChatPage
 from app.chat.records import Attachment, Draft
 from app.chat.store import ChatStore
+from app.settings.store import Settings
 
 
 @pytest.fixture
@@ -166,3 +168,37 @@ def test_too_many_files_are_told(page, qtbot):
     page._drafting.add([Attachment(f"{n}.txt", str(n), 1) for n in range(25)])
     assert len(page.composer.attachments) == 20
     assert "Not all files were attached" in str(page.banners.banners[0].error)
+
+
+def test_what_enter_does_follows_the_settings_page(host, store, qtbot):
+    values = [Settings()]
+    page = ChatPage(host, store, lambda: values[0])
+    qtbot.addWidget(page)
+    page.show()
+    page.hide()
+    values[0] = Settings(enter="newline")
+    page.show()
+    qtbot.keyClicks(page.composer.field, "one")
+    qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
+    assert host.asked == []
+    qtbot.keyClick(page.composer.field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+    assert host.asked
+    host.answer("a")
+    page.shutdown()
+
+
+def test_what_is_written_stays_when_the_page_is_made_anew(host, store, qtbot):
+    controller = ChatController(host, store)
+    page = ChatPage(host, store, controller=controller)
+    page.show()
+    page.composer.set_text("half a thought")
+    page.hide()
+    page.deleteLater()
+    again = ChatPage(host, store, controller=controller)
+    qtbot.addWidget(again)
+    assert again.composer.text == "half a thought"
+    qtbot.wait(0)
+    again.send("q")
+    host.answer("a")
+    assert [m.text for m in store.messages(again.chat)] == ["q", "a"]
+    again.shutdown()
