@@ -336,14 +336,20 @@ def open_device(name: str) -> Device:
     return TorchDevice(name)
 
 
+def out_of_memory(error: RuntimeError) -> bool:
+    """Also where a library below torch says so in its own words."""
+    words = str(error)
+    return isinstance(error, torch.OutOfMemoryError) or "out of memory" in words or "ALLOC_FAILED" in words
+
+
 @contextlib.contextmanager
 def device_errors(device: Device, what: str) -> Iterator[None]:
     """Says in words what torch raises when a device breaks down. Running out of memory is another matter."""
     try:
         yield
-    except torch.OutOfMemoryError:
-        raise
     except torch.AcceleratorError as error:
+        if out_of_memory(error):
+            raise
         raise GreenroomError(
             what,
             f"{device.name} has stopped working ({str(error).splitlines()[0]})",

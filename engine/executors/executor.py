@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from engine.runtime.status import EngineStatus, ExpertUsage
 
 
-class ChunkTooLarge(Exception):
-    """The device has too little memory for so many tokens in one call. `Executor.chunk` has become smaller; the
-    sequence is as before the call.
+class TryAgain(Exception):
+    """The device ran out of memory and room was made, for which `Executor.chunk` may have become smaller. The sequence
+    is as before the call.
     """
 
 
@@ -25,6 +25,8 @@ class Executor(Protocol):
     length:     tokens in the KV cache
     context:    tokens the KV cache can hold
     chunk:      tokens that one call should bring at most
+    remembers:  set it once answers are written, as opposed to measured: which experts they call is then kept for the next
+                start
     takes_drafts: whether tokens get the same bits in one call as one by one, and any number of those of a last call of
                 at most DRAFT can be taken back
     """
@@ -33,6 +35,7 @@ class Executor(Protocol):
     context: int
     chunk: int
     takes_drafts: bool
+    remembers: bool
 
     @property
     def length(self) -> int: ...
@@ -42,7 +45,7 @@ class Executor(Protocol):
 
         logits: "last" -> float32 [1, vocab]; "all" -> float32 [T, vocab]; "draft" the same, for tokens that are a
         guess: what a later turn can go back to is then as after single tokens.
-        Raises Cancelled when `cancel` was called meanwhile, ChunkTooLarge, GreenroomError when memory runs out or the
+        Raises Cancelled when `cancel` was called meanwhile, TryAgain, GreenroomError when memory runs out or the
         device breaks down; the sequence is then as before the call.
         """
 

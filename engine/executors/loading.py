@@ -55,6 +55,10 @@ class Loader:
         self._reported = 0.0
         self._message = ""
 
+    def again(self) -> Loader:
+        """For another try from the beginning."""
+        return Loader(self.checkpoint, self.spec, self._progress)
+
     def has(self, role: str) -> bool:
         return role in self.spec.weights
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from engine.checkpoints.checkpoint import Checkpoint
-from engine.errors import Cancelled
+from engine.errors import Cancelled, GreenroomError
 from engine.executors.device_experts import DeviceExperts
-from engine.executors.devices import DenseDevice
+from engine.executors.devices import DENSE, DenseDevice, device_errors, out_of_memory
 from engine.executors.embedding import embedding
+from engine.executors.executor import TryAgain
 from engine.executors.expert_slots import HybridExperts
 from engine.executors.expert_store import ExpertStore
 from engine.executors.kv_cache import KvCache
@@ -21,6 +25,7 @@ from engine.executors.layer import Layer
 from engine.executors.loaded_model import Floats, LoadedModel
 from engine.executors.loading import Loader
 from engine.executors.mlp import NativeMlp
+from engine.executors.narrower import narrower
 from engine.executors.rope import ropes_of
 from engine.executors.step import Step
 from engine.executors.torch_building import TorchBuilder
@@ -32,6 +37,10 @@ from engine.progress import ProgressCallback
 from engine.runtime import hot_cache_statistics
 from engine.runtime.status import EngineStatus, ExpertUsage
 
+log = logging.getLogger(__name__)
+
+#: Tokens that are not divided further when memory is short.
+SMALLEST_CHUNK = 16
 #: Calls per layer, of all experts together, after which it is worth keeping which ones were called.
 WORTH_KEEPING = 256
 
@@ -51,6 +60,10 @@ class TorchExecutor(LoadedModel):
         self._device = DenseDevice.of_plan(plan)
         self._layers: list[Layer] = []
         self._checkpoint = checkpoint
+        #: What was given up while loading, and since then.
+        self._notes: list[str] = []
+        self._steps: dict[str, str] = {}
+        self._broken = False
         self._experts: ExpertStore | HybridExperts | DeviceExperts | None = None
         super().__init__(checkpoint, spec, plan, progress)
 
@@ -70,9 +83,15 @@ class TorchExecutor(LoadedModel):
 
     def status(self) -> EngineStatus:
         experts = self.__dict__.get("_experts")
-        return experts.told(self._status) if isinstance(experts, HybridExperts) else self._status
+        status, handoff = self._status, 0.0
+        if isinstance(experts, HybridExperts):
+            status, handoff = experts.told(status), experts.store.handoff_s
+        notes = (*self._notes, *self._steps.values(), *self._device.device.notes, *status.notes)
+        return replace(status, notes=notes, handoff_s=handoff)
 
     def truncate(self, length: int) -> int:
+        if self._broken:
+            raise GreenroomError("The model cannot answer", "its device has stopped working", "Load it again.")
         with torch.inference_mode(), self._device.device.working():
             return super().truncate(length)
 
@@ -81,12 +100,35 @@ class TorchExecutor(LoadedModel):
         with super().memory_errors(what):
             try:
                 yield
-            except torch.OutOfMemoryError as error:
+            except RuntimeError as error:
+                if not out_of_memory(error):
+                    raise
                 raise MemoryError(str(error)) from error
 
     def _load(self, loader: Loader, plan: OffloadPlan) -> None:
-        with torch.inference_mode(), self._device.device.working():
-            self._load_blocks(loader, plan)
+        device, what = self._device.device, f"{loader.checkpoint.name} could not be loaded"
+        while True:
+            try:
+                with (
+                    torch.inference_mode(),
+                    device.working(),
+                    device_errors(device, what),
+                ):
+                    self._load_blocks(loader, plan)
+                return
+            except RuntimeError as error:
+                smaller = narrower(plan, has_experts=self._spec.is_moe)
+                if not device.accelerator or not out_of_memory(error) or smaller is None:
+                    raise
+                # Frames hold what was loaded.
+                traceback.clear_frames(error.__traceback__)
+            plan, note = smaller
+            log.warning("%s", note)
+            self._notes.append(note)
+            self._forget_blocks()
+            loader = loader.again()
+            dtype, code = DENSE[plan.dense_dtype]
+            self._device = replace(self._device, dtype=dtype, code=code)
 
     def _load_blocks(self, loader: Loader, plan: OffloadPlan) -> None:
         spec = self._spec
@@ -104,12 +146,13 @@ class TorchExecutor(LoadedModel):
         self._embedding = embedding(loader, self._head)
         self._head_bias = build.values("lm_head_bias") if loader.has("lm_head_bias") else None
         self._ropes = ropes_of(spec, plan.context)
+        held = self._device.device.memory().held
         if isinstance(self._experts, HybridExperts):
             self._open_slots(self._experts, loader, plan)
         self.fallbacks = tuple(sorted(build.fallbacks))
         self.takes_drafts = self._device.native and not self.fallbacks
         self.kernel = self._kernel(plan)
-        self._status = self._status_of(loader, plan, cached)
+        self._status = self._status_of(loader, plan, cached, held)
         loader.report("Ready", always=True)
 
     def _load_experts(
@@ -118,11 +161,16 @@ class TorchExecutor(LoadedModel):
         """cached: bytes that the KV cache will take."""
         if plan.mode == "all_gpu":
             return DeviceExperts.load(self._device, loader)
+        if isinstance(self._experts, HybridExperts):  # from an earlier try
+            for role in self._spec.weights:
+                if ".moe.experts." in role:
+                    loader.skip(role)
+            return self._experts
         recode = None if plan.experts == "stored" else plan.experts
         if plan.dense_dtype == "float32":
             recode = "float32"
         besides = 0
-        if not self._device.device.accelerator:
+        if self._device.device.torch_device.type == "cpu":
             width = None if self._device.native else self._device.dtype.itemsize
             besides = loader.dense_nbytes(width) + cached
         store = ExpertStore.load(self._pool, self._device.device, loader, recode, plan.isa, besides)
@@ -147,7 +195,7 @@ class TorchExecutor(LoadedModel):
 
     def _keep_statistics(self, experts: HybridExperts) -> None:
         cache = experts.cache
-        if cache is not None and cache.hits + cache.misses >= WORTH_KEEPING * len(cache.layers):
+        if cache is not None and self.remembers and cache.hits + cache.misses >= WORTH_KEEPING * len(cache.layers):
             hot_cache_statistics.write(cache_folder(), self._checkpoint, cache.layers, cache.statistics())
 
     def _kernel(self, plan: OffloadPlan) -> str:
@@ -165,25 +213,66 @@ class TorchExecutor(LoadedModel):
             return f"{str(self._device.dtype).removeprefix('torch.')} on {self._device.device.name}, {threads}"
         return f"{name}, {threads}"
 
-    def _status_of(self, loader: Loader, plan: OffloadPlan, cached: int) -> EngineStatus:
-        """cached: bytes of the KV cache."""
+    def _status_of(self, loader: Loader, plan: OffloadPlan, cached: int, vram: int) -> EngineStatus:
+        """cached: bytes of the KV cache; vram: held on the device, but for slots."""
         device, experts = self._device, self._experts
         apart = device.device.accelerator  # dense weights and KV cache lie in the device's memory
-        held = 0 if experts is None else experts.nbytes
-        dense = loader.dense_nbytes(None if device.native else device.dtype.itemsize) + cached
         on_device = isinstance(experts, DeviceExperts)
+        store = experts.store if isinstance(experts, HybridExperts) else experts
+        ram = store.nbytes if isinstance(store, ExpertStore) else 0
+        if apart:
+            ram += self._embedding.nbytes
+        else:
+            ram += loader.dense_nbytes(None if device.native else device.dtype.itemsize) + cached
         return EngineStatus(
-            device=plan.device,
+            device=device.device.name,
             kernel=self.kernel,
             path="all_gpu" if on_device else "hybrid" if apart else "cpu",
             pinned=apart and device.device.pinned,
-            locked=isinstance(experts, ExpertStore) and held > 0 and experts.locked,
-            ram_bytes=(0 if apart else dense) + (0 if on_device else held),
-            vram_bytes=(dense if apart else 0) + (held if on_device else 0),
+            locked=isinstance(store, ExpertStore) and store.nbytes > 0 and store.locked,
+            ram_bytes=ram,
+            vram_bytes=vram,
             prefill="device" if on_device else "cpu",
         )
 
     def _compute(self, token_ids: npt.NDArray[np.int64], *, last_only: bool, draft: bool) -> Floats:
+        device = self._device.device
+        try:
+            with device_errors(device, "The answer broke off"):
+                return self._computed(token_ids, last_only=last_only, draft=draft)
+        except GreenroomError:
+            self._broken = True
+            raise
+        except RuntimeError as error:
+            if not device.accelerator or not out_of_memory(error):
+                raise
+            traceback.clear_frames(error.__traceback__)
+            if not self._make_room(len(token_ids)):
+                raise
+        raise TryAgain
+
+    def _make_room(self, tokens: int) -> bool:
+        """Give something up after a call with so many tokens ran out of memory. False when nothing is left."""
+        experts, device = self._experts, self._device.device
+        if isinstance(experts, HybridExperts):
+            experts.drain()
+            if experts.cache is not None and experts.cache.slots:
+                left = experts.shrink(experts.cache.slots // 2)
+                self._tell("slots", f"VRAM ran short in an answer: {left} experts are left in it.")
+                return True
+        device.release()
+        if tokens <= SMALLEST_CHUNK:
+            return False
+        self.chunk = max(SMALLEST_CHUNK, tokens // 2)
+        self._tell("chunk", f"VRAM ran short in an answer: prompts are read {self.chunk} tokens at a time.")
+        return True
+
+    def _tell(self, about: str, note: str) -> None:
+        """In the place of what was told about this before."""
+        log.warning("%s", note)
+        self._steps[about] = note
+
+    def _computed(self, token_ids: npt.NDArray[np.int64], *, last_only: bool, draft: bool) -> Floats:
         device = self._device.device
         with torch.inference_mode(), device.working():
             x = device.upload(torch.from_numpy(self._embedded(self._embedding(token_ids))))
@@ -197,13 +286,27 @@ class TorchExecutor(LoadedModel):
             logits: Floats = device.download(self._head(self._norm(x[-1:] if last_only else x))).numpy()
             return logits
 
-    def _release(self) -> None:
-        if self._experts is not None:
-            with self._device.device.working():
-                if isinstance(self._experts, HybridExperts):
-                    self._keep_statistics(self._experts)
-                self._experts.close()
-        for part in ("_layers", "_experts", "_embedding", "_head", "_norm", "_cache"):
+    def _forget_blocks(self) -> None:
+        """Give back what lies on the device, for another try to load; experts in RAM stay."""
+        if isinstance(self._experts, DeviceExperts):
+            self._experts.close()
+            self._experts = None
+        self._layers.clear()
+        for part in ("_embedding", "_head", "_norm", "_cache"):
             self.__dict__.pop(part, None)
         self._device.device.release()
-        self._device.device.close()
+
+    def _release(self) -> None:
+        device = self._device.device
+        try:
+            if self._experts is not None:
+                with device.working():
+                    if isinstance(self._experts, HybridExperts):
+                        self._keep_statistics(self._experts)
+                    self._experts.close()
+            device.release()
+        except torch.AcceleratorError as error:
+            log.info("closing what a broken device has held: %s", str(error).partition("\n")[0])
+        for part in ("_layers", "_experts", "_embedding", "_head", "_norm", "_cache"):
+            self.__dict__.pop(part, None)
+        device.close()

@@ -9,6 +9,7 @@ from engine.hardware.simulated import is_simulated
 from engine.models.spec import ModelSpec
 from engine.placement import sizes
 from engine.placement.buffers import cpu_buffers
+from engine.placement.device_buffers import device_work_bytes
 from engine.placement.plan import Wishes
 from engine.placement.sizes import Inventory, Layout
 
@@ -174,7 +175,9 @@ def _kv_bytes(problem: Problem, kv_type: str) -> int:
     return problem.spec.kv_bytes(problem.context, kv_type)
 
 
-def _gpu_parts(problem: Problem, dense_dtype: str) -> tuple[dict[str, int], dict[str, int], str]:
+def _gpu_parts(
+    problem: Problem, dense_dtype: str, *, experts_there: bool
+) -> tuple[dict[str, int], dict[str, int], str]:
     """(ram, vram, kv_type) of everything but the routed experts."""
     kv_type = problem.wishes.kv_type
     if kv_type == "auto":
@@ -187,19 +190,17 @@ def _gpu_parts(problem: Problem, dense_dtype: str) -> tuple[dict[str, int], dict
         program, context = program + sizes.CUDA_PROGRAM_BYTES, sizes.CUDA_CONTEXT_BYTES
     ram["buffers"] = program + sizes.staging_bytes(problem.inventory, layout)
     vram["kv_cache"] = _kv_bytes(problem, kv_type)
-    vram["buffers"] = context + sizes.activation_bytes(problem.spec, problem.context, masked=True)
-    if kv_type == "q8":
-        # A layer's keys and values are widened to be computed with.
-        vram["buffers"] += max(
-            (a.token_bytes("bf16") * a.kept(problem.context) for a in problem.spec.attentions), default=0
-        )
+    width = 4 if dense_dtype == "float32" else 2
+    vram["buffers"] = context + device_work_bytes(
+        problem.spec, problem.context, width, kv_type, experts_there=experts_there
+    )
     if dense_dtype == "int4":
         vram["buffers"] += sizes.dequantised_bytes(problem.inventory.roles.values(), floats=True)
     return ram, vram, kv_type
 
 
 def _all_gpu(problem: Problem, dense_dtype: str) -> Candidate:
-    ram, vram, kv_type = _gpu_parts(problem, dense_dtype)
+    ram, vram, kv_type = _gpu_parts(problem, dense_dtype, experts_there=True)
     if problem.spec.is_moe:
         layout = device_expert_layout(dense_dtype)
         vram = {"experts": sizes.expert_bytes(problem.inventory, layout), **vram}
@@ -208,7 +209,7 @@ def _all_gpu(problem: Problem, dense_dtype: str) -> Candidate:
 
 
 def _hybrid(problem: Problem, dense_dtype: str) -> Candidate:
-    ram, vram, kv_type = _gpu_parts(problem, dense_dtype)
+    ram, vram, kv_type = _gpu_parts(problem, dense_dtype, experts_there=False)
     layout = expert_layout(problem)
     ram = {"experts": sizes.expert_bytes(problem.inventory, layout), **ram}
     made = _candidate(problem, "hybrid", dense_dtype, kv_type, layout.recode or "stored", ram, vram)

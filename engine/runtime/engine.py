@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.errors import Cancelled, GreenroomError
-from engine.executors.executor import ChunkTooLarge
+from engine.executors.executor import TryAgain
 from engine.progress import ProgressCallback, ignore_progress
 from engine.runtime.detokenise import Detokeniser
 from engine.runtime.events import GenerationEvent, Message, SamplingParams
@@ -326,7 +326,7 @@ class Engine:
                 piece = token_ids[: executor.chunk]
                 try:
                     rows.append(executor.forward(np.asarray(piece, dtype=np.int64), logits))
-                except ChunkTooLarge:
+                except TryAgain:
                     continue
                 except Cancelled:
                     raise
