@@ -25,8 +25,7 @@ class Executor(Protocol):
     length:     tokens in the KV cache
     context:    tokens the KV cache can hold
     chunk:      tokens that one call should bring at most
-    remembers:  set it once answers are written, as opposed to measured: which experts they call is then kept for the next
-                start
+    remembers:  set it once answers are written, and not only measured: which experts they call is then kept
     takes_drafts: whether tokens get the same bits in one call as one by one, and any number of those of a last call of
                 at most DRAFT can be taken back
     """

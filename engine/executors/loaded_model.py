@@ -32,6 +32,7 @@ class LoadedModel(ABC):
 
     kernel: str
     takes_drafts: bool
+    remembers = False
     #: Set by `_load`.
     _cache: KvCache
     _head_bias: Floats | None

@@ -124,6 +124,8 @@ class Engine:
             raise _busy()
         try:
             self._stop = False
+            if self._executor is not None:
+                self._executor.remembers = True
             meter = StatsMeter()
             ids = self.encode(prompt, thinking, begun)
             fresh = not isinstance(prompt, str) and not begun

@@ -277,6 +277,7 @@ def test_the_next_load_begins_with_the_experts_called_most(
         executor.truncate(0)
         answer(executor)
     kept = experts.cache.statistics()
+    executor.remembers = True
     executor.close()
     _, again = hybrid(run, model, slots=4)
     inside = again.cache.resident()
