@@ -70,6 +70,8 @@ def _speeds(speed: DeviceSpeed) -> Iterator[str]:
         yield f"own memory {speed.memory_gbs:.0f} GB/s"
     if speed.teraflops:
         yield f"{speed.teraflops:.0f} TFLOP/s"
+    if speed.code_gweights:
+        yield f"{speed.code_gweights:.0f}e9 coded weights/s"
 
 
 def _binary(nbytes: int) -> str:

@@ -8,13 +8,17 @@ from collections.abc import Callable
 
 import torch
 
+from engine.executors.device_blocks import BlockDecoder, Tables
 from engine.executors.devices import Device, device_errors, open_device
+from engine.placement.sizes import DEQUANTISED_BYTES
 
 #: Of each copy. Large enough for latency not to count, small enough to fit beside what the card holds already.
 COPY_BYTES = 64 << 20
 MEMORY_BYTES = 512 << 20
 #: Rows and columns of the matrices multiplied.
 MATRIX = 4096
+#: Coded weights turned into numbers at a time.
+CODED = 1 << 24
 REPEATS = 7
 #: Seconds that one kind of measurement may take.
 BUDGET = 1.0
@@ -24,7 +28,7 @@ MOST_SHARE = 4
 
 def device_speed(name: str) -> dict[str, float]:
     """GB/s of copies to and from the device, from page-locked RAM and from other; GB/s of reads of its own memory
-    (a copy inside it counts twice); TFLOP/s of bfloat16 products.
+    (a copy inside it counts twice); TFLOP/s of bfloat16 products; 1e9 weights a second that are stored in codes.
 
     What the device cannot do is left out. Raises GreenroomError when it is not there or breaks down.
     """
@@ -38,7 +42,9 @@ def device_speed(name: str) -> dict[str, float]:
         with device_errors(device, "The graphics card could not be measured"), device.working():
             found = _copies(device, plain, pinned) | _memory(device, room)
             # Where the CPU plays the device it would measure the CPU.
-            return found if device.torch_device.type == "cpu" else found | _arithmetic(device, room)
+            if device.torch_device.type != "cpu":
+                found |= _arithmetic(device, room) | _codes(device, room)
+            return found
     finally:
         device.close()
 
@@ -70,6 +76,18 @@ def _arithmetic(device: Device, room: int) -> dict[str, float]:
     left.zero_()
     right.zero_()
     return {"teraflops": 2 * size**3 / _seconds(device, lambda: torch.mm(left, right, out=out)) / 1e12}
+
+
+def _codes(device: Device, room: int) -> dict[str, float]:
+    """As many weights as are turned into numbers at a time, times one token."""
+    decode = BlockDecoder("Q4_0", Tables(device))
+    rows = max(256, min(CODED, room // DEQUANTISED_BYTES) // MATRIX)
+    stored = device.empty(rows * MATRIX // decode.block_values, decode.block_bytes, dtype=torch.uint8)
+    stored.zero_()
+    x = device.empty(MATRIX, 1, dtype=torch.bfloat16)
+    x.zero_()
+    seconds = _seconds(device, lambda: torch.mm(decode(stored).view(rows, MATRIX).to(torch.bfloat16), x))
+    return {"code_gweights": rows * MATRIX / seconds / 1e9}
 
 
 def _seconds(device: Device, work: Callable[[], object]) -> float:

@@ -124,6 +124,7 @@ class DeviceSpeed:
     to_*, from_*: GB/s of copies between RAM and the card, from page-locked memory and from other
     memory_gbs:   of its own memory
     teraflops:    of bfloat16 matrix products
+    code_gweights: 1e9 weights a second that are stored in four-bit codes and multiplied with one token
     """
 
     to_pinned_gbs: float | None = None
@@ -132,6 +133,7 @@ class DeviceSpeed:
     from_pageable_gbs: float | None = None
     memory_gbs: float | None = None
     teraflops: float | None = None
+    code_gweights: float | None = None
 
 
 @dataclass(frozen=True)

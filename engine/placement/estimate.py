@@ -11,8 +11,8 @@ from engine.placement.packing import code_of
 from engine.placement.parts import UNKNOWN_GPU, find_gpu
 from engine.placement.plan import Prediction
 from engine.placement.predict import CONVERSATION, NO_HITS, Hits, Speeds, Work, expected_hits, predict
-from engine.placement.profiles import measured_profile
-from engine.placement.sizes import Shapes
+from engine.placement.profiles import EngineProfile, measured_profile
+from engine.placement.sizes import Layout, Shapes
 
 #: Instruction sets a plan can be capped at, lowest first.
 TIERS = ("portable", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx")
@@ -28,7 +28,11 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
     dense.pop("embeddings", None)
     dense_total = sum(dense.values())
     experts_ram = 0 if all_gpu else sizes.active_expert_bytes(inventory, expert_layout(problem))
-    experts_gpu = sizes.active_expert_bytes(inventory, device_expert_layout(chosen.dense_dtype)) if all_gpu else 0
+    profile = measured_profile(problem.report)
+    speeds = _speeds(problem, chosen, threads)
+    code_bytes = _code_bytes(problem, chosen, speeds, profile)
+    there = _device_traffic(problem, device_expert_layout(chosen.dense_dtype), code_bytes)
+    experts_gpu = there if all_gpu else 0
     short = min(CONVERSATION, problem.context)
     # Of a prompt only the last token goes through the output head.
     dense_values = sizes.dense_values(inventory) - sizes.head_values(inventory)
@@ -52,10 +56,31 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
         threads=threads,
         short_kv_bytes=sizes.kv_traffic(spec, short, chosen.kv_type),
         gpu_beside_bytes=dense.get("shared_experts", 0) if hybrid else 0,
+        hit_bytes=there if hybrid else 0,
         hits=cache_hits(problem, chosen) if hybrid else NO_HITS,
         **_streamed(problem, chosen),
     )
-    return predict(work, _speeds(problem, chosen, threads), measured_profile(problem.report))
+    return predict(work, speeds, profile)
+
+
+def _code_bytes(problem: Problem, chosen: Candidate, speeds: Speeds, profile: EngineProfile) -> float:
+    """VRAM traffic per coded weight: of the profile, or as it was measured with this card."""
+    calibration = problem.report.calibration
+    found = calibration.devices.get(chosen.device) if calibration is not None else None
+    if found is None or not found.code_gweights:
+        return profile.gpu_code_bytes
+    return speeds.vram_gbs * profile.gpu_share / found.code_gweights
+
+
+def _device_traffic(problem: Problem, layout: Layout, code_bytes: float) -> int:
+    """VRAM traffic of one token's experts: plain numbers are read as they lie there, codes are turned into numbers."""
+    total = 0.0
+    for moe, shapes in problem.inventory.experts:
+        for shape, count in shapes.items():
+            coded = shape.rows > 0 and shape.format not in sizes.FLOATS and code_bytes > 0
+            each = shape.values * code_bytes if coded else layout.nbytes(shape)
+            total += each * count * moe.top_k / moe.experts
+    return round(total)
 
 
 def _streamed(problem: Problem, chosen: Candidate) -> dict[str, int]:

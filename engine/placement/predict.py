@@ -65,6 +65,7 @@ class Work:
     cpu_values, gpu_values: weights multiplied with while a prompt is read
     gpu_experts:       routed experts of all layers that the GPU computes
     code, tier:        of the kernels that read from RAM
+    hit_bytes:         VRAM traffic of a token whose experts all lie in VRAM
     hits:              share of the experts' uses that VRAM serves; cpu_expert_bytes and gpu_beside_bytes are without it
     """
 
@@ -86,6 +87,7 @@ class Work:
     gpu_beside_bytes: int = 0
     streamed_bytes: int = 0
     streamed_experts: int = 0
+    hit_bytes: int = 0
     hits: Hits = NO_HITS
 
     @property
@@ -172,7 +174,7 @@ def _decode_terms(
         rate = min(ram_gbs * share, _core_limit(work, profile))
         terms["ram"] = cpu_bytes / (rate * 1e9)
     if work.uses_gpu:
-        beside = (work.gpu_beside_bytes + work.cpu_expert_bytes - missed) / vram_rate
+        beside = (work.gpu_beside_bytes + hits * work.hit_bytes) / vram_rate
         alone = work.gpu_bytes - work.gpu_beside_bytes + (kv if work.kv_on_gpu else 0)
         terms["vram"] = alone / vram_rate + max(0.0, beside - terms["ram"])
         layer = profile.gpu_layer_s

@@ -24,6 +24,8 @@ class EngineProfile:
     attention_gops: 10^9 operations per second and core of attention while a prompt is read, likewise
     gpu_prefill_share: of the GPU's 16-bit matrix rate
     gpu_expert_s: launches per expert and prompt chunk, where the GPU computes experts one after the other
+    gpu_code_bytes: VRAM traffic per weight that is stored in codes and turned into numbers before it is multiplied;
+                 0 where kernels read the codes themselves
     link_share:  achieved share of the link's bandwidth while experts are sent to the GPU, computing beside
     spread:      (low, high) factors on the likely decode figure that come from the engine, not the machine
     prefill_spread: the same for prefill, where clock rates differ too
@@ -42,6 +44,7 @@ class EngineProfile:
     attention_gops: Mapping[str, float]
     gpu_prefill_share: float
     gpu_expert_s: float
+    gpu_code_bytes: float
     link_share: float
     spread: tuple[float, float]
     prefill_spread: tuple[float, float]
@@ -96,6 +99,8 @@ GREENROOM = EngineProfile(
     attention_gops={"portable": 8.0, "avx2": 80.0, "avx512": 130.0},
     gpu_prefill_share=0.25,
     gpu_expert_s=80e-6,
+    # Taken apart by torch's operations one after the other it is more, by how much is measured with the card.
+    gpu_code_bytes=0.0,
     link_share=0.75,
     spread=(0.7, 1.25),
     prefill_spread=(0.5, 1.6),

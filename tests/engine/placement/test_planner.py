@@ -130,6 +130,9 @@ def test_what_was_measured_of_a_card_takes_the_place_of_its_name(machine: MakeRe
     slow = plan(QWEN3, measured(memory_gbs=100.0)).prediction
     assert slow.decode_tps.likely < whole.prediction.decode_tps.likely
     assert slow.prefill_tps == whole.prediction.prefill_tps
+    # 1.8 G weights of experts take about a second where codes are slowly turned into numbers.
+    coded = plan(QWEN3, measured(code_gweights=1.8)).prediction
+    assert coded.decode_tps.likely == pytest.approx(1.0, rel=0.05)
     weak = plan(QWEN3, measured(teraflops=5.0)).prediction
     assert weak.prefill_tps.likely < whole.prediction.prefill_tps.likely
     # A card that is not planned with says nothing.

@@ -126,6 +126,17 @@ def test_long_prompts_are_read_on_the_gpu_once_sending_pays() -> None:
     assert long > predict(hybrid, speeds, prompt=4096, chunk=4096).prefill_tps.likely
 
 
+def test_a_hit_costs_traffic_in_vram() -> None:
+    hybrid = replace(QWEN3, cpu_dense_bytes=0, gpu_bytes=700_000_000, kv_on_gpu=True, hits=Hits(1, 1, 1))
+    for traffic in (0, 10 * GB, 30 * GB):
+        seconds = 0.7 / (1008 * GREENROOM.gpu_share) + 48 * (
+            GREENROOM.gpu_layer_s + GREENROOM.handoff_s + 8 * GREENROOM.region_s
+        )
+        seconds += (0.2 + traffic / GB) / (1008 * GREENROOM.gpu_share)
+        said = predict(replace(hybrid, hit_bytes=traffic), DDR5).decode_tps.likely
+        assert said == pytest.approx(1 / seconds)
+
+
 def test_share_between_small_and_large_experts() -> None:
     shares = [achieved_share(GREENROOM, size * 1e6) for size in (0, 1, 25, 50, 100, 1000)]
     assert shares[:3] == [GREENROOM.share_small] * 3

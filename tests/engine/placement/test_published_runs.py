@@ -32,6 +32,7 @@ LLAMA_CPP = EngineProfile(
     attention_gops={"avx2": 50},
     gpu_prefill_share=0.3,
     gpu_expert_s=0,
+    gpu_code_bytes=0,
     link_share=0.8,
     spread=(0.65, 1.5),
     prefill_spread=(0.5, 2),
