@@ -52,6 +52,16 @@ class ChatPart(QObject):
         self._page, self._list = page, chats
         return page, chats
 
+    @property
+    def busy(self) -> bool:
+        """Chats are on their way in or out: the list must stay until they are there."""
+        return self._list is not None and self._list.exchange.busy
+
+    def leave(self) -> None:
+        """Page and list are about to be made anew."""
+        if self._page is not None:
+            self._page.save_draft()
+
     def _open_store(self) -> ChatStore:
         from app.chat.controller import ChatController
         from app.chat.store import ChatStore

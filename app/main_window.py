@@ -46,6 +46,8 @@ MINIMUM = QSize(700, 380)
 DEFAULT = QSize(1280, 820)
 #: Sizes of text that Ctrl++ and Ctrl+- go through.
 ZOOMS = (0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0)
+#: Until it is asked again whether the contents can be made anew.
+WAIT_MS = 300
 LOOK = frozenset({"theme", "zoom", "density", "reduced_motion"})
 
 
@@ -71,7 +73,7 @@ class MainWindow(QMainWindow):
         self._host, self._settings, self._measure, self._welcome = host, settings, measure, welcome
         self.palette_box: QWidget | None = None
         self._started = False
-        self._rebuild_soon = QTimer(self, singleShot=True, interval=0)
+        self._rebuild_soon = QTimer(self, singleShot=True)
         self._rebuild_soon.timeout.connect(self._rebuild)
         self._first_model_waits = False
         #: 0 for a chat that has no message yet.
@@ -177,6 +179,10 @@ class MainWindow(QMainWindow):
 
     def _rebuild(self) -> None:
         """The contents anew, at the same place. Answers go on: nothing that matters lives in widgets."""
+        if self.chats.busy:
+            self._rebuild_soon.start(WAIT_MS)
+            return
+        self.chats.leave()
         page, chat = self.page, self._open_chat_id
         settings = self._pages.get("settings")
         at = None if settings is None else (settings.section, settings.focused)
@@ -443,7 +449,7 @@ class MainWindow(QMainWindow):
         if ("language" in names and set_language(values.language)) or "zoom" in names:
             # Widths that belong to text are those of the new size, too. Not at once: the change may come from a widget
             # of these contents.
-            self._rebuild_soon.start()
+            self._rebuild_soon.start(0)
 
     def _apply_look(self) -> None:
         values = self._settings.values

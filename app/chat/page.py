@@ -261,6 +261,10 @@ class ChatPage(QWidget):
         """Copy the benchmark card of the newest answer; False when there is none."""
         return copy_card(performance_log(self._host).newest)
 
+    def save_draft(self) -> None:
+        """At once, not a moment after the last key: another page is about to take this one's place."""
+        self._drafting.save()
+
     def shutdown(self) -> None:
         """Save what is being written and close the store. The page is of no use afterwards."""
         self._drafting.save()

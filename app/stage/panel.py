@@ -95,7 +95,7 @@ class StagePanel(QWidget):
         outer = QVBoxLayout(self)
         outer.setContentsMargins(1, 0, 0, 0)
         outer.addWidget(scrolled_panel(column))
-        self._parts = [self.view, self.served, self.bar, self.from_ram, self.bandwidth, self.hand_off]
+        self._parts = [self.view, self.served, self.bar, self.from_ram]
 
     # What is shown
 
@@ -147,6 +147,8 @@ class StagePanel(QWidget):
             part.setVisible(activity is not None)
         self.meaning.setVisible(activity is not None)
         self.nothing.setVisible(activity is None)
+        for row in (self.bandwidth, self.hand_off):
+            row.show_value("", optional=True)
         if activity is None:
             loaded = self._host.loaded is not None
             self.nothing.setText(
@@ -176,9 +178,11 @@ class StagePanel(QWidget):
         read = None if per_token is None or not source.expert_bytes else per_token * source.expert_bytes
         self.from_ram.show_value("" if read is None else gigabytes(round(read)))
         speed = activity.decoded_tokens / activity.seconds if activity.seconds > 0 else 0.0
-        self.bandwidth.show_value("" if read is None or self._replay is not None else self._share_of_ram(read * speed))
-        hand_off = 0.0 if status is None or self._replay is not None else status.handoff_s
-        self.hand_off.show_value(tr("{time} µs a layer", time=f"{hand_off * 1e6:.0f}") if hand_off else "")
+        live = self._replay is None
+        self.bandwidth.show_value(self._share_of_ram(read * speed) if live and read else "", optional=True)
+        hand_off = status.handoff_s if live and status is not None else 0.0
+        said = tr("{time} µs a layer", time=f"{hand_off * 1e6:.0f}") if hand_off else ""
+        self.hand_off.show_value(said, optional=True)
         self.replay_bar.show_time()
 
     def _share_of_ram(self, bytes_per_second: float) -> str:
@@ -275,7 +279,7 @@ class _Swatch(QWidget):
 
 
 class _Row(QWidget):
-    """A word and its figure; hidden while there is none."""
+    """A word and its figure, "–" while there is none."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -287,7 +291,10 @@ class _Row(QWidget):
         row.addStretch(1)
         row.addWidget(self.value)
 
-    def show_value(self, text: str) -> None:
+    def show_value(self, text: str, optional: bool = False) -> None:
+        """optional: without a figure there is no line either."""
+        if optional:
+            self.setVisible(bool(text))
         self.value.setText(text or "–")
         self.setAccessibleName(f"{self._text}: {text or '–'}")
 

@@ -112,6 +112,24 @@ def test_an_answer_goes_on(window: MainWindow, host: EngineHost, api: FakeApi, q
     assert len(window.store.messages(chat)) == 4
 
 
+def test_what_is_being_written_stays(window: MainWindow, qtbot: QtBot) -> None:
+    qtbot.keyClicks(window.chat_page.composer.field, "Half a question")
+    switch(window, "ko", qtbot)
+    assert window.chat_page.composer.text == "Half a question"
+
+
+def test_an_import_is_not_interrupted(window: MainWindow, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = [True]
+    monkeypatch.setattr("app.chat_part.ChatPart.busy", property(lambda part: busy[0]))
+    before = window.contents
+    window.settings.change(language="ko")
+    qtbot.waitUntil(lambda: window._rebuild_soon.interval() > 0, timeout=LONG)  # it was asked, and put off
+    assert window.contents is before
+    busy[0] = False
+    qtbot.waitUntil(lambda: window.contents is not before, timeout=LONG)
+    assert window.sidebar.new_chat.text() == "새 대화"
+
+
 def test_what_is_still_to_be_read_stays(window: MainWindow, qtbot: QtBot) -> None:
     window.show_fault(GreenroomError("Something in Greenroom went wrong", "KeyError: 1", "You can go on."))
     switch(window, "ko", qtbot)

@@ -222,6 +222,7 @@ def test_the_slider_and_play_move_the_replay(panel: StagePanel) -> None:
     bar.play.click()
     assert not panel.replay.running
     assert bar.play.accessibleName() == "Play"
+    assert panel.hand_off.isHidden(), "that is of the loaded model"
     bar.slider.setValue(100)
     assert panel.replay.seconds == 5.0
     assert bar.time.text() == "0:05 of 0:10 · 5 tokens"
