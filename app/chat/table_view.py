@@ -23,8 +23,8 @@ from app.chat.flow_view import FlowView
 from app.chat.markdown import Span, Table
 from app.theme import theme
 
-#: A table of so many rows is measured whenever it changes.
-OFTEN = 40
+#: Rows of a table that is measured whenever it changes, and of one that is never measured.
+OFTEN, LONG = 40, 200
 
 
 class TableView(FlowView):
@@ -83,10 +83,12 @@ class TableView(FlowView):
             return
         widest = max(self._width, len(self._leaf.aligns) * self.NARROWEST_COLUMN)
         # Rows that are added never make a table narrower, so one that fills the width need not be measured again.
-        # Laying a long table out for its natural width as well costs several times its growth, so that is done now
-        # and then only; a wider cell is broken into lines until then.
+        # Laying a longer table out for its natural width as well costs several times its growth, so that is done now
+        # and then only; a wider cell is broken into lines until then. A very long one takes all the width there is.
         rows = len(self._leaf.rows)
-        if self._wrapped != widest and (rows <= OFTEN or rows >= 1.5 * self._measured or not self._wrapped):
+        if rows > LONG:
+            self._wrap_at(widest)
+        elif self._wrapped != widest and (rows <= OFTEN or rows >= 1.5 * self._measured or not self._wrapped):
             self._measured = rows
             self._wrap_at(-1)
             # The ideal width is a by-product of laying out, which happens only when somebody asks for the size.
