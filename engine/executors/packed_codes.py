@@ -25,6 +25,10 @@ _MX_VALUES = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
 _SCALES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32}
 
 
+#: Strips of a matrix.
+ALL = slice(0, None)
+
+
 @dataclass(frozen=True)
 class PackedExpert:
     """How the bytes of one expert of a layer lie, all experts of the layer alike.
@@ -62,32 +66,32 @@ class PackedExpert:
     def nbytes(self) -> int:
         return self._edges()[-1]
 
-    def gate_up(self, packed: torch.Tensor) -> torch.Tensor:
-        """uint8 [N, nbytes] of N experts -> float32 [N, 2 I, H], gate above up."""
+    def gate_up(self, packed: torch.Tensor, strips: slice = ALL) -> torch.Tensor:
+        """uint8 [N, nbytes] of N experts -> float32 [N, 2 I, H], gate above up; or of some strips of 16 rows each."""
         gate, up, _ = self.strip_nbytes
         both = [
             piece[:, : pairs * (gate + up)].reshape(len(packed), pairs, gate + up)
             for piece, (pairs, _) in zip(self._pieces(packed), self.strips, strict=True)
         ]
-        joined = both[0] if len(both) == 1 else torch.cat(both, 1)
-        rows, columns = self.intermediate, self.hidden
+        joined = (both[0] if len(both) == 1 else torch.cat(both, 1))[:, strips]
+        rows, columns = _rows(self.intermediate, strips), self.hidden
         if self.formats[0] == self.formats[1]:
             # Both at once: half the operations.
             values = self._matrix(0, joined.reshape(len(packed), -1, gate), columns)
-            strips = values.reshape(len(packed), -1, 2, STRIP_ROWS, columns).transpose(1, 2)
-            return strips.reshape(len(packed), 2, -1, columns)[:, :, :rows].reshape(len(packed), 2 * rows, columns)
+            pairs = values.reshape(len(packed), -1, 2, STRIP_ROWS, columns).transpose(1, 2)
+            return pairs.reshape(len(packed), 2, -1, columns)[:, :, :rows].reshape(len(packed), 2 * rows, columns)
         parts = [self._matrix(0, joined[:, :, :gate], columns), self._matrix(1, joined[:, :, gate:], columns)]
         return torch.cat([part[:, :rows] for part in parts], 1)
 
-    def down(self, packed: torch.Tensor) -> torch.Tensor:
-        """uint8 [N, nbytes] -> float32 [N, H, I]."""
+    def down(self, packed: torch.Tensor, strips: slice = ALL) -> torch.Tensor:
+        """uint8 [N, nbytes] -> float32 [N, H, I], or some strips of its rows."""
         size = self.strip_nbytes[2]
         parts = [
             piece[:, piece.shape[1] - downs * size :].reshape(len(packed), downs, size)
             for piece, (_, downs) in zip(self._pieces(packed), self.strips, strict=True)
         ]
-        joined = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
-        return self._matrix(2, joined, self.intermediate)[:, : self.hidden]
+        joined = (parts[0] if len(parts) == 1 else torch.cat(parts, 1))[:, strips]
+        return self._matrix(2, joined, self.intermediate)[:, : _rows(self.hidden, strips)]
 
     def _matrix(self, part: int, strips: torch.Tensor, columns: int) -> torch.Tensor:
         """uint8 [N, strips, bytes of a strip] -> float32 [N, 16 strips, columns]."""
@@ -103,6 +107,13 @@ class PackedExpert:
         for pairs, downs in self.strips:
             edges.append(edges[-1] + pairs * (gate + up) + downs * down)
         return edges
+
+
+def _rows(rows: int, strips: slice) -> int:
+    """How many of a matrix' rows lie in these strips."""
+    first: int = strips.start
+    last: int = rows if strips.stop is None else min(rows, strips.stop * STRIP_ROWS)
+    return last - first * STRIP_ROWS
 
 
 def _matrix(form: str, unpack: Unpack, strips: torch.Tensor, columns: int) -> torch.Tensor:

@@ -13,6 +13,8 @@ from engine.executors.devices import Device
 from engine.executors.packed_codes import PackedExpert
 from engine.executors.torch_blocks import activate
 from engine.models.spec import MoeSpec
+from engine.placement.packing import STRIP_ROWS
+from engine.placement.sizes import DEQUANTISED_AT_ONCE
 
 if TYPE_CHECKING:
     from engine import _native
@@ -48,8 +50,15 @@ class PackedLayer:
         -> float32 [N, T, H], not yet weighted.
         """
         packed = packed[:, : self.packed.nbytes]
-        gate_up = torch.matmul(x, self.packed.gate_up(packed).to(x.dtype).transpose(1, 2)).float()
-        inner = self.spec.intermediate
+        inner, hidden = self.spec.intermediate, self.packed.hidden
+        parts = [
+            torch.matmul(x, self.packed.gate_up(packed, some).to(x.dtype).transpose(1, 2)).float()
+            for some in _in_turn(inner, 2 * len(packed) * hidden)
+        ]
+        gate_up = parts[0]
+        if len(parts) > 1:
+            halves = [part.chunk(2, -1) for part in parts]
+            gate_up = torch.cat([gate for gate, _ in halves] + [up for _, up in halves], -1)
         # Rows are picked by number: a list of indices would have to be copied to the device.
         factors = None if self.factors is None else torch.stack([self.factors[e] for e in experts])[:, None]
         if factors is not None:
@@ -58,9 +67,20 @@ class PackedLayer:
         if self.biases is not None:
             gate_up += torch.stack([self.biases[0][e] for e in experts])[:, None]
         acted = activate(self.spec.expert, gate_up).to(x.dtype)
-        y = torch.matmul(acted, self.packed.down(packed).to(x.dtype).transpose(1, 2)).float()
+        sums = [
+            torch.matmul(acted, self.packed.down(packed, some).to(x.dtype).transpose(1, 2)).float()
+            for some in _in_turn(hidden, len(packed) * inner)
+        ]
+        y = sums[0] if len(sums) == 1 else torch.cat(sums, -1)
         if factors is not None:
             y *= factors[..., 2:]
         if self.biases is not None:
             y += torch.stack([self.biases[1][e] for e in experts])[:, None]
         return y
+
+
+def _in_turn(rows: int, columns: int) -> list[slice]:
+    """Strips of a matrix of so many rows, as many at a time as may be dequantised at once."""
+    strips = -(-rows // STRIP_ROWS)
+    some = max(1, DEQUANTISED_AT_ONCE // (STRIP_ROWS * columns))
+    return [slice(first, min(first + some, strips)) for first in range(0, strips, some)]

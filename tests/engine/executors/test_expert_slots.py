@@ -84,6 +84,15 @@ def test_stored_codes_are_computed_as_they_are(tiny: MakeTiny, run: Run, form: s
     expect_close(answer(executor), expected)
 
 
+def test_large_experts_are_unpacked_piece_by_piece(tiny: MakeTiny, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny("gpt_oss", "safetensors")
+    expected = answer(run(model, dense_dtype="float32"))
+    executor, experts = hybrid(run, model, slots=16)
+    stream_always(experts)
+    monkeypatch.setattr("engine.executors.packed_layer.DEQUANTISED_AT_ONCE", 16 * 64)
+    expect_close(answer(executor), expected)
+
+
 def test_a_slot_for_every_expert_leaves_nothing_to_the_cpu(tiny: MakeTiny, run: Run) -> None:
     model = tiny("qwen3_moe", "safetensors")
     expected = answer(run(model, dense_dtype="float32"))
