@@ -205,6 +205,9 @@ def _client_cores(name: str) -> int:
 
 def _with_gpu(report: HardwareReport, vram: int | None, name: str | None) -> HardwareReport:
     here = next((gpu for gpu in report.gpus if gpu.vendor == "nvidia" and not gpu.integrated), None)
+    if report.calibration is not None:
+        # What was measured of a card says nothing about another one.
+        report = replace(report, calibration=replace(report.calibration, devices={}))
     if vram == 0:
         return replace(report, gpus=[gpu for gpu in report.gpus if gpu.integrated])
     model = known_gpu(name) if name is not None else None

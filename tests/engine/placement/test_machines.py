@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import GreenroomError
-from engine.hardware.report import Calibration, GpuReport
+from engine.hardware.report import Calibration, DeviceSpeed, GpuReport
 from engine.placement.machines import ram_bandwidth, what_if
 from engine.placement.parts import cpus, find_cpu, find_gpu, gpus
 
@@ -218,3 +218,23 @@ def test_impossible_machines_are_refused(wrong: dict, machine: MakeReport) -> No
 
 def test_nothing_asked_changes_nothing(machine: MakeReport) -> None:
     assert what_if(machine(vram=24 * GB)) == machine(vram=24 * GB)
+
+
+def test_another_card_is_not_as_fast_as_the_measured_one() -> None:
+    calibration = Calibration({"8": 60.0}, devices={"cuda:0": DeviceSpeed(memory_gbs=900.0)})
+    here = replace(make_report(vram=12 * GB), calibration=calibration)
+    for changed in (what_if(here, gpu="RTX 5090"), what_if(here, vram=24 * GB), what_if(here, vram=0)):
+        assert changed.calibration is not None
+        assert changed.calibration.devices == {}
+        assert changed.calibration.bandwidth_gbs == {"8": 60.0}
+    more = what_if(here, ram=128 * GB).calibration
+    assert more is not None
+    assert more.devices
+
+
+@pytest.mark.parametrize(("gb", "gbs"), [(0, 250), (8, 250), (16, 448), (24, 672), (80, 800)])
+def test_an_unknown_card_is_guessed_by_its_memory(gb: int, gbs: float) -> None:
+    guessed = find_gpu("a card of next year", gb << 30)
+    assert guessed.bandwidth_gbs == pytest.approx(gbs)
+    assert 15 <= guessed.teraflops <= 80
+    assert find_gpu("RTX 3060", gb << 30).bandwidth_gbs == 360
