@@ -15,7 +15,7 @@ from app.actions import Actions
 from app.host import EngineHost
 from app.language import tr
 from app.settings.store import SettingsStore
-from app.sidebar import Sidebar
+from app.sidebar import RAIL_WIDTH, Sidebar
 from app.statusbar import StatusBar
 from app.theme import theme
 from app.topbar import TopBar
@@ -23,6 +23,8 @@ from app.widgets.banner import BannerArea
 
 #: A window with less room for its page folds the sidebar.
 NARROW = 612
+#: What the stage leaves to the chat.
+LEAST_CHAT = 400
 
 #: Makes a page by its key: models | hardware | settings.
 PageMaker = Callable[[str], QWidget]
@@ -138,5 +140,8 @@ class Contents(QWidget):
         self._share_room()
 
     def _share_room(self) -> None:
-        beside = self._stage.width() if self._stage is not None and self.page == "chat" else 0
-        self.sidebar.set_narrow(self.width() - beside - self.sidebar.full_width < theme().px(NARROW))
+        look, beside = theme(), 0
+        if self._stage is not None and self.page == "chat":
+            self._stage.set_room(self.width() - look.px(RAIL_WIDTH) - look.px(LEAST_CHAT))
+            beside = self._stage.width()
+        self.sidebar.set_narrow(self.width() - beside - self.sidebar.full_width < look.px(NARROW))

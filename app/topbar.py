@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QProgressBar, QPushBut
 
 from app.actions import Actions
 from app.host import DEMO, AnswerResult, HostState
-from app.language import tr
+from app.language import told, tr
 from app.settings.store import SettingsStore
 from app.theme import theme
 from app.theme.icons import make_pixmap
@@ -26,6 +26,8 @@ MESSAGE_ROOM = 200
 NARROWEST_MODEL = 120
 #: A bar this wide shows beside the plan how many experts are cached.
 ROOM_FOR_TWO = 820
+#: And one this wide how fast the model should be.
+ROOM_FOR_SPEED = 560
 
 
 class ModelButton(QPushButton):
@@ -147,15 +149,13 @@ class TopBar(QWidget):
         self._state = state
         self.model.set_model(state.model_name)
         self.chip.setVisible(state.plan is not None)
-        self.speed.setVisible(state.plan is not None and not state.busy)
         if state.plan is not None:
-            self.chip.show_plan(state.plan)
             share, _, _ = state.plan.cached.partition(" ")
             self.cached.setText(tr("{share} of experts cached in VRAM", share=share) if share else "")
             self.chip.setToolTip(tr("Show the sum behind this"))
         self.cancel.setVisible(state.busy)
         self.progress.setVisible(state.busy)
-        self.message.setText(state.progress.message if state.busy and state.progress else "")
+        self.message.setText(told(state.progress.message) if state.busy and state.progress else "")
         if state.busy:
             known = state.progress is not None and state.progress.total > 0
             self.progress.setRange(0, 1000 if known else 0)
@@ -177,14 +177,25 @@ class TopBar(QWidget):
         """The model's name gets what the others leave."""
         margins, gap = self.layout().contentsMargins(), self.layout().spacing()
         room = self.width() - margins.left() - margins.right() - gap
-        # A second chip only where the first and the name have their room.
-        wanted = bool(self.cached.text()) and self._state.plan is not None and not self._state.busy
-        self.cached.setVisible(wanted and self.width() >= theme().px(ROOM_FOR_TWO))
+        # What says more than the plan only where plan and name have their room.
+        look, known = theme(), self._state.plan is not None and not self._state.busy
+        self.cached.setVisible(known and bool(self.cached.text()) and self.width() >= look.px(ROOM_FOR_TWO))
+        self.speed.setVisible(known and self.width() >= look.px(ROOM_FOR_SPEED))
+        if self._state.plan is not None:
+            self.chip.show_plan(self._state.plan)
         others = [part for part in (self.chip, self.cached, self.cancel, self.speed, self.stage) if not part.isHidden()]
         room -= sum(part.sizeHint().width() + gap for part in others)
         room -= min(MESSAGE_ROOM, self.message.sizeHint().width())
-        self.model.setMaximumWidth(max(NARROWEST_MODEL, room))
+        self._shorten_chip(look.px(NARROWEST_MODEL) - room)
+        self.model.setMaximumWidth(max(look.px(NARROWEST_MODEL), room))
         self.layout().activate()
+
+    def _shorten_chip(self, pixels: int) -> None:
+        """Take so much of the chip's text; a screen reader still has the whole."""
+        if pixels > 0 and not self.chip.isHidden():
+            metrics = self.chip.fontMetrics()
+            room = max(metrics.horizontalAdvance("MMM…"), metrics.horizontalAdvance(self.chip.text()) - pixels)
+            self.chip.setText(metrics.elidedText(self.chip.text(), Qt.TextElideMode.ElideRight, room))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._share_room()

@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.language import mark, tr
+from app.theme import theme
 from app.widgets.buttons import button
 from app.widgets.labels import label
 
@@ -41,7 +42,7 @@ class Welcome(QScrollArea):
         page = QWidget()
         page.setProperty("surface", "page")
         inner = QWidget(page)
-        inner.setMaximumWidth(WIDTH)
+        inner.setMaximumWidth(theme().px(WIDTH))
         column = QVBoxLayout(inner)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(10)

@@ -6,7 +6,7 @@ import time
 
 from PySide6.QtCore import QRectF, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QHideEvent, QPainter, QPaintEvent, QShowEvent
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from app.host import EngineHost
 from app.language import tr
@@ -21,7 +21,8 @@ from app.widgets.labels import ElideLabel, label
 from app.widgets.page import scrolled_panel
 from app.words import gigabytes
 
-WIDTH = 336
+#: As wide as it likes to be, and as narrow as it can be read; below the third the legend takes two lines.
+WIDTH, NARROWEST, ONE_LINE = 336, 226, 310
 #: Milliseconds between two pictures while something moves, and between two looks at figures.
 FRAME_MS, FIGURES_MS = 33, 500
 #: Where nothing is to move, pictures come as seldom as figures.
@@ -41,6 +42,7 @@ class StagePanel(QWidget):
         self._replay: Replay | None = None
         self._ticked = time.monotonic()
         self._overall = False
+        self._room = 1 << 16
         self.setProperty("surface", "stage")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAccessibleName(tr("Stage"))
@@ -66,12 +68,16 @@ class StagePanel(QWidget):
         self.meaning = button("", kind="link")
         self.meaning.setToolTip(tr("Show the last moment, or the whole run"))
         self.meaning.clicked.connect(self._switch_meaning)
-        legend = QHBoxLayout()
-        legend.setSpacing(12)
-        legend.addWidget(_Key("vram", tr("in VRAM")))
-        legend.addWidget(_Key("ram", tr("in RAM")))
-        legend.addWidget(self.meaning)
-        legend.addStretch(1)
+        places = QHBoxLayout()
+        places.setSpacing(12)
+        places.addWidget(_Key("vram", tr("in VRAM")))
+        places.addWidget(_Key("ram", tr("in RAM")))
+        places.addStretch(1)
+        self._legend = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self._legend.setSpacing(8)
+        self._legend.addLayout(places)
+        self._legend.addWidget(self.meaning, 0, Qt.AlignmentFlag.AlignLeft)
+        self._legend.addStretch(1)
         self.served, self.bar = _Row(tr("Served from VRAM")), _ShareBar()
         self.from_ram = _Row(tr("Experts from RAM per token"))
         self.bandwidth = _Row(tr("RAM bandwidth they use"))
@@ -87,7 +93,7 @@ class StagePanel(QWidget):
         column.addLayout(head)
         column.addWidget(self.nothing)
         column.addWidget(self.view, 1)
-        column.addLayout(legend)
+        column.addLayout(self._legend)
         for part in (self.served, self.bar, self.from_ram, self.bandwidth, self.hand_off, self.replay_bar):
             column.addWidget(part)
         column.addWidget(self.card, 0, Qt.AlignmentFlag.AlignLeft)
@@ -207,11 +213,23 @@ class StagePanel(QWidget):
 
     @Slot()
     def _restyle(self) -> None:
-        self.setFixedWidth(theme().px(WIDTH))
+        self._fit()
         self.meaning.setText(tr("brighter = used more often") if self._settled else tr("brighter = used lately"))
         self.meaning.setAccessibleName(self.meaning.text())
         self._frames.setInterval(STILL_MS if theme().reduced_motion else FRAME_MS)
         self._wake()
+
+    def set_room(self, pixels: int) -> None:
+        """How wide it may be; it takes less where it needs less, and never less than can be read."""
+        self._room = pixels
+        self._fit()
+
+    def _fit(self) -> None:
+        look = theme()
+        width = min(look.px(WIDTH), max(look.px(NARROWEST), self._room))
+        self.setFixedWidth(width)
+        beside = width >= look.px(ONE_LINE)
+        self._legend.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
 
     @Slot()
     def _wake(self) -> None:
@@ -287,8 +305,7 @@ class _Row(QWidget):
         self.value = label("", "figure")
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(label(text, "small"))
-        row.addStretch(1)
+        row.addWidget(ElideLabel(text, "small"), 1)
         row.addWidget(self.value)
 
     def show_value(self, text: str, optional: bool = False) -> None:

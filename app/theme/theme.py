@@ -34,6 +34,7 @@ class Theme(QObject):
         self._tokens = LIGHT
         self._applied: tuple[object, ...] = ()
         self._sheet_icons = QTemporaryDir()
+        self._blink_ms = app.cursorFlashTime()
         app.setStyle("Fusion")
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._follow_system)
 
@@ -116,6 +117,7 @@ class Theme(QObject):
         if wanted == self._applied:
             return
         self._tokens, self._applied = tokens, wanted
+        self._still()
         font = QFontDatabase.systemFont(QFontDatabase.SystemFont.GeneralFont)
         body = max(BODY_PX, font.pixelSize())
         font.setPixelSize(self.px(body))
@@ -126,6 +128,12 @@ class Theme(QObject):
         icons = self._write_sheet_icons(tokens)
         self._app.setStyleSheet(build_stylesheet(tokens, body, mono, icons, self._zoom, self.compact))
         self.changed.emit()
+
+    def _still(self) -> None:
+        """What Qt itself moves: the text cursor, menus and boxes that open."""
+        self._app.setCursorFlashTime(0 if self._reduced_motion else self._blink_ms)
+        for effect in (Qt.UIEffect.UI_AnimateMenu, Qt.UIEffect.UI_AnimateCombo, Qt.UIEffect.UI_AnimateTooltip):
+            self._app.setEffectEnabled(effect, not self._reduced_motion)
 
     def _write_sheet_icons(self, tokens: Tokens) -> dict[str, str]:
         """A style sheet takes its images from files only, so the few it uses are written in this theme's colours."""

@@ -152,6 +152,18 @@ def test_the_stage_is_open_again(window: MainWindow, qtbot: QtBot) -> None:
     assert not window.settings.values.stage
 
 
+def test_the_stage_leaves_room_to_the_chat(window: MainWindow) -> None:
+    window.actions_by_key["stage"].trigger()
+    window.resize(1400, 800)
+    wide = window.contents.stage.width()
+    window.resize(window.minimumSize())
+    window.grab()
+    assert window.contents.stage.width() < wide
+    assert window.chat_page.width() >= 400
+    right = window.contents.stage.mapTo(window, window.contents.stage.rect().topRight()).x()
+    assert right < window.width()
+
+
 def test_nothing_is_left_behind(window: MainWindow, qtbot: QtBot) -> None:
     for page in ("models", "hardware", "settings", "chat"):
         window.show_page(page)

@@ -135,3 +135,16 @@ def test_cached_experts_have_a_chip_where_there_is_room(bar: TopBar) -> None:
     bar.resize(1000, 46)
     bar.show_state(READY)
     assert bar.cached.isHidden()
+
+
+def test_a_short_bar_keeps_the_name_and_shortens_the_plan(bar: TopBar) -> None:
+    bar.show_state(READY)
+    assert not bar.speed.isHidden()
+    bar.resize(360, 46)
+    bar.grab()
+    assert bar.speed.isHidden()
+    assert bar.chip.text().endswith("…")
+    assert "Experts in RAM, the rest on the GPU" in bar.chip.accessibleName()
+    assert bar.stage.geometry().right() <= bar.width()
+    bar.resize(940, 46)
+    assert bar.chip.text() == "Experts in RAM, the rest on the GPU"

@@ -157,3 +157,13 @@ def test_chips_stay_round(zoom: float, qtbot: QtBot) -> None:
         int(re.search(rf"{name}: (\d+)px", rule[1])[1]) for name in ("border-radius", "padding", "min-height")
     )
     assert 2 * radius <= height + 2 * padding + 2
+
+
+def test_reduced_motion_stops_the_cursors_blinking(qapp: QApplication) -> None:
+    theme().set_look("light", 1.0, "comfortable", False)
+    before = qapp.cursorFlashTime()
+    theme().set_look("light", 1.0, "comfortable", True)
+    assert qapp.cursorFlashTime() == 0
+    assert theme().reduced_motion
+    theme().set_look("light", 1.0, "comfortable", False)
+    assert qapp.cursorFlashTime() == before
