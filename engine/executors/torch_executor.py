@@ -33,6 +33,7 @@ from engine.hardware.probe import cache_folder
 from engine.hardware.simulated import is_simulated
 from engine.models.spec import ModelSpec
 from engine.placement.plan import OffloadPlan
+from engine.placement.sizes import CUDA_CONTEXT_BYTES
 from engine.progress import ProgressCallback
 from engine.runtime import hot_cache_statistics
 from engine.runtime.status import EngineStatus, ExpertUsage
@@ -146,7 +147,7 @@ class TorchExecutor(LoadedModel):
         self._embedding = embedding(loader, self._head)
         self._head_bias = build.values("lm_head_bias") if loader.has("lm_head_bias") else None
         self._ropes = ropes_of(spec, plan.context)
-        held = self._device.device.memory().held
+        held = self._check_room(plan)
         if isinstance(self._experts, HybridExperts):
             self._open_slots(self._experts, loader, plan)
         self.fallbacks = tuple(sorted(build.fallbacks))
@@ -154,6 +155,19 @@ class TorchExecutor(LoadedModel):
         self.kernel = self._kernel(plan)
         self._status = self._status_of(loader, plan, cached, held)
         loader.report("Ready", always=True)
+
+    def _check_room(self, plan: OffloadPlan) -> int:
+        """Bytes held on the device, before slots take what is left. Raises OutOfMemoryError without room to answer."""
+        device = self._device.device
+        memory = device.memory()
+        context = 0 if is_simulated(plan.device) else CUDA_CONTEXT_BYTES
+        work = plan.bytes.vram.get("buffers", 0) - context
+        if device.accelerator and memory.free < work:
+            if memory.free < work // 4:
+                raise torch.OutOfMemoryError(f"{memory.free} bytes are left for {work} of work space")
+            self.chunk = max(SMALLEST_CHUNK, self.chunk * memory.free // work)
+            self._tell("chunk", f"VRAM is shorter than planned: prompts are read {self.chunk} tokens at a time.")
+        return memory.held
 
     def _load_experts(
         self, loader: Loader, plan: OffloadPlan, cached: int

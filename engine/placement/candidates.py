@@ -190,10 +190,12 @@ def _gpu_parts(
         program, context = program + sizes.CUDA_PROGRAM_BYTES, sizes.CUDA_CONTEXT_BYTES
     ram["buffers"] = program + sizes.staging_bytes(problem.inventory, layout)
     vram["kv_cache"] = _kv_bytes(problem, kv_type)
-    width = 4 if dense_dtype == "float32" else 2
     vram["buffers"] = context + device_work_bytes(
-        problem.spec, problem.context, width, kv_type, experts_there=experts_there
+        problem.spec, problem.context, dense_dtype, kv_type, experts_there=experts_there
     )
+    if dense_dtype == "int8":
+        # As whole numbers in bfloat16.
+        vram["buffers"] += 2 * sizes.largest_piece(problem.inventory.roles.values(), floats=True)
     if dense_dtype == "int4":
         vram["buffers"] += sizes.dequantised_bytes(problem.inventory.roles.values(), floats=True)
     return ram, vram, kv_type
@@ -204,7 +206,7 @@ def _all_gpu(problem: Problem, dense_dtype: str) -> Candidate:
     if problem.spec.is_moe:
         layout = device_expert_layout(dense_dtype)
         vram = {"experts": sizes.expert_bytes(problem.inventory, layout), **vram}
-        vram["buffers"] += sizes.dequantised_bytes((s for _, s in problem.inventory.experts), floats=False)
+        vram["buffers"] = sizes.with_experts(problem.inventory, vram["buffers"], matrices=1)
     return _candidate(problem, "all_gpu", dense_dtype, kv_type, "stored", ram, vram)
 
 
@@ -212,6 +214,8 @@ def _hybrid(problem: Problem, dense_dtype: str) -> Candidate:
     ram, vram, kv_type = _gpu_parts(problem, dense_dtype, experts_there=False)
     layout = expert_layout(problem)
     ram = {"experts": sizes.expert_bytes(problem.inventory, layout), **ram}
+    # Those in slots are computed there, gate and up together.
+    vram["buffers"] = sizes.with_experts(problem.inventory, vram["buffers"], matrices=2)
     made = _candidate(problem, "hybrid", dense_dtype, kv_type, layout.recode or "stored", ram, vram)
     # What is left holds copies of the experts that are called most.
     each = slot_bytes(problem)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from engine.models.spec import AttentionSpec, MlpSpec, ModelSpec
-from engine.placement.sizes import PREFILL_CHUNK, SCORING_CHUNK, SINK_SCORES
+from engine.placement.sizes import DEQUANTISED_AT_ONCE, PREFILL_CHUNK, SCORING_CHUNK, SINK_SCORES
 
 
-def device_work_bytes(spec: ModelSpec, context: int, float_bytes: int, kv_type: str, *, experts_there: bool) -> int:
+def device_work_bytes(spec: ModelSpec, context: int, dense_dtype: str, kv_type: str, *, experts_there: bool) -> int:
     """Bytes for one chunk of a prompt behind a conversation that fills the context, or to score a chunk.
 
-    float_bytes: of a number in the device's arithmetic; what lies between products is float32
     experts_there: the device computes the routed experts
     """
+    # Of a number in the device's arithmetic; what lies between products is float32.
+    float_bytes = 4 if dense_dtype == "float32" else 2
     tokens = min(PREFILL_CHUNK, context)
     widest, kinds = 0, set()
     for layer in spec.layers:
@@ -40,4 +41,7 @@ def device_work_bytes(spec: ModelSpec, context: int, float_bytes: int, kv_type: 
         widest = max(widest, round(attending), round(4 * tokens * (4 * spec.hidden + inner)))
     masks = len(kinds) * tokens * context * float_bytes
     logits = min(SCORING_CHUNK, context) * spec.vocab * (4 + float_bytes)
+    if dense_dtype in ("int8", "int4"):
+        # Pieces of results stand beside the whole.
+        logits += min(SCORING_CHUNK * spec.vocab, DEQUANTISED_AT_ONCE // spec.hidden * SCORING_CHUNK) * 4
     return masks + max(widest, logits)

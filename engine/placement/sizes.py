@@ -283,12 +283,25 @@ def _staging_bytes(inventory: Inventory, layout: Layout) -> int:
 
 
 def dequantised_bytes(groups: Iterable[Shapes], *, floats: bool) -> int:
-    """Work space on a device while the largest of these matrices is dequantised.
+    """Work space on a device while the largest of these matrices is dequantised."""
+    return DEQUANTISED_BYTES * largest_piece(groups, floats=floats)
 
-    floats: those stored as plain numbers are, too
+
+def with_experts(inventory: Inventory, work: int, *, matrices: int) -> int:
+    """Work space on a device that dequantises routed experts as well.
+
+    work: of everything else, most of it while a prompt is read; so many matrices of one expert join it then, and of a
+    token all experts may be dequantised together
     """
+    values = max((s.values for _, shapes in inventory.experts for s in shapes if s.rows), default=0) * matrices
+    together = max((moe.top_k for moe, _ in inventory.experts), default=0) * values
+    return max(work + DEQUANTISED_BYTES * values, DEQUANTISED_BYTES * max(values, min(together, DEQUANTISED_AT_ONCE)))
+
+
+def largest_piece(groups: Iterable[Shapes], *, floats: bool) -> int:
+    """Weights that are dequantised at a time; floats: those stored as plain numbers are, too."""
     coded = (s.values for shapes in groups for s in shapes if s.rows and (floats or s.format not in FLOATS))
-    return DEQUANTISED_BYTES * min(max(coded, default=0), DEQUANTISED_AT_ONCE)
+    return min(max(coded, default=0), DEQUANTISED_AT_ONCE)
 
 
 def dense_values(inventory: Inventory) -> int:
