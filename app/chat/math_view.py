@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Slot
 from PySide6.QtGui import (
     QTextBlockFormat,
     QTextCharFormat,
@@ -40,7 +40,19 @@ class FormulaView(FlowView):
         base.setFont(self.document().defaultFont())
         base.setForeground(theme().colour(self._ink))
         self._formulas.insert(cursor, leaf.text, True, base)
+        self._begin()
         self.fit()
+
+    @Slot()
+    def _refit(self) -> None:
+        """The formula has taken its source's place."""
+        self._begin()
+        super()._refit()
+
+    def _begin(self) -> None:
+        """Qt keeps the cursor in sight, and it has gone to the end."""
+        self.moveCursor(QTextCursor.MoveOperation.Start)
+        self.horizontalScrollBar().setValue(0)
 
     def fit(self) -> None:
         if self._width <= 0:

@@ -72,6 +72,8 @@ class TableView(FlowView):
         form.setHeaderRowCount(1)
         table = QTextCursor(self.document()).insertTable(max(1, rows), max(1, columns), form)
         self._flatten_ends()
+        # Qt keeps the cursor in sight, and it has gone to the end.
+        self.moveCursor(QTextCursor.MoveOperation.Start)
         return table
 
     def set_width(self, width: int) -> None:

@@ -193,7 +193,9 @@ def test_a_wide_table_scrolls_and_a_narrow_one_fits(body):
     body.show()
     first, second = parts(body, TableView)
     assert first.width() == second.width() == 600
+    body.grab()
     assert first.horizontalScrollBar().maximum() > 0
+    assert first.horizontalScrollBar().value() == 0, "it begins at its first column"
     assert second.horizontalScrollBar().maximum() == 0
 
 

@@ -180,7 +180,9 @@ def test_a_wide_formula_scrolls_and_a_long_inline_one_shrinks(body):
     body.show()
     display, inline = body.findChildren(FlowView)
     assert display.width() == inline.width() == 600
+    body.grab()
     assert display.horizontalScrollBar().maximum() > 0
+    assert display.horizontalScrollBar().value() == 0, "it begins at its left end"
     assert PLACE in inline.toPlainText()
     assert inline.document().idealWidth() <= 600
     settle(body, f"${long}+{long}$")
