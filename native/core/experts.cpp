@@ -392,29 +392,35 @@ void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed, 
     down_first[n] = down_tiles;
     down_tiles += (slices_[n].downs + down_strips - 1) / down_strips;
   }
-  auto gate_up = [&](size_t tile, int) {
+  Stream down_stream;
+  if (nodes == 1 && active_count)
+    down_stream = {matrix(active[0].expert, Part::down, slices_.front()).base, down_tiles,
+                   down_strips * down_.strip_stride};
+  auto behind = [&](size_t tile, size_t tiles, int worker, const Stream& stream) {
+    const size_t share = static_cast<size_t>(worker);
+    return nodes == 1 && ends_share(tile, tiles, share, threads) ? stream.share(share, threads) : nullptr;
+  };
+  auto gate_up = [&](size_t tile, int worker) {
     const size_t node = node_of(gate_up_first, nodes, tile);
-    gate_up_tile(pass, slices_[node], tile - gate_up_first[node]);
+    gate_up_tile(pass, slices_[node], tile - gate_up_first[node], behind(tile, gate_up_tiles, worker, down_stream));
   };
   auto down = [&](size_t tile, int worker) {
     const size_t node = node_of(down_first, nodes, tile);
     const Slice& slice = slices_[node];
     const size_t first = (tile - down_first[node]) * down_strips;
     down_tile(pass, slice, slice.first_down + first, std::min(down_strips, slice.downs - first),
-              reinterpret_cast<float*>(sums + static_cast<size_t>(worker) * sums_nbytes));
+              reinterpret_cast<float*>(sums + static_cast<size_t>(worker) * sums_nbytes),
+              behind(tile, down_tiles, worker, ahead.first));
   };
   const Phase gates{gate_up_tiles, gate_up, {gate_up_first, nodes}, stream()};
-  Phase downs{down_tiles, down, {down_first, nodes}};
-  if (nodes == 1 && !pass.active.empty())
-    downs.stream = {matrix(pass.active.front().expert, Part::down, slices_.front()).base, down_tiles,
-                    down_strips * down_.strip_stride};
+  const Phase downs{down_tiles, down, {down_first, nodes}, down_stream};
   if (own_rows)
     call.run({{pass.active.size(), quantise_active}, gates, downs}, ahead);
   else
     call.run({{routed.tokens, quantise_token}, gates, downs}, ahead);
 }
 
-void Experts::gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) const {
+void Experts::gate_up_tile(const Pass& pass, const Slice& slice, size_t tile, const uint8_t* behind) const {
   const size_t tiles_per_expert = (slice.strips + kTileStrips - 1) / kTileStrips;
   const size_t place = tile / tiles_per_expert;
   const Active& active = pass.active[pass.largest[place]];
@@ -423,7 +429,8 @@ void Experts::gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) co
   const size_t last = std::min(slice.first_strip + slice.strips, first + kTileStrips);
   const bool same_expert = last < slice.first_strip + slice.strips || place + 1 == pass.largest.size();
   const size_t next_expert = pass.active[pass.largest[same_expert ? place : place + 1]].expert;
-  const uint8_t* next_gate = matrix(next_expert, Part::gate, slice).strip(same_expert ? last : slice.first_strip);
+  const uint8_t* next_gate =
+      behind ? behind : matrix(next_expert, Part::gate, slice).strip(same_expert ? last : slice.first_strip);
 
   float g[kTokenBlock * kGroup], u[kTokenBlock * kGroup], h[kTokenBlock * kGroup];
   const void* gate_rows[kTokenBlock];
@@ -481,7 +488,8 @@ void Experts::gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) co
 
 // Some strips of output rows for all pairs, expert after expert: a token's experts are added in the order of their
 // numbers, whoever else is in the batch. sums: [tokens, strips * 16].
-void Experts::down_tile(const Pass& pass, const Slice& slice, size_t first, size_t strips, float* sums) const {
+void Experts::down_tile(const Pass& pass, const Slice& slice, size_t first, size_t strips, float* sums,
+                        const uint8_t* behind) const {
   const RoutedTokens& routed = pass.routed;
   const size_t width = strips * kStripRows;
   std::fill_n(sums, routed.tokens * width, 0.0f);
@@ -489,7 +497,7 @@ void Experts::down_tile(const Pass& pass, const Slice& slice, size_t first, size
     const bool last = a + 1 == pass.active.size();
     const PackedMatrix down = matrix(pass.active[a].expert, Part::down, slice);
     const PackedMatrix after = matrix(pass.active[last ? 0 : a + 1].expert, Part::down, slice);
-    const uint8_t* next = after.strip(first + (last ? strips : 0));
+    const uint8_t* next = last && behind ? behind : after.strip(first + (last ? strips : 0));
     const Active& active = pass.active[a];
     for (size_t p0 = 0; p0 < active.pairs; p0 += kTokenBlock) {
       const size_t n = std::min<size_t>(kTokenBlock, active.pairs - p0);

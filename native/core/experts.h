@@ -132,8 +132,10 @@ private:
   size_t checked(long long expert) const;
   void check_size(Part part, size_t nbytes) const;
   void forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed, const Ahead& ahead) const;
-  void gate_up_tile(const Pass& pass, const Slice& slice, size_t tile) const;
-  void down_tile(const Pass& pass, const Slice& slice, size_t first, size_t strips, float* sums) const;
+  // behind: what is read afterwards, null for the next tile.
+  void gate_up_tile(const Pass& pass, const Slice& slice, size_t tile, const uint8_t* behind) const;
+  void down_tile(const Pass& pass, const Slice& slice, size_t first, size_t strips, float* sums,
+                 const uint8_t* behind) const;
   void down_block(const Pass& pass, const PackedMatrix& down, const Active& block, size_t first, size_t strips,
                   const uint8_t* next, float* sums) const;
 

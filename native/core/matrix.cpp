@@ -146,11 +146,18 @@ void Matrix::multiply(ThreadPool::Call& call, std::span<Product> products, size_
         if (product.own_acts)
           product.matrix->quantise(product, token);
     };
-    const auto multiply_one = [&](size_t tile, int) {
+    const size_t threads = static_cast<size_t>(call.threads());
+    const auto multiply_one = [&](size_t tile, int worker) {
       size_t i = products.size() - 1;
       while (products[i].first_tile > tile)
         --i;
-      products[i].matrix->multiply_tile(products[i], n, tile - products[i].first_tile);
+      // What is read afterwards, if that is not the matrix's next tile.
+      const uint8_t* behind = nullptr;
+      if (ends_share(tile, tiles, static_cast<size_t>(worker), threads))
+        behind = ahead.first.share(static_cast<size_t>(worker), threads);
+      else if (i + 1 < products.size() && tile + 1 == products[i + 1].first_tile)
+        behind = products[i + 1].matrix->packed_.base;
+      products[i].matrix->multiply_tile(products[i], n, tile - products[i].first_tile, behind);
     };
     Stream stream = products[0].matrix->stream();
     stream.there = std::exchange(stream.tiles, tiles);
@@ -171,7 +178,7 @@ void Matrix::quantise(const Product& product, size_t token) const {
               product.acts + token * product.row_nbytes);
 }
 
-void Matrix::multiply_tile(const Product& product, size_t tokens, size_t tile) const {
+void Matrix::multiply_tile(const Product& product, size_t tokens, size_t tile, const uint8_t* behind) const {
   const Layout& layout = packed_.layout;
   const StripKernel kernel = kernels_->strip[layout.kind];
   const size_t first = tile * product.strips_per_tile, last = std::min(layout.strips, first + product.strips_per_tile);
@@ -185,7 +192,8 @@ void Matrix::multiply_tile(const Product& product, size_t tokens, size_t tile) c
     for (size_t strip = first; strip < last; strip += at_once) {
       const bool paired = strip + 1 < last && at_once == 2;
       const size_t after = strip + (paired ? 2 : 1), row = strip * kStripRows;
-      const uint8_t* next = packed_.strip(after < last || t0 + n == tokens ? after : first);
+      const bool over = after == last && t0 + n == tokens;
+      const uint8_t* next = over && behind ? behind : packed_.strip(after < last || over ? after : first);
       const StripTask task = {packed_.strip(strip),
                               paired ? packed_.strip(strip + 1) : nullptr,
                               layout.steps,

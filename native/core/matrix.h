@@ -51,7 +51,7 @@ private:
 
   static void multiply(ThreadPool::Call& call, std::span<Product> products, size_t tokens, const Ahead& ahead);
   void quantise(const Product& product, size_t token) const;
-  void multiply_tile(const Product& product, size_t tokens, size_t tile) const;
+  void multiply_tile(const Product& product, size_t tokens, size_t tile, const uint8_t* behind) const;
   void dequantise_row_range(size_t first, size_t last, float* out) const;
 
   PackedMatrix packed_;

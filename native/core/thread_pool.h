@@ -35,7 +35,18 @@ struct Stream {
   size_t there = SIZE_MAX; // only so many tiles lie like that
   size_t each = SIZE_MAX;  // bytes worth fetching of a tile
   size_t most = 8192;      // bytes a thread fetches: as far as the kernels themselves look ahead
+
+  // Where a thread's share begins, null if that is not known.
+  const uint8_t* share(size_t worker, size_t threads) const {
+    const size_t first = tiles * worker / threads;
+    return base && first < there ? base + first * tile_nbytes : nullptr;
+  }
 };
+
+// Whether this tile is the last of a thread's share, where there are no memory nodes.
+inline bool ends_share(size_t tile, size_t tiles, size_t worker, size_t threads) {
+  return tile + 1 == tiles * (worker + 1) / threads;
+}
 
 // What the next job reads first.
 struct Ahead {
