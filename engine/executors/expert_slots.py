@@ -24,7 +24,7 @@ from engine.executors.deferred_experts import DeferredExperts
 from engine.executors.devices import DenseDevice
 from engine.executors.expert_store import ExpertStore
 from engine.executors.packed_layer import PackedLayer
-from engine.executors.slot_uploads import SlotUploads
+from engine.executors.slot_uploads import MOST_UPLOADS, SlotUploads
 from engine.executors.streaming import Carrier, ExpertStream, Key, Pieces, PrefillSpeeds, measure_link
 from engine.models.spec import ModelSpec, MoeSpec
 from engine.placement.sizes import DEQUANTISED_AT_ONCE
@@ -172,7 +172,9 @@ class HybridExperts:
         self.uploads = SlotUploads(self._device, self._carrier, self.cache, self._slot, self._pieces)
         for upload in self.cache.fill():
             self.uploads.start(upload)
-            report()
+            if self.uploads.under_way == MOST_UPLOADS:
+                self.uploads.settle()
+                report()
         self.uploads.settle()
         if measured:
             self._time_hits(self.cache)
