@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from PySide6.QtCore import QPoint, Qt, Signal, Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QHideEvent, QShowEvent
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
-from shiboken6 import isValid
+from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.chat.advice import Advice
 from app.chat.composer import Composer
@@ -22,10 +20,9 @@ from app.chat.link_bar import LinkBar
 from app.chat.message_menu import MessageMenu
 from app.chat.notice import NoticeBar
 from app.chat.options import ChatOptions, preset_caption
+from app.chat.options_opener import OptionsOpener
 from app.chat.performance import performance_log
 from app.chat.performance_panel import PerformancePanel, copy_card
-from app.chat.preset_store import write
-from app.chat.presets import ChatSettings
 from app.chat.records import StoredMessage
 from app.chat.store import ChatStore
 from app.chat.style import chat_style
@@ -78,7 +75,7 @@ class ChatPage(QWidget):
         self._messages: list[StoredMessage] = []
         #: A message that was deleted last, until something else happens.
         self._deleted: int | None = None
-        self._options: ChatOptions | None = None
+        self._opener = OptionsOpener(host, self._controller, settings, self)
         #: What was written is sent as soon as it is known to fit.
         self._sends_when_counted = False
         self._chat: int | None = None
@@ -152,6 +149,8 @@ class ChatPage(QWidget):
         self.find_bar.closed.connect(self.composer.setFocus)
         controller.settingsChanged.connect(self._settings_changed)
         self._meter.changed.connect(self._show_context)
+        self._opener.failed.connect(self.show_failure)
+        self._opener.presetsChanged.connect(self._show_preset)
         self._drafting.failed.connect(self.show_failure)
         self._drafting.attaching.connect(lambda: self.banners.dismiss("chat"))
         self._drafting.counted.connect(self._show_context)
@@ -502,22 +501,12 @@ class ChatPage(QWidget):
 
     @Slot()
     def open_options(self) -> None:
-        chat = self._controller.settings_of(self._chat)
-        options = ChatOptions(chat, self._controller.presets, self._host.state, self._settings(), self)
-        options.changed.connect(self._take_options)
-        options.failed.connect(self.show_failure)
-        options.filesWanted.connect(self._exchange_presets)
-        self._options = options
-        options.open_above(self.composer.settings_button)
+        self._opener.open(self._chat, self.composer.settings_button)
 
     @property
     def options(self) -> ChatOptions | None:
         """The popover while it is open."""
-        return self._options if self._options is not None and isValid(self._options) else None
-
-    @Slot(object)
-    def _take_options(self, chosen: ChatSettings) -> None:
-        self._controller.set_settings(self._chat, chosen)
+        return self._opener.current
 
     @Slot(int)
     def _settings_changed(self, chat_id: int) -> None:
@@ -526,32 +515,10 @@ class ChatPage(QWidget):
             self._meter.take_next()
             self._advice.refresh()
 
+    @Slot()
     def _show_preset(self) -> None:
         self.composer.set_preset(preset_caption(self._controller.settings_of(self._chat), self._controller.presets))
         self.composer.set_enter(self._settings().enter)
-
-    @Slot(str)
-    def _exchange_presets(self, kind: str) -> None:
-        dialog = QFileDialog(self, tr("Import presets") if kind == "import" else tr("Export presets"))
-        dialog.setNameFilter(tr("Presets") + " (*.json)")
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        if kind == "export":
-            dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-            dialog.selectFile("greenroom-presets.json")
-        dialog.fileSelected.connect(lambda path: self.exchange_presets(kind, Path(path)))
-        dialog.open()
-
-    def exchange_presets(self, kind: str, path: Path) -> None:
-        """kind: "import" or "export"."""
-        presets = self._controller.presets
-        try:
-            if kind == "export":
-                write(presets.own, path if path.suffix else path.with_suffix(".json"))
-            else:
-                presets.take(path)
-        except GreenroomError as error:
-            self.show_failure(error)
-        self._show_preset()
 
     @Slot(object)
     def show_failure(self, error: GreenroomError) -> None:

@@ -1530,6 +1530,21 @@
         <translation type="unfinished"></translation>
     </message>
     <message>
+        <location filename="../../app/chat/options_opener.py"/>
+        <source>Import presets</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options_opener.py"/>
+        <source>Export presets</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options_opener.py"/>
+        <source>Presets</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <location filename="../../app/chat/page.py"/>
         <source>The message was deleted</source>
         <translation type="unfinished"></translation>
@@ -1549,21 +1564,6 @@
         <location filename="../../app/chat/sidebar.py"/>
         <location filename="../../app/models/page.py"/>
         <source>Undo</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/page.py"/>
-        <source>Import presets</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/page.py"/>
-        <source>Export presets</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/page.py"/>
-        <source>Presets</source>
         <translation type="unfinished"></translation>
     </message>
     <message>

@@ -68,6 +68,9 @@ def test_it_shows_what_holds(page):
 def test_every_change_holds_for_the_next_answer(page, host, store, qtbot):
     shown = options(page)
     shown.fields["temperature"].setValue(1.25)
+    shown.fields["seed"].setValue(3)
+    shown.fields["seed"].setValue(-1)
+    assert page._controller.settings_of(None).own == Sampling(temperature=1.25), "random again"
     shown.fields["seed"].setValue(7)
     shown.fields["max_tokens"].setValue(100)
     shown.choose_thinking(1)
@@ -81,7 +84,7 @@ def test_every_change_holds_for_the_next_answer(page, host, store, qtbot):
     assert page.composer.settings_button.text() == "Recommended, changed"
     kept = page._controller.settings_of(page.chat)
     assert kept.own == Sampling(temperature=1.25, seed=7, max_tokens=100, stop=("END", "###"))
-    shown.fields["seed"].setValue(-1)
+    shown.close()
     page.new_chat()
     assert page.composer.settings_button.text() == "Recommended"
 
@@ -132,12 +135,12 @@ def test_back_to_the_preset(page):
 def test_presets_go_out_and_come_in(page, tmp_path):
     options(page).save_preset("Mine")
     file = tmp_path / "mine"
-    page.exchange_presets("export", file)
+    page._opener.exchange("export", file)
     page._controller.presets.delete("Mine")
-    page.exchange_presets("import", tmp_path / "mine.json")
+    page._opener.exchange("import", tmp_path / "mine.json")
     assert "Mine" in page._controller.presets.presets
     (tmp_path / "bad.json").write_text("no")
-    page.exchange_presets("import", tmp_path / "bad.json")
+    page._opener.exchange("import", tmp_path / "bad.json")
     assert "bad.json was not imported" in str(page.banners.banners[-1].error)
 
 

@@ -1,0 +1,71 @@
+"""Opens the popover of a chat's settings, and carries presets to files and back after it has closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Qt, Signal, Slot
+from PySide6.QtWidgets import QFileDialog, QWidget
+from shiboken6 import isValid
+
+from app.chat.controller import ChatController
+from app.chat.options import ChatOptions
+from app.chat.preset_store import write
+from app.host import EngineHost
+from app.language import tr
+from app.settings.store import Settings
+from engine.errors import GreenroomError
+
+
+class OptionsOpener(QObject):
+    #: GreenroomError
+    failed = Signal(object)
+    #: Presets came in, or went.
+    presetsChanged = Signal()
+
+    def __init__(
+        self, host: EngineHost, controller: ChatController, settings: Callable[[], Settings], parent: QWidget
+    ) -> None:
+        super().__init__(parent)
+        self._host, self._controller, self._settings = host, controller, settings
+        self._window = parent
+        self._options: ChatOptions | None = None
+
+    def open(self, chat_id: int | None, anchor: QWidget) -> None:
+        """Over the anchor; what is chosen there holds at once."""
+        chat = self._controller.settings_of(chat_id)
+        options = ChatOptions(chat, self._controller.presets, self._host.state, self._settings(), self._window)
+        options.changed.connect(lambda chosen: self._controller.set_settings(chat_id, chosen))
+        options.failed.connect(self.failed)
+        options.filesWanted.connect(self._choose_file)
+        self._options = options
+        options.open_above(anchor)
+
+    @property
+    def current(self) -> ChatOptions | None:
+        """The popover while it is open."""
+        return self._options if self._options is not None and isValid(self._options) else None
+
+    @Slot(str)
+    def _choose_file(self, kind: str) -> None:
+        dialog = QFileDialog(self._window, tr("Import presets") if kind == "import" else tr("Export presets"))
+        dialog.setNameFilter(tr("Presets") + " (*.json)")
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        if kind == "export":
+            dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+            dialog.selectFile("greenroom-presets.json")
+        dialog.fileSelected.connect(lambda path: self.exchange(kind, Path(path)))
+        dialog.open()
+
+    def exchange(self, kind: str, path: Path) -> None:
+        """kind: "import" or "export"."""
+        presets = self._controller.presets
+        try:
+            if kind == "export":
+                write(presets.own, path if path.suffix else path.with_suffix(".json"))
+            else:
+                presets.take(path)
+        except GreenroomError as error:
+            self.failed.emit(error)
+        self.presetsChanged.emit()
