@@ -2,10 +2,10 @@
 
     python tests/device/check_gpu.py                    on the first CUDA (or ROCm) device, within six minutes
     python tests/device/check_gpu.py --device sim       on the simulated accelerator, for whoever changes this script
-    python tests/device/check_gpu.py --pack FOLDER      copies the pure Python packages it needs, for a machine that has
-                                                        only torch, numpy, cmake and a compiler; there: --packages FOLDER
+    python tests/device/check_gpu.py --pack FOLDER      copies the pure Python packages it needs, for a machine that
+                                                        has only torch, numpy, cmake and a compiler: --packages FOLDER
 
-Makes a model of random weights itself, of Qwen3-30B-A3B's shape with fewer layers. Prints a table, writes a JSON document.
+Makes a model of random weights itself, of Qwen3-30B-A3B's shape with fewer layers. Prints a table, writes JSON.
 """
 
 from __future__ import annotations
