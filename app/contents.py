@@ -6,6 +6,7 @@ It knows no state of its own: what is shown comes from the host, the settings an
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
@@ -20,6 +21,9 @@ from app.statusbar import StatusBar
 from app.theme import theme
 from app.topbar import TopBar
 from app.widgets.banner import BannerArea
+
+if TYPE_CHECKING:
+    from app.stage.sources import LiveRun
 
 #: A window with less room for its page folds the sidebar.
 NARROW = 612
@@ -37,11 +41,17 @@ class Contents(QWidget):
     cardWanted = Signal()
 
     def __init__(
-        self, host: EngineHost, settings: SettingsStore, actions: Actions, banners: BannerArea, make_page: PageMaker
+        self,
+        host: EngineHost,
+        settings: SettingsStore,
+        actions: Actions,
+        banners: BannerArea,
+        make_page: PageMaker,
+        live: Callable[[], LiveRun],
     ) -> None:
-        """banners: what is still to be read; it is taken over."""
+        """banners: what is still to be read; it is taken over. live: what the stage follows; made when first wanted."""
         super().__init__()
-        self._host, self._make_page = host, make_page
+        self._host, self._make_page, self._live = host, make_page, live
         self._chat: QWidget | None = None
         self._stage: QWidget | None = None
         self.setProperty("surface", "page")
@@ -116,7 +126,7 @@ class Contents(QWidget):
         if on and self._stage is None:
             from app.stage.panel import StagePanel
 
-            self._stage = StagePanel(self._host)
+            self._stage = StagePanel(self._host, self._live())
             self._stage.cardWanted.connect(self.cardWanted)
             self._upper.addWidget(self._stage)
         elif not on and self._stage is not None:

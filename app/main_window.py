@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,8 +23,9 @@ from app.language import set_language
 from app.models.choose import choose_file, choose_folder
 from app.models.download_host import DownloadHost
 from app.notices import Notices
-from app.settings.store import ZOOM_RANGE, SettingsStore
+from app.settings.store import SettingsStore
 from app.theme import theme
+from app.theme.zoom import next_zoom
 from app.widgets.plan_popover import PlanPopover
 from app.wizard.launcher import WizardLauncher
 from engine.errors import GreenroomError
@@ -35,8 +35,7 @@ from engine.resources import asset
 
 if TYPE_CHECKING:
     from app.chat.store import ChatStore
-
-log = logging.getLogger(__name__)
+    from app.stage.sources import LiveRun
 
 #: Makes the chat page and the list of chats for the sidebar; called again when the contents are made anew.
 ChatMaker = Callable[[EngineHost, QWidget], tuple[QWidget, QWidget]]
@@ -44,8 +43,6 @@ ChatMaker = Callable[[EngineHost, QWidget], tuple[QWidget, QWidget]]
 #: Small enough for a 1440 x 900 screen at 200 %.
 MINIMUM = QSize(700, 380)
 DEFAULT = QSize(1280, 820)
-#: Sizes of text that Ctrl++ and Ctrl+- go through.
-ZOOMS = (0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0)
 #: Until it is asked again whether the contents can be made anew.
 WAIT_MS = 300
 LOOK = frozenset({"theme", "zoom", "density", "reduced_motion"})
@@ -72,6 +69,7 @@ class MainWindow(QMainWindow):
         super().__init__()
         self._host, self._settings, self._measure, self._welcome = host, settings, measure, welcome
         self.palette_box: QWidget | None = None
+        self._live_run: LiveRun | None = None
         self._started = False
         self._rebuild_soon = QTimer(self, singleShot=True)
         self._rebuild_soon.timeout.connect(self._rebuild)
@@ -110,7 +108,7 @@ class MainWindow(QMainWindow):
             "open_file": self.choose_file,
             "open_folder": self.choose_folder,
             "eject": self._host.unload,
-            "search": self._search,
+            "search": lambda: self.sidebar.focus_search(),
             "find": lambda: self._in_chat("find"),
             "chat_options": lambda: self._in_chat("open_options"),
             "regenerate": lambda: self._in_chat("regenerate_last"),
@@ -157,7 +155,9 @@ class MainWindow(QMainWindow):
 
     def _build(self) -> None:
         """The contents, and what connects them; called again for another language."""
-        made = Contents(self._host, self._settings, self.actions_by_key, self.notices.banners, self._make_page)
+        made = Contents(
+            self._host, self._settings, self.actions_by_key, self.notices.banners, self._make_page, self._live
+        )
         self.contents, self.banners = made, made.banners
         self.sidebar, self.topbar, self.stack, self.statusbar = made.sidebar, made.topbar, made.stack, made.statusbar
         bar, side = made.topbar, made.sidebar
@@ -306,6 +306,14 @@ class MainWindow(QMainWindow):
 
         return SettingsPage(self._settings)
 
+    def _live(self) -> LiveRun:
+        """What the stage follows; its last run is kept while the stage is closed."""
+        if self._live_run is None:
+            from app.stage.sources import LiveRun
+
+            self._live_run = LiveRun(self._host, parent=self)
+        return self._live_run
+
     def _end_pages(self) -> None:
         if "models" in self._pages:
             self._pages["models"].shutdown()
@@ -369,9 +377,6 @@ class MainWindow(QMainWindow):
         if self._chat_page is not None:
             self.show_page("chat")
             getattr(self._chat_page, name)()
-
-    def _search(self) -> None:
-        self.sidebar.focus_search()
 
     def _stop(self) -> None:
         if self._host.state.kind == "generating":
@@ -474,11 +479,7 @@ class MainWindow(QMainWindow):
         self._settings.change(stage=self.actions_by_key["stage"].isChecked())
 
     def _zoom(self, step: int) -> None:
-        """1 for larger, -1 for smaller, 0 for the usual size."""
-        now = self._settings.values.zoom
-        further = [zoom for zoom in ZOOMS if (zoom - now) * step > 0.001]
-        wanted = 1.0 if step == 0 else (min if step > 0 else max)(further, default=now)
-        self._settings.change(zoom=min(max(wanted, ZOOM_RANGE[0]), ZOOM_RANGE[1]))
+        self._settings.change(zoom=next_zoom(self._settings.values.zoom, step))
 
     # The end
 

@@ -13,6 +13,7 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal
 
 from app.folders import config_folder, make_writable
+from app.theme.zoom import ZOOMS
 from engine.errors import GreenroomError
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ DOWNLOADS_RANGE = (1, 8)
 RATE_RANGE = (1, 10_000)
 #: Gigabytes kept back for other programs.
 RESERVE_RANGE = (0.0, 512.0)
-ZOOM_RANGE = (0.75, 2.0)
+ZOOM_RANGE = (ZOOMS[0], ZOOMS[-1])
 KV_TYPES = ("auto", "f32", "bf16", "f16", "q8")
 #: Settings that every plan depends on.
 PLANNING = frozenset({"context", "threads", "kv_type", "keep_gpu", "leave_ram", "leave_vram", "max_vram", "exact"})

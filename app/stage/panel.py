@@ -35,10 +35,11 @@ class StagePanel(QWidget):
     #: The user wants the card that says how fast this was, and on what.
     cardWanted = Signal()
 
-    def __init__(self, host: EngineHost, parent: QWidget | None = None) -> None:
+    def __init__(self, host: EngineHost, live: LiveRun | None = None, parent: QWidget | None = None) -> None:
+        """live: one that outlives this panel, so that a run is not lost when it is closed or made anew."""
         super().__init__(parent)
         self._host = host
-        self.live = LiveRun(host, parent=self)
+        self.live = live or LiveRun(host, parent=self)
         self._replay: Replay | None = None
         self._ticked = time.monotonic()
         self._overall = False

@@ -34,16 +34,13 @@ class StageView(QWidget):
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        # Every pixel is painted, the corners apart.
         theme().changed.connect(self._forget_picture)
 
     def show_activity(self, activity: Activity | None) -> None:
         """Another run, or what has become of this one."""
-        if activity is not None and self._picture is not None:
-            grid = self._picture.grid
-            if (grid.layers, grid.experts) != activity.uses.shape:
-                self._picture = self._chosen = None
-        self._activity = activity
+        before, self._activity = self._activity, activity
+        if before is not None and (activity is None or activity.uses.shape != before.uses.shape):
+            self._picture = self._chosen = None
         self.update()
 
     @property

@@ -152,6 +152,23 @@ def test_the_stage_is_open_again(window: MainWindow, qtbot: QtBot) -> None:
     assert not window.settings.values.stage
 
 
+def test_the_last_run_is_still_there_when_the_stage_opens_again(
+    window: MainWindow, host: EngineHost, api: FakeApi, qtbot: QtBot
+) -> None:
+    window.actions_by_key["stage"].trigger()
+    window.load_model(PATH)
+    qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
+    with qtbot.waitSignal(host.answerFinished, timeout=LONG):
+        window.chat_page.send("Hello?")
+    recording = window.contents.stage.live.recording
+    assert recording.frames
+    window.actions_by_key["stage"].trigger()
+    window.actions_by_key["stage"].trigger()
+    switch(window, "ko", qtbot)
+    assert window.contents.stage.live.recording is recording
+    assert window.contents.stage.replay_bar.again.isVisible()
+
+
 def test_the_stage_leaves_room_to_the_chat(window: MainWindow) -> None:
     window.actions_by_key["stage"].trigger()
     window.resize(1400, 800)

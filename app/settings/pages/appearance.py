@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.language import mark
 from app.settings.options import Group, Page, choice, toggle
+from app.theme.zoom import ZOOMS
 
 PAGE = Page(
     "appearance",
@@ -27,7 +28,7 @@ PAGE = Page(
                     "zoom",
                     mark("Text size"),
                     mark("Of all text. Ctrl and + or - change it anywhere."),
-                    tuple((f"{round(size * 100)}%", size) for size in (0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0)),
+                    tuple((f"{round(size * 100)}%", size) for size in ZOOMS),
                     words="zoom font scale",
                     unknown="{value}×",
                 ),
