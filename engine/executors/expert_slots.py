@@ -157,7 +157,8 @@ class HybridExperts:
             self.notes.append(f"VRAM had room for {found} of the {slots} experts that were planned to be there.")
         if not found:
             return
-        ring = min(MOST_RING, found // RING_SHARE)
+        total = sum(layer.spec.experts for layer in self._layers.values())
+        ring = 0 if found >= total else min(MOST_RING, found // RING_SHARE)
         ring = ring if ring >= 2 else 0
         self.cache = HotCache(
             tuple(self._layers), self._counts.shape[1], found - ring, policy, self._checked(statistics)
@@ -217,9 +218,8 @@ class HybridExperts:
         sent = self._carrier.bytes_sent if self._carrier is not None else 0
         yield
         seconds = perf_counter() - start
-        if self._streaming and self._carrier is not None and self._stream is not None:
-            self._stream.stop()
-            self._streaming = False
+        if self._streaming and self._carrier is not None:
+            self._end_stream()
             self.speeds.add_stream(self._carrier.bytes_sent - sent, seconds)
         if self.cache is not None:
             self.cache.advance(tokens)
@@ -269,9 +269,12 @@ class HybridExperts:
         self.store.drain()
         if self._deferred is not None:
             self._deferred.drain()
+        self._end_stream()
+
+    def _end_stream(self) -> None:
         if self._streaming and self._stream is not None:
             self._stream.stop()
-            self._streaming = False
+        self._streaming = False
 
     def close(self) -> None:
         self.drain()
@@ -331,7 +334,7 @@ class HybridExperts:
             if self._device.memory().free < count * nbytes + keep_free:
                 break
             try:
-                self._blocks.append(self._device.empty(count, nbytes, dtype=torch.uint8, guarded=True))
+                self._blocks.append(self._device.empty(count, nbytes, dtype=torch.uint8))
             except torch.OutOfMemoryError:
                 break
             found += count
@@ -408,15 +411,19 @@ class HybridExperts:
         self.cache.observe(layer, np.bincount(ids.ravel(), minlength=self.cache.experts), len(ids))
 
     def _streams(self, layer: int, tokens: int) -> bool:
-        """Whether this chunk is computed on the device from this layer on."""
-        if self._streaming or self._stream is None or self.cache is None:
+        """Whether this chunk is computed on the device from this layer on: where streaming what is not in slots is
+        sooner, or where all of it is.
+        """
+        if self._streaming or self.cache is None:
             return self._streaming
         numbers = [number for number in self._layers if number >= layer]
         absent = {number: np.flatnonzero(self._absent(number)) for number in numbers}
         nbytes = sum(self._layers[number].packed.nbytes * len(absent[number]) for number in numbers)
-        if not self.speeds.stream(tokens, nbytes // len(numbers)):
+        if nbytes and (self._stream is None or not self.speeds.stream(tokens, nbytes // len(numbers))):
             return False
         self._streaming = True
+        if self._stream is None:
+            return True
 
         def experts() -> Iterator[tuple[Key, Callable[[], Pieces]]]:
             for number in numbers:
@@ -434,12 +441,12 @@ class HybridExperts:
         """out += the layer's result, expert after expert."""
         cache, stream, layer = self.cache, self._stream, job.layer
         assert cache is not None
-        assert stream is not None
         chosen = self._device.download(job.ids).numpy()
         uses = np.bincount(chosen.ravel(), minlength=cache.experts)
         called = np.flatnonzero(uses)
         table = cache.table(layer)
-        stream.want(layer, called[table[called] < 0].tolist())
+        if stream is not None:
+            stream.want(layer, called[table[called] < 0].tolist())
         self._counts[self._rows[layer]] += uses[: self._counts.shape[1]].astype(np.uint64)
         cache.observe(layer, uses, len(chosen))
         # Pairs of a token and an expert, sorted by expert, then by token.
@@ -452,7 +459,11 @@ class HybridExperts:
                 raise Cancelled
             end = start + int(uses[expert])
             slot = int(table[expert])
-            packed = self._slot(slot) if slot >= 0 else stream.take((layer, expert))
+            if slot >= 0:
+                packed = self._slot(slot)
+            else:
+                assert stream is not None
+                packed = stream.take((layer, expert))
             mine = tokens[start:end]
             y = self._layers[layer].compute([expert], packed[None], narrow[mine][None])[0]
             out.index_add_(0, mine, y * shares[start:end, None])

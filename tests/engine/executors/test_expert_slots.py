@@ -16,6 +16,7 @@ from engine.executors import expert_slots, slot_uploads, streaming
 from engine.executors.expert_slots import HybridExperts
 from engine.executors.streaming import Staging
 from engine.executors.torch_executor import TorchExecutor
+from engine.models.spec import MoeSpec
 from engine.placement.plan import PlanBytes
 from engine.progress import ignore_progress
 
@@ -60,10 +61,14 @@ def stream_always(experts: HybridExperts) -> None:
 # Shared expert, biases and a limit, an input weighed before the experts, norms of its own.
 @pytest.mark.parametrize("family", ["qwen3_moe", "qwen2_moe", "gpt_oss", "llama4", "gemma4", "mixtral"])
 @pytest.mark.parametrize("streamed", [False, True], ids=["prompt on the CPU", "prompt streamed"])
-def test_logits_are_those_of_the_cpu(tiny: MakeTiny, run: Run, family: str, streamed: bool) -> None:
+def test_logits_are_those_of_the_cpu(
+    tiny: MakeTiny, run: Run, family: str, streamed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = tiny(family, "safetensors")
     expected = answer(run(model, dense_dtype="float32"))
-    executor, experts = hybrid(run, model, slots=16)
+    monkeypatch.setattr(expert_slots, "RING_SHARE", 4)
+    every = sum(layer.ffn.experts for layer in model.spec.layers if isinstance(layer.ffn, MoeSpec))
+    executor, experts = hybrid(run, model, slots=2 * every // 3)
     assert experts._stream is not None
     if streamed:
         stream_always(experts)
@@ -96,9 +101,12 @@ def test_large_experts_are_unpacked_piece_by_piece(tiny: MakeTiny, run: Run, mon
 def test_a_slot_for_every_expert_leaves_nothing_to_the_cpu(tiny: MakeTiny, run: Run) -> None:
     model = tiny("qwen3_moe", "safetensors")
     expected = answer(run(model, dense_dtype="float32"))
-    executor, _ = hybrid(run, model, slots=64)
+    every = sum(layer.ffn.experts for layer in model.spec.layers)
+    executor, _ = hybrid(run, model, slots=every)
     expect_close(answer(executor), expected)
+    assert executor.status().cache_slots == every
     assert executor.status().misses == 0
+    assert executor.status().prefill == "streamed"
     assert executor.usage().in_vram.all()
     # Every choice is counted once, wherever it was computed.
     top_k = model.spec.layers[0].ffn.top_k
