@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Signal
@@ -86,7 +86,7 @@ class Actions(QObject):
     def __getitem__(self, key: str) -> QAction:
         return self._made[key]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._made)
 
     def values(self) -> list[QAction]:

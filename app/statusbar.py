@@ -22,6 +22,7 @@ from engine.errors import GreenroomError
 from engine.hardware.gpu_load import GpuLoad
 
 if TYPE_CHECKING:
+    from engine.hardware.report import GpuReport
     from engine.runtime.status import EngineStatus
 
 HEIGHT = 30
@@ -232,7 +233,7 @@ class StatusBar(QWidget):
         self._want(self.vram, vram > 0)
 
     @property
-    def _gpus(self):
+    def _gpus(self) -> list[GpuReport]:
         hardware = self._state.hardware
         return [gpu for gpu in hardware.gpus if not gpu.integrated] if hardware is not None else []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from PySide6.QtCore import Slot
 from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QHBoxLayout, QKeySequenceEdit, QVBoxLayout, QWidget
@@ -95,6 +97,6 @@ class ShortcutField(QWidget):
             self._settings.change(shortcuts=kept)
 
 
-def shortcut_control(spec: ActionSpec):
+def shortcut_control(spec: ActionSpec) -> Callable[[SettingsStore], ShortcutField]:
     """Makes the field for an action."""
     return lambda settings: ShortcutField(settings, spec)
