@@ -13,7 +13,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QAbstractButton, QApplication, QFrame, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.chat.controller import Stream
-from app.chat.message_view import AnswerView, QuestionView
+from app.chat.message_view import AnswerView, FiguresLabel, QuestionView
 from app.chat.store import StoredMessage
 from app.language import tr
 from app.theme import theme
@@ -303,7 +303,7 @@ class Transcript(QScrollArea):
     @Slot(QWidget, QWidget)
     def _show_focus(self, old: QWidget | None, now: QWidget | None) -> None:
         """Who goes through the messages with Tab sees where that leads."""
-        if isinstance(now, QAbstractButton) and self._content.isAncestorOf(now):
+        if isinstance(now, (QAbstractButton, FiguresLabel)) and self._content.isAncestorOf(now):
             self.ensureWidgetVisible(now, 0, MARGIN)
 
     def _lay_out(self) -> None:

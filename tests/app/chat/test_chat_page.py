@@ -510,3 +510,14 @@ def test_the_figures_of_an_answer_open_beside_the_messages(page, host, qtbot):
     page.performance.closed.emit()
     assert page.performance is None
     assert not page.copy_card(), "the fake has no machine"
+
+
+def test_the_keyboard_sees_where_it_is_on_the_figures(page, host):
+    page.send("q")
+    host.answer("a")
+    figures = last(page).findChild(QLabel, "stats")
+    before = figures.grab().toImage()
+    page.activateWindow()
+    figures.setFocus(Qt.FocusReason.TabFocusReason)
+    assert figures.hasFocus()
+    assert figures.grab().toImage() != before
