@@ -32,6 +32,8 @@ REPEATS = 4
 #: Short reads, so that some of them run undisturbed on a busy PC.
 QUICK_BUFFER_BYTES = 256 << 20
 QUICK_REPEATS = 24
+#: A quick measurement is repeated, when one is asked for, once it is this old.
+REPEAT_AFTER_SECONDS = 600
 #: Every thread count is measured once; further rounds start only before this many seconds are over.
 ROUNDS = 3
 BUDGET_SECONDS = 2.5
@@ -154,24 +156,38 @@ def usual_threads(report: HardwareReport) -> int:
     return max(1, cpu.performance_cores or min(cpu.physical_cores, cpu.usable_cores))
 
 
-def measure_quickly(report: HardwareReport) -> Calibration | None:
+def worth_measuring(folder: Path, known: Calibration | None) -> bool:
+    """Whether a quick measurement may tell more: there is none, or a quick one that a busy moment may have spoiled."""
+    if known is None:
+        return True
+    try:
+        age = time.time() - (folder / FILE_NAME).stat().st_mtime
+    except OSError:
+        return False
+    return known.threads == 0 and age > REPEAT_AFTER_SECONDS
+
+
+def measure_quickly(report: HardwareReport, known: Calibration | None = None) -> Calibration | None:
     """The bandwidth of the usual number of threads alone, in about half a second; enough for a prediction.
 
-    The best of a few reads counts: programs running beside can only make one slower. None when it cannot be measured.
+    The best of a few reads counts, and of an earlier measurement: programs running beside can only make one slower.
+    None (or what was known) when it cannot be measured.
     """
     try:
         from engine import _native
     except ImportError:
-        return None
+        return known
     nbytes = min(QUICK_BUFFER_BYTES, report.memory.available_bytes // 4)
     if nbytes < SMALLEST_BUFFER_BYTES:
-        return None
+        return known
     threads = usual_threads(report)
     pool = _native.ThreadPool(threads)
     try:
-        return Calibration({str(threads): round(max(_native.read_bandwidth(pool, nbytes, QUICK_REPEATS)) / 1e9, 1)})
+        best = round(max(_native.read_bandwidth(pool, nbytes, QUICK_REPEATS)) / 1e9, 1)
     finally:
         pool.close()
+    earlier = known.bandwidth_gbs.get(str(threads), 0.0) if known is not None else 0.0
+    return Calibration({str(threads): max(best, earlier)})
 
 
 def fingerprint(report: HardwareReport) -> str:

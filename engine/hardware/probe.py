@@ -118,14 +118,16 @@ def probe(
     for warning in report.warnings:
         logger.info("probe: %s", warning)
     cache = remembered_in or cache_folder()
+    measured: Calibration | None
+    fresh = None
     if calibrate:
-        measured: Calibration | None = calibration.measure(report, progress)
+        measured = fresh = calibration.measure(report, progress)
     else:
         measured = calibration.recall(cache, report)
-    if calibrate or (quick and measured is None):
-        measured = measured or calibration.measure_quickly(report)
-        if measured is not None:
-            report = replace(report, warnings=report.warnings + calibration.store(cache, report, measured))
+        if quick and calibration.worth_measuring(cache, measured):
+            measured = fresh = calibration.measure_quickly(report, measured)
+    if fresh is not None:
+        report = replace(report, warnings=report.warnings + calibration.store(cache, report, fresh))
     if measured is None:
         return report
     memory = replace(report.memory, bandwidth_gbs=measured.bandwidth_gbs)

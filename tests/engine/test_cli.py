@@ -34,7 +34,7 @@ def measured_machines(monkeypatch: pytest.MonkeyPatch) -> list[HardwareReport]:
     """Plans measure the RAM, which takes a while: not here. The list of machines that would have been."""
     asked: list[HardwareReport] = []
 
-    def measure(report: HardwareReport) -> Calibration:
+    def measure(report: HardwareReport, known: Calibration | None = None) -> Calibration:
         asked.append(report)
         return Calibration({"1": 20.0})
 

@@ -73,7 +73,7 @@ def test_the_plan_before_the_download(
 ) -> None:
     from engine.hardware import calibrate
 
-    monkeypatch.setattr(calibrate, "measure_quickly", lambda _: Calibration({"1": 20.0}))
+    monkeypatch.setattr(calibrate, "measure_quickly", lambda *_: Calibration({"1": 20.0}))
     hub.add("maker/demo", {"demo-Q4_1.gguf": demo_model.read_bytes()})
     code, document = run(capsys, "maker/demo", "--plan")
     assert code == DONE
@@ -88,7 +88,7 @@ def test_the_catalogue_planned_for_this_machine(
     from engine.hardware import calibrate
     from engine.resources import asset
 
-    monkeypatch.setattr(calibrate, "measure_quickly", lambda _: Calibration({"1": 20.0}))
+    monkeypatch.setattr(calibrate, "measure_quickly", lambda *_: Calibration({"1": 20.0}))
     # Two of its models are enough, and make it an update of a user's own.
     whole = json.loads(asset("catalogue.json").read_bytes())
     small = [model for model in whole["models"] if model["tier"] == "home"][3:5]

@@ -27,7 +27,7 @@ STOPS = {tiny_families.BOS, tiny_families.EOS}
 @pytest.fixture(autouse=True)
 def _command_line(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """`main` measures the memory, takes Ctrl-C for the end of the process and opens a log: not for the next test."""
-    monkeypatch.setattr(calibrate, "measure_quickly", lambda report: Calibration({"1": 20.0}))
+    monkeypatch.setattr(calibrate, "measure_quickly", lambda *_: Calibration({"1": 20.0}))
     handler = signal.getsignal(signal.SIGINT)
     yield
     signal.signal(signal.SIGINT, handler)

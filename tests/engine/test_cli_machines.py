@@ -18,7 +18,7 @@ REFUSED = 2
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GREENROOM_DATA", str(tmp_path / "data"))
     # The speed of this machine's memory is not what is tested.
-    monkeypatch.setattr("engine.hardware.calibrate.measure_quickly", lambda report: None)
+    monkeypatch.setattr("engine.hardware.calibrate.measure_quickly", lambda report, known=None: known)
 
 
 def document(capsys: pytest.CaptureFixture[str], *words: str) -> dict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -316,3 +317,24 @@ def test_the_wait_for_a_card_can_be_broken_off() -> None:
 
     with pytest.raises(Cancelled):
         calibrate.ask_child("device=sim", 60, stop)
+
+
+# --- in between -----------------------------------------------------------------------------------------------------
+
+
+def test_a_quick_measurement_is_repeated_after_a_while(report: HardwareReport, tmp_path: Path) -> None:
+    quick = Calibration({"6": 20.0})
+    assert calibrate.worth_measuring(tmp_path, None)
+    calibrate.store(tmp_path, report, quick)
+    assert not calibrate.worth_measuring(tmp_path, quick)
+    old = (tmp_path / calibrate.FILE_NAME).stat().st_mtime - calibrate.REPEAT_AFTER_SECONDS - 1
+    os.utime(tmp_path / calibrate.FILE_NAME, (old, old))
+    assert calibrate.worth_measuring(tmp_path, quick)
+    # What took ten seconds stays.
+    assert not calibrate.worth_measuring(tmp_path, replace(quick, threads=6))
+
+
+def test_of_quick_measurements_the_best_counts(report: HardwareReport, fake_kernels: list[tuple[int, int]]) -> None:
+    assert calibrate.measure_quickly(report) == Calibration({"6": 40.0})
+    assert calibrate.measure_quickly(report, Calibration({"6": 55.0})) == Calibration({"6": 55.0})
+    assert calibrate.measure_quickly(report, Calibration({"6": 15.0})) == Calibration({"6": 40.0})
