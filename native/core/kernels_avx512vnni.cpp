@@ -18,6 +18,10 @@ static inline __m512 add_scaled(__m512 acc, __m512i sum, __m512 scale, __m512 x_
 }
 
 template <class Code> struct IntegerStream {
+  // Measured with one thread at 2048 x 768, share of the read bandwidth at 8, 4 and 2 KB: int8 84, 87 and 83 %, int4
+  // 86, 79 and 69. (With AVX2 int8 wants 8 KB as well.)
+  static constexpr size_t kFetched = Code::kBytes ? 4096 : kAhead;
+
   template <int kTokens> static void run(const StripTask* task, const void* const* x, float* out, size_t out_stride);
 };
 
@@ -27,7 +31,7 @@ void IntegerStream<Code>::run(const StripTask* task, const void* const* x, float
   constexpr int kParts = Code::kParts;
   const size_t step_nbytes = Code::step_nbytes(task->scaling), groups = Code::groups(task->scaling);
   const size_t turn = step_nbytes / groups; // what one group's turn fetches
-  const size_t total = task->steps * step_nbytes, ahead = total < kAhead ? total : kAhead;
+  const size_t total = task->steps * step_nbytes, ahead = total < kFetched ? total : kFetched;
   __m512 acc[kTokens];
   GREENROOM_UNROLL
   for (int t = 0; t < kTokens; ++t)
