@@ -75,12 +75,8 @@ class Device(ABC):
         """Around all torch operations on the device's tensors, on the thread that calls them."""
         return contextlib.nullcontext()
 
-    def empty(self, *shape: int, dtype: torch.dtype = torch.float32, guarded: bool = False) -> torch.Tensor:
-        """A tensor on the device. Raises torch.OutOfMemoryError.
-
-        guarded: its parts are written on one stream while others are read on another, and the caller sees to it that
-                 they are not the same parts
-        """
+    def empty(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """A tensor on the device. Raises torch.OutOfMemoryError."""
         return torch.empty(shape, dtype=dtype, device=self.torch_device)
 
     @abstractmethod

@@ -53,7 +53,7 @@ class SimDevice(Device):
     def working(self) -> AbstractContextManager[Any]:
         return contextlib.nullcontext() if getattr(self._local, "working", False) else self._working()
 
-    def empty(self, *shape: int, dtype: torch.dtype = torch.float32, guarded: bool = False) -> torch.Tensor:
+    def empty(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         nbytes = torch.Size(shape).numel() * dtype.itemsize
         self.memory_in_use.check(nbytes)
         with self._outside():
