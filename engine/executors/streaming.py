@@ -20,13 +20,10 @@ import torch
 
 from engine.errors import Cancelled
 from engine.executors.devices import Device, Event
+from engine.placement.sizes import STAGING_BUFFERS, STAGING_BYTES
 
 log = logging.getLogger(__name__)
 
-#: Most bytes of page-locked buffers that are asked for. Two buffers keep the link busy; more even out the copies into
-#: them, which other programs may hold up.
-MOST_STAGING = 256 << 20
-MOST_BUFFERS = 8
 #: How long a wait lasts before it looks whether the answer was cancelled, in seconds.
 LOOK_AROUND = 0.05
 
@@ -46,7 +43,8 @@ class Staging:
         self._device = device
         self._stream = device.new_stream()
         self._buffers: list[torch.Tensor] = []
-        most = max(2, min(MOST_BUFFERS, MOST_STAGING // max(1, nbytes)))
+        # Two keep the link busy; more even out the copies into them, which other programs may hold up.
+        most = max(2, min(STAGING_BUFFERS, STAGING_BYTES // max(1, nbytes)))
         while len(self._buffers) < most:
             self._buffers.append(device.host_buffer(nbytes, dtype=torch.uint8))
             if not device.pinned:

@@ -6,12 +6,16 @@ from dataclasses import dataclass, replace
 
 from engine.hardware.report import GpuReport, HardwareReport
 from engine.hardware.simulated import is_simulated
-from engine.models.spec import ModelSpec
+from engine.models.spec import ROLLBACK, ModelSpec
 from engine.placement import sizes
 from engine.placement.buffers import cpu_buffers
 from engine.placement.device_buffers import device_work_bytes
 from engine.placement.plan import Wishes
 from engine.placement.sizes import Inventory, Layout
+
+#: Tokens per call of prompts whose experts may be streamed to a GPU, and the share of spare VRAM they may take.
+LONG_CHUNKS = (4096, 2048, 1024)
+CHUNK_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One placement. ram and vram: bytes per PlanBytes role, without the reserve; hot_slots as in OffloadPlan."""
+    """One placement. ram and vram: bytes per PlanBytes role, without the reserve; hot_slots and prefill_chunk
+    as in OffloadPlan."""
 
     mode: str
     device: str
@@ -76,6 +81,7 @@ class Candidate:
     ram_room: Room
     vram_room: Room
     hot_slots: int = 0
+    prefill_chunk: int = sizes.PREFILL_CHUNK
 
     @property
     def ram_total(self) -> int:
@@ -220,10 +226,33 @@ def _hybrid(problem: Problem, dense_dtype: str) -> Candidate:
     # What is left holds copies of the experts that are called most.
     each = slot_bytes(problem)
     spare = made.vram_room.free - made.vram_room.reserve - made.vram_total
-    slots = max(0, min(spare // each, sum(moe.experts for moe, _ in problem.inventory.experts)))
+    chunk, more = _longest_chunk(problem, dense_dtype, kv_type, spare)
+    every = sum(moe.experts for moe, _ in problem.inventory.experts)
+    slots = max(0, min((spare - more) // each, every))
     if not slots:
         return made
-    return replace(made, vram={"hot_experts": slots * each, **vram}, hot_slots=slots)
+    vram["buffers"] += more
+    # Copies go through page-locked RAM.
+    ram["buffers"] += min(sizes.STAGING_BUFFERS * each, max(sizes.STAGING_BYTES, 2 * each))
+    made = _candidate(problem, "hybrid", dense_dtype, kv_type, layout.recode or "stored", ram, vram)
+    return replace(made, vram={"hot_experts": slots * each, **vram}, hot_slots=slots, prefill_chunk=chunk)
+
+
+def _longest_chunk(problem: Problem, dense_dtype: str, kv_type: str, spare: int) -> tuple[int, int]:
+    """Tokens of a prompt per call, and bytes of VRAM that they take beyond the usual chunk's.
+
+    A prompt whose experts' weights are streamed takes as long as it has chunks, so that some VRAM is better spent on
+    longer ones than on slots. Where windows forget the oldest tokens, a call may bring no more than can be taken back.
+    """
+    spec, context = problem.spec, problem.context
+    most = ROLLBACK if any(attention.reach is not None for attention in spec.attentions) else context
+
+    usual = device_work_bytes(spec, context, dense_dtype, kv_type, experts_there=False)
+    for tokens in LONG_CHUNKS:
+        work = device_work_bytes(spec, context, dense_dtype, kv_type, experts_there=True, chunk=tokens)
+        if tokens <= most and work - usual <= CHUNK_SHARE * spare:
+            return tokens, max(0, work - usual)
+    return sizes.PREFILL_CHUNK, 0
 
 
 def _cpu(problem: Problem) -> Candidate:

@@ -6,14 +6,17 @@ from engine.models.spec import AttentionSpec, MlpSpec, ModelSpec
 from engine.placement.sizes import DEQUANTISED_AT_ONCE, PREFILL_CHUNK, SCORING_CHUNK, SINK_SCORES
 
 
-def device_work_bytes(spec: ModelSpec, context: int, dense_dtype: str, kv_type: str, *, experts_there: bool) -> int:
+def device_work_bytes(
+    spec: ModelSpec, context: int, dense_dtype: str, kv_type: str, *, experts_there: bool, chunk: int = PREFILL_CHUNK
+) -> int:
     """Bytes for one chunk of a prompt behind a conversation that fills the context, or to score a chunk.
 
     experts_there: the device computes the routed experts
+    chunk: tokens
     """
     # Of a number in the device's arithmetic; what lies between products is float32.
     float_bytes = 4 if dense_dtype == "float32" else 2
-    tokens = min(PREFILL_CHUNK, context)
+    tokens = min(chunk, context)
     widest, kinds = 0, set()
     for layer in spec.layers:
         mixer, ffn = layer.mixer, layer.ffn

@@ -105,6 +105,7 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
         ],
         alternatives=alternatives(problem, chosen, mode),
         hot_slots=chosen.hot_slots,
+        prefill_chunk=chosen.prefill_chunk,
         experts_per_token=wanted.experts_per_token,
         defer_experts=wanted.defer_experts,
     )

@@ -40,6 +40,8 @@ TORCH_PROGRAM_BYTES = 260_000_000
 CUDA_CONTEXT_BYTES = 600_000_000
 #: RAM a CUDA build of torch takes on top once its libraries are initialised. An estimate likewise.
 CUDA_PROGRAM_BYTES = 1_200_000_000
+#: Page-locked buffers of the largest expert's size on the way to a GPU: so many, in so many bytes, but two at least.
+STAGING_BUFFERS, STAGING_BYTES = 8, 256 << 20
 #: Tokens per forward call while a prompt is read, and while every position is scored. With 128 experts and top-8 a
 #: chunk gives each expert 32 rows, enough for the kernels to be bound by arithmetic; stopping and progress are granted
 #: between chunks.

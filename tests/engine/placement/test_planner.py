@@ -85,6 +85,16 @@ def test_vram_that_is_left_holds_copies_of_experts(machine: MakeReport) -> None:
     assert plan(QWEN3, machine(vram=80 * GB)).hot_slots == plan(QWEN3, machine()).hot_slots == 0
 
 
+def test_spare_vram_makes_chunks_of_prompts_longer(machine: MakeReport) -> None:
+    roomy, tight = plan(QWEN3, machine(vram=16 * GB)), plan(QWEN3, machine(vram=6 * GB))
+    assert roomy.prefill_chunk in (1024, 2048, 4096)
+    assert roomy.prefill_chunk > tight.prefill_chunk >= 512
+    # A chunk longer than the context would never be filled.
+    short = plan(QWEN3, machine(vram=16 * GB), context=1500)
+    assert short.prefill_chunk == 1024
+    assert plan(QWEN3, machine()).prefill_chunk == 512
+
+
 def test_all_on_the_gpu_when_it_fits(machine: MakeReport) -> None:
     made = plan(QWEN3, machine(vram=24 * GB))
     assert (made.mode, made.label, made.device) == ("all_gpu", "All on the GPU", "cuda:0")
