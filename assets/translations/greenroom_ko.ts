@@ -6,23 +6,23 @@
     <message>
         <location filename="../../app/actions.py"/>
         <source>File</source>
-        <translation type="unfinished"></translation>
+        <translation>파일</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <location filename="../../app/palette/entries.py"/>
         <source>Chat</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <source>View</source>
-        <translation type="unfinished"></translation>
+        <translation>보기</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <source>Go</source>
-        <translation type="unfinished"></translation>
+        <translation>이동</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
@@ -30,114 +30,114 @@
         <location filename="../../app/chat/store.py"/>
         <location filename="../../app/sidebar.py"/>
         <source>New chat</source>
-        <translation type="unfinished"></translation>
+        <translation>새 채팅</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <location filename="../../app/chat/welcome.py"/>
         <source>Open a model file…</source>
-        <translation type="unfinished"></translation>
+        <translation>모델 파일 열기…</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <source>Open a model folder…</source>
-        <translation type="unfinished"></translation>
+        <translation>모델 폴더 열기…</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <source>Eject the model</source>
-        <translation type="unfinished"></translation>
+        <translation>모델 내리기</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <source>Quit</source>
-        <translation type="unfinished"></translation>
+        <translation>종료</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <location filename="../../app/sidebar.py"/>
         <source>Search chats</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅 검색</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <location filename="../../app/chat/find_bar.py"/>
         <source>Find in this chat</source>
-        <translation type="unfinished"></translation>
+        <translation>이 채팅에서 찾기</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <source>How this chat answers…</source>
-        <translation type="unfinished"></translation>
+        <translation>이 채팅의 답변 방식…</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <source>Answer again</source>
-        <translation type="unfinished"></translation>
+        <translation>다시 답변</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <location filename="../../app/chat/sidebar.py"/>
         <source>Import chats…</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅 가져오기…</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <source>Export this chat…</source>
-        <translation type="unfinished"></translation>
+        <translation>이 채팅 내보내기…</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <source>Stop the answer, or the loading</source>
-        <translation type="unfinished"></translation>
+        <translation>답변 또는 불러오기 중지</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <location filename="../../app/chat/composer.py"/>
         <source>Write a message</source>
-        <translation type="unfinished"></translation>
+        <translation>메시지 쓰기</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <source>Find a command, chat, model or setting…</source>
-        <translation type="unfinished"></translation>
+        <translation>명령, 채팅, 모델, 설정 찾기…</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <location filename="../../app/stage/panel.py"/>
         <location filename="../../app/topbar.py"/>
         <source>Stage</source>
-        <translation type="unfinished"></translation>
+        <translation>스테이지</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <source>Performance of the answers</source>
-        <translation type="unfinished"></translation>
+        <translation>답변 성능</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <source>Copy the benchmark card</source>
-        <translation type="unfinished"></translation>
+        <translation>벤치마크 카드 복사</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <source>Larger text</source>
-        <translation type="unfinished"></translation>
+        <translation>글자 크게</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <source>Smaller text</source>
-        <translation type="unfinished"></translation>
+        <translation>글자 작게</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <source>Usual text size</source>
-        <translation type="unfinished"></translation>
+        <translation>기본 글자 크기</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <source>Light or dark</source>
-        <translation type="unfinished"></translation>
+        <translation>밝게/어둡게 전환</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
@@ -145,7 +145,7 @@
         <location filename="../../app/models/page.py"/>
         <location filename="../../app/sidebar.py"/>
         <source>Models</source>
-        <translation type="unfinished"></translation>
+        <translation>모델</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
@@ -155,7 +155,7 @@
         <location filename="../../app/sidebar.py"/>
         <location filename="../../app/wizard/pages.py"/>
         <source>This PC</source>
-        <translation type="unfinished"></translation>
+        <translation>이 PC</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
@@ -164,144 +164,144 @@
         <location filename="../../app/settings/page.py"/>
         <location filename="../../app/sidebar.py"/>
         <source>Settings</source>
-        <translation type="unfinished"></translation>
+        <translation>설정</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
         <source>Set up this PC again…</source>
-        <translation type="unfinished"></translation>
+        <translation>이 PC 다시 설정…</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>The model is summarising the beginning of this chat…</source>
-        <translation type="unfinished"></translation>
+        <translation>모델이 이 채팅의 앞부분을 요약하고 있습니다…</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>{old} is unloaded, which frees {freed}. {new} takes {taken}.</source>
-        <translation type="unfinished"></translation>
+        <translation>{old}을(를) 내리면 {freed}가 비고, {new}에는 {taken}가 필요합니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>Greenroom ended while it was answering in “{title}”.</source>
-        <translation type="unfinished"></translation>
+        <translation>“{title}” 채팅에 답변하던 중 Greenroom이 종료되었습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>Open that chat</source>
-        <translation type="unfinished"></translation>
+        <translation>그 채팅 열기</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <location filename="../../app/chat/message_menu.py"/>
         <source>Continue the answer</source>
-        <translation type="unfinished"></translation>
+        <translation>답변 이어서 쓰기</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>Load {model}</source>
-        <translation type="unfinished"></translation>
+        <translation>{model} 불러오기</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>The answer reached its token limit.</source>
-        <translation type="unfinished"></translation>
+        <translation>답변이 토큰 한도에 이르렀습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>The context is full: {size} tokens.</source>
-        <translation type="unfinished"></translation>
+        <translation>컨텍스트가 가득 찼습니다: 토큰 {size}개.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>This answer was cut off when Greenroom ended.</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom이 종료되어 이 답변이 중간에 끊겼습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>{model} answered in this chat, but its file is gone: {path}</source>
-        <translation type="unfinished"></translation>
+        <translation>이 채팅에서 답변하던 {model}의 파일이 없습니다: {path}</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>Go on with {model}</source>
-        <translation type="unfinished"></translation>
+        <translation>{model}(으)로 계속하기</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>Choose another model</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 모델 선택</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>{model} answered in this chat.</source>
-        <translation type="unfinished"></translation>
+        <translation>이 채팅에서는 {model}이(가) 답변했습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>Loading it unloads {model} and frees {freed}.</source>
-        <translation type="unfinished"></translation>
+        <translation>불러오면 {model}을(를) 내리고 {freed}를 비웁니다.</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/advice.py"/>
         <source>Instead of the first %n messages, this summary is sent: {text}</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>처음 메시지 %n개 대신 이 요약을 보냅니다: {text}</numerusform>
         </translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/advice.py"/>
         <source>The first %n messages are not sent: “{first}” to “{last}”.</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>처음 메시지 %n개는 보내지 않습니다: “{first}” ~ “{last}”.</numerusform>
         </translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>Send them again</source>
-        <translation type="unfinished"></translation>
+        <translation>다시 보내기에 포함</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>This does not fit: it takes {used} tokens, and the context holds {size}.</source>
-        <translation type="unfinished"></translation>
+        <translation>들어가지 않습니다: 토큰 {used}개가 필요한데 컨텍스트는 {size}개입니다.</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/advice.py"/>
         <source>Leave out the oldest %n messages</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>오래된 메시지 %n개 빼기</numerusform>
         </translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>Summarise the beginning</source>
-        <translation type="unfinished"></translation>
+        <translation>앞부분 요약</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>More context…</source>
-        <translation type="unfinished"></translation>
+        <translation>컨텍스트 늘리기…</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>Working out what {count} tokens of context take…</source>
-        <translation type="unfinished"></translation>
+        <translation>컨텍스트 토큰 {count}개에 무엇이 필요한지 계산하고 있습니다…</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>A context of {count} tokens cannot be had with this model.</source>
-        <translation type="unfinished"></translation>
+        <translation>이 모델에서는 토큰 {count}개의 컨텍스트를 쓸 수 없습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>{count} tokens of context take {more} more: {all} in all. The model is loaded again for it.</source>
-        <translation type="unfinished"></translation>
+        <translation>컨텍스트 토큰 {count}개에는 {more}가 더 필요합니다(모두 {all}). 이를 위해 모델을 다시 불러옵니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>Load with {count} tokens</source>
-        <translation type="unfinished"></translation>
+        <translation>토큰 {count}개로 불러오기</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
@@ -309,82 +309,82 @@
         <location filename="../../app/notices.py"/>
         <location filename="../../app/widgets/plan_popover.py"/>
         <source>Load anyway</source>
-        <translation type="unfinished"></translation>
+        <translation>그래도 불러오기</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>{name} has {count} tokens</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}: 토큰 {count}개</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>{file}, and {free} are free in this chat.</source>
-        <translation type="unfinished"></translation>
+        <translation>{file}. 이 채팅에 남은 자리는 {free}입니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>Send the beginning</source>
-        <translation type="unfinished"></translation>
+        <translation>앞부분만 보내기</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>Leave it out</source>
-        <translation type="unfinished"></translation>
+        <translation>빼기</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <location filename="../../app/models/survey.py"/>
         <location filename="../../app/palette/entries.py"/>
         <source>Demo model</source>
-        <translation type="unfinished"></translation>
+        <translation>데모 모델</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <location filename="../../app/chat/card.py"/>
         <source>{size} of RAM</source>
-        <translation type="unfinished"></translation>
+        <translation>RAM {size}</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>{ram} and {size} of VRAM</source>
-        <translation type="unfinished"></translation>
+        <translation>{ram} 및 VRAM {size}</translation>
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
         <source>a PDF</source>
-        <translation type="unfinished"></translation>
+        <translation>PDF</translation>
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
         <source>an archive</source>
-        <translation type="unfinished"></translation>
+        <translation>압축 파일</translation>
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
         <source>a picture</source>
-        <translation type="unfinished"></translation>
+        <translation>그림</translation>
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
         <source>it is a folder</source>
-        <translation type="unfinished"></translation>
+        <translation>폴더입니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
         <source>Attach the files in it.</source>
-        <translation type="unfinished"></translation>
+        <translation>그 안의 파일을 첨부하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
         <location filename="../../app/chat/importing.py"/>
         <location filename="../../app/chat/preset_store.py"/>
         <source>it is larger than {size} MB</source>
-        <translation type="unfinished"></translation>
+        <translation>{size} MB보다 큽니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
         <source>Attach the part that matters.</source>
-        <translation type="unfinished"></translation>
+        <translation>필요한 부분만 첨부하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
@@ -392,73 +392,73 @@
         <location filename="../../app/chat/preset_store.py"/>
         <location filename="../../engine/hub/safe_paths.py"/>
         <source>Choose another file.</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 파일을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <location filename="../../engine/checkpoints/safetensors_header.py"/>
         <source>it is empty</source>
-        <translation type="unfinished"></translation>
+        <translation>비어 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
         <source>it is {kind} and no text</source>
-        <translation type="unfinished"></translation>
+        <translation>텍스트가 아닌 {kind}입니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
         <source>Save its text as a .txt file and attach that.</source>
-        <translation type="unfinished"></translation>
+        <translation>글 내용을 .txt 파일로 저장해 첨부하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
         <source>it is no text</source>
-        <translation type="unfinished"></translation>
+        <translation>텍스트가 아닙니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
         <source>Attach text, code, or a table in .csv.</source>
-        <translation type="unfinished"></translation>
+        <translation>텍스트, 코드 또는 .csv 표를 첨부하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
         <source>Pasted text</source>
-        <translation type="unfinished"></translation>
+        <translation>붙여 넣은 텍스트</translation>
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
         <source>{name} was not attached</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}을(를) 첨부하지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
         <location filename="../../app/chat/card_picture.py"/>
         <source>predicted {range}</source>
-        <translation type="unfinished"></translation>
+        <translation>예측 {range}</translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
         <source>Decode</source>
-        <translation type="unfinished"></translation>
+        <translation>디코드</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/card.py"/>
         <source>%n tokens written</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>토큰 %n개 생성</numerusform>
         </translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
         <source>Prefill</source>
-        <translation type="unfinished"></translation>
+        <translation>프리필</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/card.py"/>
         <source>%n tokens read, first token after {time}</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>토큰 %n개 읽음, 첫 토큰까지 {time}</numerusform>
         </translation>
     </message>
     <message>
@@ -466,154 +466,154 @@
         <location filename="../../app/hardware/checks.py"/>
         <location filename="../../app/hardware/what_if.py"/>
         <source>Processor</source>
-        <translation type="unfinished"></translation>
+        <translation>프로세서</translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
         <location filename="../../app/hardware/checks.py"/>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>Memory</source>
-        <translation type="unfinished"></translation>
+        <translation>메모리</translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
         <location filename="../../app/hardware/checks.py"/>
         <source>driver {version}</source>
-        <translation type="unfinished"></translation>
+        <translation>드라이버 {version}</translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
         <source>not used</source>
-        <translation type="unfinished"></translation>
+        <translation>사용 안 함</translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
         <location filename="../../app/hardware/checks.py"/>
         <source>Graphics</source>
-        <translation type="unfinished"></translation>
+        <translation>그래픽</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/card.py"/>
         <source>%n tokens of context</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>컨텍스트 토큰 %n개</numerusform>
         </translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
         <source>{size} of VRAM</source>
-        <translation type="unfinished"></translation>
+        <translation>VRAM {size}</translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
         <location filename="../../app/models/details.py"/>
         <source>Plan</source>
-        <translation type="unfinished"></translation>
+        <translation>배치 계획</translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
         <source>KV cache {type}</source>
-        <translation type="unfinished"></translation>
+        <translation>KV 캐시 {type}</translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
         <location filename="../../app/statusbar.py"/>
         <source>Kernel</source>
-        <translation type="unfinished"></translation>
+        <translation>커널</translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
         <source>{speed} GB/s of weights</source>
-        <translation type="unfinished"></translation>
+        <translation>가중치 {speed} GB/s</translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
         <source>Reading</source>
-        <translation type="unfinished"></translation>
+        <translation>읽기</translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
         <source>{used} threads on {cores} cores</source>
-        <translation type="unfinished"></translation>
+        <translation>코어 {cores}개에서 스레드 {used}개</translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
         <source>{speed} GB/s measured</source>
-        <translation type="unfinished"></translation>
+        <translation>측정값 {speed} GB/s</translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
         <source>speed not measured</source>
-        <translation type="unfinished"></translation>
+        <translation>속도 측정 안 됨</translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
         <source>{percent} % of the memory&apos;s speed</source>
-        <translation type="unfinished"></translation>
+        <translation>메모리 속도의 {percent} %</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/chips.py"/>
         <source>%n characters</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>%n자</numerusform>
         </translation>
     </message>
     <message>
         <location filename="../../app/chat/chips.py"/>
         <source>{count} tokens</source>
-        <translation type="unfinished"></translation>
+        <translation>토큰 {count}개</translation>
     </message>
     <message>
         <location filename="../../app/chat/chips.py"/>
         <source>the beginning · {size}</source>
-        <translation type="unfinished"></translation>
+        <translation>앞부분 · {size}</translation>
     </message>
     <message>
         <location filename="../../app/chat/chips.py"/>
         <location filename="../../app/compare/dialog.py"/>
         <source>Remove {name}</source>
-        <translation type="unfinished"></translation>
+        <translation>{name} 제거</translation>
     </message>
     <message>
         <location filename="../../app/chat/code_view.py"/>
         <source>Copy code</source>
-        <translation type="unfinished"></translation>
+        <translation>코드 복사</translation>
     </message>
     <message>
         <location filename="../../app/chat/code_view.py"/>
         <location filename="../../app/settings/network.py"/>
         <source>Save</source>
-        <translation type="unfinished"></translation>
+        <translation>저장</translation>
     </message>
     <message>
         <location filename="../../app/chat/code_view.py"/>
         <source>Save code as a file</source>
-        <translation type="unfinished"></translation>
+        <translation>코드를 파일로 저장</translation>
     </message>
     <message>
         <location filename="../../app/chat/code_view.py"/>
         <source>Save code</source>
-        <translation type="unfinished"></translation>
+        <translation>코드 저장</translation>
     </message>
     <message>
         <location filename="../../app/chat/code_view.py"/>
         <source>text</source>
-        <translation type="unfinished"></translation>
+        <translation>텍스트</translation>
     </message>
     <message>
         <location filename="../../app/chat/code_view.py"/>
         <source>Code</source>
-        <translation type="unfinished"></translation>
+        <translation>코드</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>Message</source>
-        <translation type="unfinished"></translation>
+        <translation>메시지</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>Editing an earlier message. The old one stays as another version.</source>
-        <translation type="unfinished"></translation>
+        <translation>이전 메시지를 수정하고 있습니다. 원래 메시지는 다른 버전으로 남습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
@@ -621,410 +621,410 @@
         <location filename="../../app/models/row.py"/>
         <location filename="../../app/topbar.py"/>
         <source>Cancel</source>
-        <translation type="unfinished"></translation>
+        <translation>취소</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>Cancel editing</source>
-        <translation type="unfinished"></translation>
+        <translation>수정 취소</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <location filename="../../app/chat/drafting.py"/>
         <source>Attach text files</source>
-        <translation type="unfinished"></translation>
+        <translation>텍스트 파일 첨부</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>Attach text files, or drop them here</source>
-        <translation type="unfinished"></translation>
+        <translation>텍스트 파일을 첨부하거나 여기에 끌어다 놓으세요</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <location filename="../../app/chat/options.py"/>
         <source>How this chat answers</source>
-        <translation type="unfinished"></translation>
+        <translation>이 채팅의 답변 방식</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>{send} sends, {newline} starts a new line</source>
-        <translation type="unfinished"></translation>
+        <translation>{send} 보내기, {newline} 줄 바꿈</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>How this chat answers: {preset}</source>
-        <translation type="unfinished"></translation>
+        <translation>이 채팅의 답변 방식: {preset}</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>Preset, system prompt and sampling of this chat</source>
-        <translation type="unfinished"></translation>
+        <translation>이 채팅의 프리셋, 시스템 프롬프트, 샘플링</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>Attach</source>
-        <translation type="unfinished"></translation>
+        <translation>첨부</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>Message {model}</source>
-        <translation type="unfinished"></translation>
+        <translation>{model}에 메시지 보내기</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>{used} of {size} tokens</source>
-        <translation type="unfinished"></translation>
+        <translation>토큰 {used} / {size}</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>Context used</source>
-        <translation type="unfinished"></translation>
+        <translation>사용한 컨텍스트</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>How much of the model&apos;s context this chat takes, with what you write</source>
-        <translation type="unfinished"></translation>
+        <translation>이 채팅과 지금 쓰는 글이 차지하는 모델 컨텍스트의 양</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>Stop</source>
-        <translation type="unfinished"></translation>
+        <translation>중지</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>Send</source>
-        <translation type="unfinished"></translation>
+        <translation>보내기</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>Stop the answer</source>
-        <translation type="unfinished"></translation>
+        <translation>답변 중지</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>Send message</source>
-        <translation type="unfinished"></translation>
+        <translation>메시지 보내기</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>Your message is sent after this answer</source>
-        <translation type="unfinished"></translation>
+        <translation>이 답변이 끝나면 메시지를 보냅니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>Your message is sent when the model is loaded</source>
-        <translation type="unfinished"></translation>
+        <translation>모델을 불러온 뒤 메시지를 보냅니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>Answering in “{title}”</source>
-        <translation type="unfinished"></translation>
+        <translation>“{title}”에서 답변 중</translation>
     </message>
     <message>
         <location filename="../../app/chat/copy_button.py"/>
         <location filename="../../app/chat/flow_view.py"/>
         <source>Copy</source>
-        <translation type="unfinished"></translation>
+        <translation>복사</translation>
     </message>
     <message>
         <location filename="../../app/chat/copy_button.py"/>
         <location filename="../../app/chat/performance_panel.py"/>
         <location filename="../../app/hardware/page.py"/>
         <source>Copied</source>
-        <translation type="unfinished"></translation>
+        <translation>복사됨</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
         <source>The chat could not be saved</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅을 저장하지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
         <source>another program is using the chat file</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 프로그램이 채팅 파일을 사용하고 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
         <source>Try again.</source>
-        <translation type="unfinished"></translation>
+        <translation>다시 시도하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
         <source>The saved chats were left alone</source>
-        <translation type="unfinished"></translation>
+        <translation>저장된 채팅은 그대로 두었습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
         <source>{path} was written by a newer Greenroom</source>
-        <translation type="unfinished"></translation>
+        <translation>더 새로운 Greenroom에서 저장한 파일입니다: {path}</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
         <source>Update Greenroom to see them. Chats of this session are not saved.</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅을 보려면 Greenroom을 업데이트하세요. 이번 실행의 채팅은 저장되지 않습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
         <source>The saved chats cannot be read, so new ones are not saved</source>
-        <translation type="unfinished"></translation>
+        <translation>저장된 채팅을 읽을 수 없어 새 채팅도 저장되지 않습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
         <source>{path} is damaged</source>
-        <translation type="unfinished"></translation>
+        <translation>파일이 손상되었습니다: {path}</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
         <source>Move that file elsewhere and start Greenroom again.</source>
-        <translation type="unfinished"></translation>
+        <translation>그 파일을 다른 곳으로 옮기고 Greenroom을 다시 시작하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
         <source>{folder} cannot be written</source>
-        <translation type="unfinished"></translation>
+        <translation>{folder} 폴더에 쓸 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
         <source>Make that folder writable and start Greenroom again.</source>
-        <translation type="unfinished"></translation>
+        <translation>그 폴더에 쓸 수 있도록 바꾸고 Greenroom을 다시 시작하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
         <source>the disk of {folder} is full</source>
-        <translation type="unfinished"></translation>
+        <translation>{folder} 폴더가 있는 디스크가 가득 찼습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
         <source>Free some space and start Greenroom again.</source>
-        <translation type="unfinished"></translation>
+        <translation>디스크 공간을 비우고 Greenroom을 다시 시작하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
         <source>another program is using {path}</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 프로그램이 {path} 파일을 사용하고 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
         <source>Close that program and start Greenroom again.</source>
-        <translation type="unfinished"></translation>
+        <translation>그 프로그램을 닫고 Greenroom을 다시 시작하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
         <source>{folder} cannot be used ({reason})</source>
-        <translation type="unfinished"></translation>
+        <translation>{folder} 폴더를 사용할 수 없습니다({reason})</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
         <source>Chats are not saved</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅이 저장되지 않습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/drafting.py"/>
         <source>a message takes {count} of them</source>
-        <translation type="unfinished"></translation>
+        <translation>메시지 하나에 {count}개까지 첨부할 수 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/drafting.py"/>
         <source>Send the others with the next message.</source>
-        <translation type="unfinished"></translation>
+        <translation>나머지는 다음 메시지에 첨부하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/drafting.py"/>
         <source>Not all files were attached</source>
-        <translation type="unfinished"></translation>
+        <translation>일부 파일은 첨부하지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/exchange.py"/>
         <location filename="../../app/chat/sidebar.py"/>
         <source>Export</source>
-        <translation type="unfinished"></translation>
+        <translation>내보내기</translation>
     </message>
     <message>
         <location filename="../../app/chat/exchange.py"/>
         <source>Import chats</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅 가져오기</translation>
     </message>
     <message>
         <location filename="../../app/chat/exchange.py"/>
         <source>Chats of Greenroom, ChatGPT and LM Studio</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom, ChatGPT, LM Studio 채팅</translation>
     </message>
     <message>
         <location filename="../../app/chat/exchange.py"/>
         <location filename="../../app/models/choose.py"/>
         <source>All files</source>
-        <translation type="unfinished"></translation>
+        <translation>모든 파일</translation>
     </message>
     <message>
         <location filename="../../app/chat/exchange.py"/>
         <source>Reading {name}…</source>
-        <translation type="unfinished"></translation>
+        <translation>{name} 읽는 중…</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/exchange.py"/>
         <source>Importing: %n chats left</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>가져오는 중: 채팅 %n개 남음</numerusform>
         </translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/exchange.py"/>
         <source>%n chats were imported</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>채팅 %n개를 가져왔습니다</numerusform>
         </translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/exchange.py"/>
         <source>Exporting: %n chats left</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>내보내는 중: 채팅 %n개 남음</numerusform>
         </translation>
     </message>
     <message>
         <location filename="../../app/chat/exchange.py"/>
         <source>Saved as {name}</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}(으)로 저장했습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/exporting.py"/>
         <source>You</source>
-        <translation type="unfinished"></translation>
+        <translation>나</translation>
     </message>
     <message>
         <location filename="../../app/chat/exporting.py"/>
         <source>Answer</source>
-        <translation type="unfinished"></translation>
+        <translation>답변</translation>
     </message>
     <message>
         <location filename="../../app/chat/exporting.py"/>
         <location filename="../../app/chat/options.py"/>
         <location filename="../../app/settings/pages/answers.py"/>
         <source>System prompt</source>
-        <translation type="unfinished"></translation>
+        <translation>시스템 프롬프트</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/exporting.py"/>
         <source>%n chats</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>채팅 %n개</numerusform>
         </translation>
     </message>
     <message>
         <location filename="../../app/chat/exporting.py"/>
         <location filename="../../app/chat/preset_store.py"/>
         <source>{name} was not written</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}을(를) 저장하지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/exporting.py"/>
         <source>its ending names no format</source>
-        <translation type="unfinished"></translation>
+        <translation>확장자로 형식을 알 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/exporting.py"/>
         <source>End its name in .md, .html or .json.</source>
-        <translation type="unfinished"></translation>
+        <translation>이름 끝에 .md, .html 또는 .json을 붙이세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/exporting.py"/>
         <location filename="../../app/chat/preset_store.py"/>
         <source>Choose another folder, or free some space.</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 폴더를 선택하거나 디스크 공간을 비우세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/exporting.py"/>
         <source>{name} (the beginning)</source>
-        <translation type="unfinished"></translation>
+        <translation>{name} (앞부분)</translation>
     </message>
     <message>
         <location filename="../../app/chat/figures.py"/>
         <source>stopped: end of text</source>
-        <translation type="unfinished"></translation>
+        <translation>중지: 텍스트 끝</translation>
     </message>
     <message>
         <location filename="../../app/chat/figures.py"/>
         <source>stopped: stop string</source>
-        <translation type="unfinished"></translation>
+        <translation>중지: 중지 문자열</translation>
     </message>
     <message>
         <location filename="../../app/chat/figures.py"/>
         <source>stopped: token limit</source>
-        <translation type="unfinished"></translation>
+        <translation>중지: 토큰 한도</translation>
     </message>
     <message>
         <location filename="../../app/chat/figures.py"/>
         <source>stopped: context full</source>
-        <translation type="unfinished"></translation>
+        <translation>중지: 컨텍스트 가득 참</translation>
     </message>
     <message>
         <location filename="../../app/chat/figures.py"/>
         <source>stopped by you</source>
-        <translation type="unfinished"></translation>
+        <translation>사용자가 중지함</translation>
     </message>
     <message>
         <location filename="../../app/chat/figures.py"/>
         <source>stopped: error</source>
-        <translation type="unfinished"></translation>
+        <translation>중지: 오류</translation>
     </message>
     <message>
         <location filename="../../app/chat/figures.py"/>
         <source>{speed} tok/s (predicted {range})</source>
-        <translation type="unfinished"></translation>
+        <translation>{speed} tok/s (예측 {range})</translation>
     </message>
     <message>
         <location filename="../../app/chat/figures.py"/>
         <location filename="../../app/chat/performance_panel.py"/>
         <location filename="../../app/words.py"/>
         <source>{speed} tok/s</source>
-        <translation type="unfinished"></translation>
+        <translation>{speed} tok/s</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/figures.py"/>
         <location filename="../../app/chat/performance_chart.py"/>
         <source>%n tokens</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>토큰 %n개</numerusform>
         </translation>
     </message>
     <message>
         <location filename="../../app/chat/figures.py"/>
         <source>first token {time}</source>
-        <translation type="unfinished"></translation>
+        <translation>첫 토큰 {time}</translation>
     </message>
     <message>
         <location filename="../../app/chat/figures.py"/>
         <source>stopped: Greenroom was closed</source>
-        <translation type="unfinished"></translation>
+        <translation>중지: Greenroom이 종료됨</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/figures.py"/>
         <source>Read %n tokens</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>토큰 %n개 읽음</numerusform>
         </translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/figures.py"/>
         <source>Read %n tokens at {speed} tok/s</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>토큰 %n개를 {speed} tok/s로 읽음</numerusform>
         </translation>
     </message>
     <message>
         <location filename="../../app/chat/figures.py"/>
         <source>; {count} more were still in memory</source>
-        <translation type="unfinished"></translation>
+        <translation>; {count}개는 이미 메모리에 있었음</translation>
     </message>
     <message>
         <location filename="../../app/chat/find_bar.py"/>
         <source>Message before</source>
-        <translation type="unfinished"></translation>
+        <translation>이전 메시지</translation>
     </message>
     <message>
         <location filename="../../app/chat/find_bar.py"/>
         <source>Message after</source>
-        <translation type="unfinished"></translation>
+        <translation>다음 메시지</translation>
     </message>
     <message>
         <location filename="../../app/chat/find_bar.py"/>
@@ -1032,1483 +1032,1483 @@
         <location filename="../../app/compare/dialog.py"/>
         <location filename="../../app/models/details.py"/>
         <source>Close</source>
-        <translation type="unfinished"></translation>
+        <translation>닫기</translation>
     </message>
     <message>
         <location filename="../../app/chat/find_bar.py"/>
         <source>{count} of {all}</source>
-        <translation type="unfinished"></translation>
+        <translation>{count} / {all}</translation>
     </message>
     <message>
         <location filename="../../app/chat/find_bar.py"/>
         <source>not found</source>
-        <translation type="unfinished"></translation>
+        <translation>찾을 수 없음</translation>
     </message>
     <message>
         <location filename="../../app/chat/flow_view.py"/>
         <source>Message text</source>
-        <translation type="unfinished"></translation>
+        <translation>메시지 내용</translation>
     </message>
     <message>
         <location filename="../../app/chat/flow_view.py"/>
         <source>Copy link address</source>
-        <translation type="unfinished"></translation>
+        <translation>링크 주소 복사</translation>
     </message>
     <message>
         <location filename="../../app/chat/flow_view.py"/>
         <source>Select all</source>
-        <translation type="unfinished"></translation>
+        <translation>모두 선택</translation>
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
         <source>Reading {name}</source>
-        <translation type="unfinished"></translation>
+        <translation>{name} 읽는 중</translation>
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
         <source>it has {chats} chats, and {most} at once are the most</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅이 {chats}개인데 한 번에 {most}개까지 가져올 수 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
         <source>there is no chat with a message in it</source>
-        <translation type="unfinished"></translation>
+        <translation>메시지가 있는 채팅이 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
         <source>there is no conversations.json in it</source>
-        <translation type="unfinished"></translation>
+        <translation>conversations.json이 들어 있지 않습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
         <source>what is packed in it is larger than {size} MB</source>
-        <translation type="unfinished"></translation>
+        <translation>압축을 풀면 {size} MB보다 큽니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
         <source>the archive is damaged or locked with a password</source>
-        <translation type="unfinished"></translation>
+        <translation>압축 파일이 손상되었거나 암호로 잠겨 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
         <location filename="../../engine/checkpoints/chat_template.py"/>
         <source>it is nested too deeply</source>
-        <translation type="unfinished"></translation>
+        <translation>너무 깊이 중첩되어 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
         <location filename="../../app/chat/preset_store.py"/>
         <source>it is no JSON text, or it ends too early</source>
-        <translation type="unfinished"></translation>
+        <translation>JSON이 아니거나 중간에 끊겨 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
         <location filename="../../app/chat/preset_store.py"/>
         <source>{name} was not imported</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}을(를) 가져오지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
         <location filename="../../app/chat/preset_store.py"/>
         <source>it was written by a newer Greenroom</source>
-        <translation type="unfinished"></translation>
+        <translation>더 새로운 Greenroom에서 저장한 파일입니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
         <source>Update Greenroom.</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom을 업데이트하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
         <source>it is none of Greenroom&apos;s own exports, ChatGPT&apos;s conversations.json and LM Studio&apos;s chats</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom에서 내보낸 파일, ChatGPT의 conversations.json, LM Studio 채팅 가운데 어느 것도 아닙니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
         <source>a chat in it has more than {most} messages</source>
-        <translation type="unfinished"></translation>
+        <translation>메시지가 {most}개보다 많은 채팅이 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
         <source>a message in it is not as Greenroom writes them</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom이 저장한 형식과 다른 메시지가 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
         <source>Imported chat</source>
-        <translation type="unfinished"></translation>
+        <translation>가져온 채팅</translation>
     </message>
     <message>
         <location filename="../../app/chat/link_bar.py"/>
         <source>Open in browser</source>
-        <translation type="unfinished"></translation>
+        <translation>브라우저에서 열기</translation>
     </message>
     <message>
         <location filename="../../app/chat/link_bar.py"/>
         <source>Copy address</source>
-        <translation type="unfinished"></translation>
+        <translation>주소 복사</translation>
     </message>
     <message>
         <location filename="../../app/chat/link_bar.py"/>
         <source>This link leaves Greenroom.</source>
-        <translation type="unfinished"></translation>
+        <translation>이 링크는 Greenroom 밖으로 연결됩니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/list_model.py"/>
         <source>Today</source>
-        <translation type="unfinished"></translation>
+        <translation>오늘</translation>
     </message>
     <message>
         <location filename="../../app/chat/list_model.py"/>
         <source>Yesterday</source>
-        <translation type="unfinished"></translation>
+        <translation>어제</translation>
     </message>
     <message>
         <location filename="../../app/chat/list_model.py"/>
         <source>Last week</source>
-        <translation type="unfinished"></translation>
+        <translation>지난주</translation>
     </message>
     <message>
         <location filename="../../app/chat/list_model.py"/>
         <source>Older</source>
-        <translation type="unfinished"></translation>
+        <translation>이전</translation>
     </message>
     <message>
         <location filename="../../app/chat/list_model.py"/>
         <source>Pinned</source>
-        <translation type="unfinished"></translation>
+        <translation>고정됨</translation>
     </message>
     <message>
         <location filename="../../app/chat/list_model.py"/>
         <source>Folder, closed</source>
-        <translation type="unfinished"></translation>
+        <translation>폴더, 닫힘</translation>
     </message>
     <message>
         <location filename="../../app/chat/list_model.py"/>
         <location filename="../../app/chat/sidebar.py"/>
         <source>Folder</source>
-        <translation type="unfinished"></translation>
+        <translation>폴더</translation>
     </message>
     <message>
         <location filename="../../app/chat/list_view.py"/>
         <source>Chat name</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅 이름</translation>
     </message>
     <message>
         <location filename="../../app/chat/list_view.py"/>
         <location filename="../../app/sidebar.py"/>
         <source>Chats</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅</translation>
     </message>
     <message>
         <location filename="../../app/chat/math_view.py"/>
         <source>Formula: {source}</source>
-        <translation type="unfinished"></translation>
+        <translation>수식: {source}</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_menu.py"/>
         <location filename="../../app/chat/message_view.py"/>
         <source>Copy answer</source>
-        <translation type="unfinished"></translation>
+        <translation>답변 복사</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_menu.py"/>
         <source>Copy as it was written</source>
-        <translation type="unfinished"></translation>
+        <translation>원문 그대로 복사</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_menu.py"/>
         <location filename="../../app/chat/message_view.py"/>
         <source>Edit message</source>
-        <translation type="unfinished"></translation>
+        <translation>메시지 수정</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_menu.py"/>
         <source>Copy message</source>
-        <translation type="unfinished"></translation>
+        <translation>메시지 복사</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_menu.py"/>
         <location filename="../../app/chat/sidebar.py"/>
         <location filename="../../app/models/row.py"/>
         <source>Delete</source>
-        <translation type="unfinished"></translation>
+        <translation>삭제</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_menu.py"/>
         <source>Delete, with all that follows</source>
-        <translation type="unfinished"></translation>
+        <translation>이후 메시지까지 삭제</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_view.py"/>
         <source>Previous version</source>
-        <translation type="unfinished"></translation>
+        <translation>이전 버전</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_view.py"/>
         <source>Next version</source>
-        <translation type="unfinished"></translation>
+        <translation>다음 버전</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_view.py"/>
         <source>Your message</source>
-        <translation type="unfinished"></translation>
+        <translation>내 메시지</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_view.py"/>
         <source>More for this message</source>
-        <translation type="unfinished"></translation>
+        <translation>이 메시지의 추가 메뉴</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_view.py"/>
         <source>Figures of this answer: {line}</source>
-        <translation type="unfinished"></translation>
+        <translation>이 답변의 수치: {line}</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_view.py"/>
         <source>Reading your message…</source>
-        <translation type="unfinished"></translation>
+        <translation>메시지를 읽고 있습니다…</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_view.py"/>
         <source>Regenerate</source>
-        <translation type="unfinished"></translation>
+        <translation>다시 생성</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_view.py"/>
         <source>Regenerate this answer</source>
-        <translation type="unfinished"></translation>
+        <translation>이 답변 다시 생성</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_view.py"/>
         <source>More for this answer</source>
-        <translation type="unfinished"></translation>
+        <translation>이 답변의 추가 메뉴</translation>
     </message>
     <message>
         <location filename="../../app/chat/notice.py"/>
         <location filename="../../app/widgets/banner.py"/>
         <source>Close this message</source>
-        <translation type="unfinished"></translation>
+        <translation>이 알림 닫기</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <location filename="../../app/settings/pages/answers.py"/>
         <source>Temperature</source>
-        <translation type="unfinished"></translation>
+        <translation>온도</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Higher is bolder, 0 always takes the likeliest word</source>
-        <translation type="unfinished"></translation>
+        <translation>높을수록 대담하고, 0이면 항상 가장 가능성 높은 단어를 고릅니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <location filename="../../app/settings/pages/answers.py"/>
         <source>Top-p</source>
-        <translation type="unfinished"></translation>
+        <translation>Top-p</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Only the likeliest words that together reach this share</source>
-        <translation type="unfinished"></translation>
+        <translation>합쳐서 이 비율이 되는 가장 가능성 높은 단어들만</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Top-k</source>
-        <translation type="unfinished"></translation>
+        <translation>Top-k</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Only this many of the likeliest words; 0 is all</source>
-        <translation type="unfinished"></translation>
+        <translation>가장 가능성 높은 단어 이 개수만. 0은 전부</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Min-p</source>
-        <translation type="unfinished"></translation>
+        <translation>Min-p</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Only words at least this likely beside the likeliest</source>
-        <translation type="unfinished"></translation>
+        <translation>가장 가능성 높은 단어에 비해 이 비율 이상인 단어만</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <location filename="../../app/settings/pages/answers.py"/>
         <source>Repetition penalty</source>
-        <translation type="unfinished"></translation>
+        <translation>반복 페널티</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Above 1, words that were there come up less</source>
-        <translation type="unfinished"></translation>
+        <translation>1보다 크면 이미 나온 단어가 덜 나옵니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Presence penalty</source>
-        <translation type="unfinished"></translation>
+        <translation>존재 페널티</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Above 0, words of this answer come up less</source>
-        <translation type="unfinished"></translation>
+        <translation>0보다 크면 이 답변에 나온 단어가 덜 나옵니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Frequency penalty</source>
-        <translation type="unfinished"></translation>
+        <translation>빈도 페널티</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Above 0, the more often, the less</source>
-        <translation type="unfinished"></translation>
+        <translation>0보다 크면 자주 나온 단어일수록 덜 나옵니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <location filename="../../app/settings/pages/answers.py"/>
         <source>Longest answer</source>
-        <translation type="unfinished"></translation>
+        <translation>최대 답변 길이</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>In tokens</source>
-        <translation type="unfinished"></translation>
+        <translation>토큰 단위</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Seed</source>
-        <translation type="unfinished"></translation>
+        <translation>시드</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>The same seed gives the same answer again</source>
-        <translation type="unfinished"></translation>
+        <translation>시드가 같으면 같은 답변이 나옵니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Off</source>
-        <translation type="unfinished"></translation>
+        <translation>끔</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>On</source>
-        <translation type="unfinished"></translation>
+        <translation>켬</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>None</source>
-        <translation type="unfinished"></translation>
+        <translation>없음</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Minimal</source>
-        <translation type="unfinished"></translation>
+        <translation>최소</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Low</source>
-        <translation type="unfinished"></translation>
+        <translation>낮음</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Medium</source>
-        <translation type="unfinished"></translation>
+        <translation>보통</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>High</source>
-        <translation type="unfinished"></translation>
+        <translation>높음</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Max</source>
-        <translation type="unfinished"></translation>
+        <translation>최대</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>{preset}, changed</source>
-        <translation type="unfinished"></translation>
+        <translation>{preset}, 변경됨</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Preset</source>
-        <translation type="unfinished"></translation>
+        <translation>프리셋</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>More about presets</source>
-        <translation type="unfinished"></translation>
+        <translation>프리셋 추가 메뉴</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Save as a preset…</source>
-        <translation type="unfinished"></translation>
+        <translation>프리셋으로 저장…</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Delete this preset</source>
-        <translation type="unfinished"></translation>
+        <translation>이 프리셋 삭제</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Back to the preset</source>
-        <translation type="unfinished"></translation>
+        <translation>프리셋으로 되돌리기</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Import presets…</source>
-        <translation type="unfinished"></translation>
+        <translation>프리셋 가져오기…</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Export my presets…</source>
-        <translation type="unfinished"></translation>
+        <translation>내 프리셋 내보내기…</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Thinking</source>
-        <translation type="unfinished"></translation>
+        <translation>생각하기</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Default</source>
-        <translation type="unfinished"></translation>
+        <translation>기본값</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Stop strings</source>
-        <translation type="unfinished"></translation>
+        <translation>중지 문자열</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>none; several are separated by |</source>
-        <translation type="unfinished"></translation>
+        <translation>없음. 여러 개는 |로 구분</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>The answer ends before any of these</source>
-        <translation type="unfinished"></translation>
+        <translation>이 문자열이 나오기 전에 답변을 끝냅니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>random</source>
-        <translation type="unfinished"></translation>
+        <translation>무작위</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>no limit</source>
-        <translation type="unfinished"></translation>
+        <translation>제한 없음</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>none</source>
-        <translation type="unfinished"></translation>
+        <translation>없음</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>temperature {t}, top-p {p}</source>
-        <translation type="unfinished"></translation>
+        <translation>온도 {t}, top-p {p}</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Sampling: {values}</source>
-        <translation type="unfinished"></translation>
+        <translation>샘플링: {values}</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Sampling</source>
-        <translation type="unfinished"></translation>
+        <translation>샘플링</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Save as a preset</source>
-        <translation type="unfinished"></translation>
+        <translation>프리셋으로 저장</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <source>Name</source>
-        <translation type="unfinished"></translation>
+        <translation>이름</translation>
     </message>
     <message>
         <location filename="../../app/chat/options_opener.py"/>
         <source>Import presets</source>
-        <translation type="unfinished"></translation>
+        <translation>프리셋 가져오기</translation>
     </message>
     <message>
         <location filename="../../app/chat/options_opener.py"/>
         <source>Export presets</source>
-        <translation type="unfinished"></translation>
+        <translation>프리셋 내보내기</translation>
     </message>
     <message>
         <location filename="../../app/chat/options_opener.py"/>
         <source>Presets</source>
-        <translation type="unfinished"></translation>
+        <translation>프리셋</translation>
     </message>
     <message>
         <location filename="../../app/chat/page.py"/>
         <source>The message was deleted</source>
-        <translation type="unfinished"></translation>
+        <translation>메시지를 삭제했습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/page.py"/>
         <source>what followed it went with it</source>
-        <translation type="unfinished"></translation>
+        <translation>그 뒤의 메시지도 함께 삭제했습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/page.py"/>
         <source>It can be brought back for now.</source>
-        <translation type="unfinished"></translation>
+        <translation>지금은 되돌릴 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/page.py"/>
         <location filename="../../app/chat/sidebar.py"/>
         <location filename="../../app/models/page.py"/>
         <source>Undo</source>
-        <translation type="unfinished"></translation>
+        <translation>실행 취소</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_chart.py"/>
         <source>Time of each token</source>
-        <translation type="unfinished"></translation>
+        <translation>토큰별 시간</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_chart.py"/>
         <source>No token has been timed yet.</source>
-        <translation type="unfinished"></translation>
+        <translation>아직 측정한 토큰이 없습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_chart.py"/>
         <source>{count} steps: median {median} ms a token, fastest {least} ms, slowest {most} ms.</source>
-        <translation type="unfinished"></translation>
+        <translation>{count}단계: 토큰당 중앙값 {median} ms, 최소 {least} ms, 최대 {most} ms.</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_chart.py"/>
         <source>Token {token}: {time} ms</source>
-        <translation type="unfinished"></translation>
+        <translation>토큰 {token}: {time} ms</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>Performance</source>
-        <translation type="unfinished"></translation>
+        <translation>성능</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>Close the performance panel</source>
-        <translation type="unfinished"></translation>
+        <translation>성능 패널 닫기</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>Milliseconds a token. Shaded: predicted.</source>
-        <translation type="unfinished"></translation>
+        <translation>토큰당 밀리초. 음영: 예측.</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>Reading and writing</source>
-        <translation type="unfinished"></translation>
+        <translation>읽기와 쓰기</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>Bandwidth used</source>
-        <translation type="unfinished"></translation>
+        <translation>사용한 대역폭</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <location filename="../../app/stage/panel.py"/>
         <source>Copy benchmark card</source>
-        <translation type="unfinished"></translation>
+        <translation>벤치마크 카드 복사</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>Copy as text</source>
-        <translation type="unfinished"></translation>
+        <translation>텍스트로 복사</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>Save as picture…</source>
-        <translation type="unfinished"></translation>
+        <translation>그림으로 저장…</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>Writing</source>
-        <translation type="unfinished"></translation>
+        <translation>쓰기</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>predicted</source>
-        <translation type="unfinished"></translation>
+        <translation>예측</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>Reading the prompt</source>
-        <translation type="unfinished"></translation>
+        <translation>프롬프트 읽기</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>First token</source>
-        <translation type="unfinished"></translation>
+        <translation>첫 토큰</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>Weights read</source>
-        <translation type="unfinished"></translation>
+        <translation>읽은 가중치</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>Drafts accepted</source>
-        <translation type="unfinished"></translation>
+        <translation>채택된 초안</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <location filename="../../app/stage/panel.py"/>
         <source>Served from VRAM</source>
-        <translation type="unfinished"></translation>
+        <translation>VRAM에서 제공</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>No answer in this session yet.</source>
-        <translation type="unfinished"></translation>
+        <translation>이번 실행에서는 아직 답변이 없습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>{accepted} of {drafted}</source>
-        <translation type="unfinished"></translation>
+        <translation>{drafted}개 중 {accepted}개</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>reading {time}</source>
-        <translation type="unfinished"></translation>
+        <translation>읽기 {time}</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>writing {time}</source>
-        <translation type="unfinished"></translation>
+        <translation>쓰기 {time}</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>{used} GB/s</source>
-        <translation type="unfinished"></translation>
+        <translation>{used} GB/s</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>{used} of {there} GB/s</source>
-        <translation type="unfinished"></translation>
+        <translation>{there} GB/s 중 {used}</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>Save the benchmark card</source>
-        <translation type="unfinished"></translation>
+        <translation>벤치마크 카드 저장</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_panel.py"/>
         <source>Pictures (*.png)</source>
-        <translation type="unfinished"></translation>
+        <translation>그림 (*.png)</translation>
     </message>
     <message>
         <location filename="../../app/chat/preset_store.py"/>
         <source>The preset was not saved</source>
-        <translation type="unfinished"></translation>
+        <translation>프리셋을 저장하지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/preset_store.py"/>
         <source>it has no name</source>
-        <translation type="unfinished"></translation>
+        <translation>이름이 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/preset_store.py"/>
         <source>Give it a name.</source>
-        <translation type="unfinished"></translation>
+        <translation>이름을 지정하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/preset_store.py"/>
         <source>The preset “{name}” was not saved</source>
-        <translation type="unfinished"></translation>
+        <translation>프리셋 “{name}”을(를) 저장하지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/preset_store.py"/>
         <source>it is one of Greenroom&apos;s own</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom의 기본 프리셋입니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/preset_store.py"/>
         <source>Choose another name.</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 이름을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/preset_store.py"/>
         <source>there are {most} of your own already</source>
-        <translation type="unfinished"></translation>
+        <translation>내 프리셋이 이미 {most}개 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/preset_store.py"/>
         <source>Delete some first.</source>
-        <translation type="unfinished"></translation>
+        <translation>먼저 몇 개를 삭제하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/preset_store.py"/>
         <source>more than {most} presets would be kept</source>
-        <translation type="unfinished"></translation>
+        <translation>프리셋이 {most}개를 넘게 됩니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/preset_store.py"/>
         <source>it is no file of Greenroom&apos;s presets</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom 프리셋 파일이 아닙니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/preset_store.py"/>
         <source>it has more than {most} presets</source>
-        <translation type="unfinished"></translation>
+        <translation>프리셋이 {most}개보다 많습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/presets.py"/>
         <location filename="../../app/models/page.py"/>
         <source>Recommended</source>
-        <translation type="unfinished"></translation>
+        <translation>권장</translation>
     </message>
     <message>
         <location filename="../../app/chat/presets.py"/>
         <source>Precise</source>
-        <translation type="unfinished"></translation>
+        <translation>정확하게</translation>
     </message>
     <message>
         <location filename="../../app/chat/presets.py"/>
         <source>Balanced</source>
-        <translation type="unfinished"></translation>
+        <translation>균형</translation>
     </message>
     <message>
         <location filename="../../app/chat/presets.py"/>
         <source>Creative</source>
-        <translation type="unfinished"></translation>
+        <translation>창의적</translation>
     </message>
     <message>
         <location filename="../../app/chat/presets.py"/>
         <source>Always the same</source>
-        <translation type="unfinished"></translation>
+        <translation>항상 동일</translation>
     </message>
     <message>
         <location filename="../../app/chat/saving.py"/>
         <source>Not saved</source>
-        <translation type="unfinished"></translation>
+        <translation>저장하지 못함</translation>
     </message>
     <message>
         <location filename="../../app/chat/saving.py"/>
         <source>{name} was not saved</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}을(를) 저장하지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/saving.py"/>
         <source>The system says: {why}. Choose another folder or name.</source>
-        <translation type="unfinished"></translation>
+        <translation>시스템 메시지: {why}. 다른 폴더나 이름을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
         <source>Markdown…</source>
-        <translation type="unfinished"></translation>
+        <translation>Markdown…</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
         <source>Web page…</source>
-        <translation type="unfinished"></translation>
+        <translation>웹 페이지…</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
         <source>JSON, with all versions…</source>
-        <translation type="unfinished"></translation>
+        <translation>JSON(모든 버전 포함)…</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
         <source>Undo deleting the chat</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅 삭제 취소</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
         <source>No chat has these words</source>
-        <translation type="unfinished"></translation>
+        <translation>이 단어가 있는 채팅이 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
         <source>No chats yet</source>
-        <translation type="unfinished"></translation>
+        <translation>아직 채팅이 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
         <source>Rename</source>
-        <translation type="unfinished"></translation>
+        <translation>이름 바꾸기</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
         <source>Unpin</source>
-        <translation type="unfinished"></translation>
+        <translation>고정 해제</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
         <source>Pin</source>
-        <translation type="unfinished"></translation>
+        <translation>고정</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
         <source>All chats</source>
-        <translation type="unfinished"></translation>
+        <translation>모든 채팅</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
         <source>Export all chats</source>
-        <translation type="unfinished"></translation>
+        <translation>모든 채팅 내보내기</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
         <source>Rename the folder…</source>
-        <translation type="unfinished"></translation>
+        <translation>폴더 이름 바꾸기…</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
         <source>Take all chats out</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅 모두 꺼내기</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
         <source>Move to folder</source>
-        <translation type="unfinished"></translation>
+        <translation>폴더로 이동</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
         <source>New folder…</source>
-        <translation type="unfinished"></translation>
+        <translation>새 폴더…</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
         <source>Out of the folder</source>
-        <translation type="unfinished"></translation>
+        <translation>폴더에서 꺼내기</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
         <source>Name of the folder</source>
-        <translation type="unfinished"></translation>
+        <translation>폴더 이름</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
         <source>Deleted “{title}”</source>
-        <translation type="unfinished"></translation>
+        <translation>“{title}” 삭제됨</translation>
     </message>
     <message>
         <location filename="../../app/chat/thought_view.py"/>
         <source>Thinking… {time}</source>
-        <translation type="unfinished"></translation>
+        <translation>생각하는 중… {time}</translation>
     </message>
     <message>
         <location filename="../../app/chat/thought_view.py"/>
         <source>Thoughts</source>
-        <translation type="unfinished"></translation>
+        <translation>생각</translation>
     </message>
     <message>
         <location filename="../../app/chat/thought_view.py"/>
         <source>Thought for {time}</source>
-        <translation type="unfinished"></translation>
+        <translation>{time} 동안 생각함</translation>
     </message>
     <message>
         <location filename="../../app/chat/transcript.py"/>
         <source>Messages</source>
-        <translation type="unfinished"></translation>
+        <translation>메시지</translation>
     </message>
     <message>
         <location filename="../../app/chat/transcript.py"/>
         <source>Go to the end</source>
-        <translation type="unfinished"></translation>
+        <translation>끝으로 이동</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
         <source>What is the capital of France?</source>
-        <translation type="unfinished"></translation>
+        <translation>프랑스의 수도는 어디인가요?</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
         <source>Explain in three sentences why the sky is blue.</source>
-        <translation type="unfinished"></translation>
+        <translation>하늘이 파란 이유를 세 문장으로 설명해 주세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
         <source>Write a short poem about the sea.</source>
-        <translation type="unfinished"></translation>
+        <translation>바다에 관한 짧은 시를 써 주세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
         <source>What would you like to know?</source>
-        <translation type="unfinished"></translation>
+        <translation>무엇이 궁금하신가요?</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
         <source>This is a small demonstration model, and it makes mistakes.</source>
-        <translation type="unfinished"></translation>
+        <translation>작은 데모 모델이라 실수가 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
         <location filename="../../app/topbar.py"/>
         <source>Choose a model</source>
-        <translation type="unfinished"></translation>
+        <translation>모델 선택</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
         <source>See what else runs on this PC</source>
-        <translation type="unfinished"></translation>
+        <translation>이 PC에서 실행되는 다른 모델 보기</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
         <source>{model} is ready. What you write stays on this PC.</source>
-        <translation type="unfinished"></translation>
+        <translation>{model}이(가) 준비되었습니다. 작성한 내용은 이 PC에만 남습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
         <source>{model} is being loaded. You can already write.</source>
-        <translation type="unfinished"></translation>
+        <translation>{model}을(를) 불러오고 있습니다. 지금부터 글을 쓸 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
         <source>Greenroom is set to stay offline. Open a model that is on this PC to begin.</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom이 오프라인으로 설정되어 있습니다. 이 PC에 있는 모델을 열어 시작하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
         <source>Choose a model to begin.</source>
-        <translation type="unfinished"></translation>
+        <translation>모델을 선택해 시작하세요.</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>Price of {name}</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}의 가격</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>No price</source>
-        <translation type="unfinished"></translation>
+        <translation>가격 없음</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>per hour</source>
-        <translation type="unfinished"></translation>
+        <translation>시간당</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>to buy</source>
-        <translation type="unfinished"></translation>
+        <translation>구입</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>What the price of {name} is for</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}의 가격 기준</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <location filename="../../app/settings/network.py"/>
         <source>Remove</source>
-        <translation type="unfinished"></translation>
+        <translation>제거</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>Is it worth it?</source>
-        <translation type="unfinished"></translation>
+        <translation>그만한 가치가 있나요?</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <location filename="../../app/hardware/what_if.py"/>
         <location filename="../../app/palette/entries.py"/>
         <source>Model</source>
-        <translation type="unfinished"></translation>
+        <translation>모델</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>Quantisation</source>
-        <translation type="unfinished"></translation>
+        <translation>양자화</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <location filename="../../app/hardware/what_if.py"/>
         <source>Tokens in the conversation</source>
-        <translation type="unfinished"></translation>
+        <translation>대화의 토큰 수</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>Usual context</source>
-        <translation type="unfinished"></translation>
+        <translation>기본 컨텍스트</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>Years of use of a bought machine</source>
-        <translation type="unfinished"></translation>
+        <translation>구입한 기기의 사용 연수</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>Hours a day that it answers</source>
-        <translation type="unfinished"></translation>
+        <translation>하루 답변 시간</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source> years</source>
-        <translation type="unfinished"></translation>
+        <translation>년</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source> hours a day</source>
-        <translation type="unfinished"></translation>
+        <translation>시간/일</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>One model on several machines: where it would live there, how fast it would be, what it would cost.</source>
-        <translation type="unfinished"></translation>
+        <translation>한 모델을 여러 기기에서 비교합니다: 어디에 배치되는지, 얼마나 빠른지, 비용은 얼마인지.</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>Save as table</source>
-        <translation type="unfinished"></translation>
+        <translation>표로 저장</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>As CSV, for a spreadsheet</source>
-        <translation type="unfinished"></translation>
+        <translation>스프레드시트용 CSV</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>Save as picture</source>
-        <translation type="unfinished"></translation>
+        <translation>그림으로 저장</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>A bought machine is used for</source>
-        <translation type="unfinished"></translation>
+        <translation>구입한 기기의 사용 기간</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <location filename="../../app/hardware/what_if.py"/>
         <source>RAM in gigabytes</source>
-        <translation type="unfinished"></translation>
+        <translation>RAM(기가바이트)</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>RAM as here</source>
-        <translation type="unfinished"></translation>
+        <translation>RAM: 이 PC와 같음</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <location filename="../../app/hardware/what_if.py"/>
         <source>Memory of the graphics card in gigabytes; 0 for none</source>
-        <translation type="unfinished"></translation>
+        <translation>그래픽 카드 메모리(기가바이트). 없으면 0</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>VRAM as here</source>
-        <translation type="unfinished"></translation>
+        <translation>VRAM: 이 PC와 같음</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <location filename="../../app/hardware/what_if.py"/>
         <source>Processor, as it is sold</source>
-        <translation type="unfinished"></translation>
+        <translation>프로세서(판매 이름)</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>Processor, e.g. 2x EPYC 9355</source>
-        <translation type="unfinished"></translation>
+        <translation>프로세서, 예: 2x EPYC 9355</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <location filename="../../app/hardware/what_if.py"/>
         <source>Graphics card, as it is sold</source>
-        <translation type="unfinished"></translation>
+        <translation>그래픽 카드(판매 이름)</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>GPU, e.g. RTX 5090</source>
-        <translation type="unfinished"></translation>
+        <translation>GPU, 예: RTX 5090</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>Add</source>
-        <translation type="unfinished"></translation>
+        <translation>추가</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>Add this machine</source>
-        <translation type="unfinished"></translation>
+        <translation>이 기기 추가</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>{path} cannot be written</source>
-        <translation type="unfinished"></translation>
+        <translation>{path}에 저장할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <location filename="../../engine/hub/trash.py"/>
         <source>Choose another place.</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 위치를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>Speeds are of answers, one at a time.</source>
-        <translation type="unfinished"></translation>
+        <translation>속도는 한 번에 하나씩 답변할 때의 값입니다.</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>Costs are per million tokens of answer, one at a time; bought machines are used {years} years, {hours} hours a day, without electricity.</source>
-        <translation type="unfinished"></translation>
+        <translation>비용은 한 번에 하나씩 답변할 때 답변 토큰 백만 개당 금액입니다. 구입한 기기는 {years}년 동안 하루 {hours}시간 사용하며 전기 요금은 뺍니다.</translation>
     </message>
     <message>
         <location filename="../../app/compare/picture.py"/>
         <source>Comparison</source>
-        <translation type="unfinished"></translation>
+        <translation>비교</translation>
     </message>
     <message>
         <location filename="../../app/compare/picture.py"/>
         <source>Predicted by Greenroom</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom의 예측</translation>
     </message>
     <message>
         <location filename="../../app/compare/picture.py"/>
         <source>{cost} / million tokens</source>
-        <translation type="unfinished"></translation>
+        <translation>토큰 백만 개당 {cost}</translation>
     </message>
     <message>
         <location filename="../../app/compare/study.py"/>
         <source>{likely} tok/s ({low} to {high})</source>
-        <translation type="unfinished"></translation>
+        <translation>{likely} tok/s ({low}~{high})</translation>
     </message>
     <message>
         <location filename="../../app/compare/study.py"/>
         <source>{likely} ({low} to {high})</source>
-        <translation type="unfinished"></translation>
+        <translation>{likely} ({low}~{high})</translation>
     </message>
     <message>
         <location filename="../../app/compare/study.py"/>
         <source>Too large for it</source>
-        <translation type="unfinished"></translation>
+        <translation>이 기기에는 너무 큼</translation>
     </message>
     <message>
         <location filename="../../app/compare/study.py"/>
         <location filename="../../app/words.py"/>
         <source>{amount} RAM</source>
-        <translation type="unfinished"></translation>
+        <translation>RAM {amount}</translation>
     </message>
     <message>
         <location filename="../../app/compare/study.py"/>
         <location filename="../../app/words.py"/>
         <source>{amount} VRAM</source>
-        <translation type="unfinished"></translation>
+        <translation>VRAM {amount}</translation>
     </message>
     <message>
         <location filename="../../app/compare/study.py"/>
         <source>needs {amount}</source>
-        <translation type="unfinished"></translation>
+        <translation>{amount} 필요</translation>
     </message>
     <message>
         <location filename="../../app/compare/study.py"/>
         <source>{cost} per million tokens</source>
-        <translation type="unfinished"></translation>
+        <translation>토큰 백만 개당 {cost}</translation>
     </message>
     <message>
         <location filename="../../app/contents.py"/>
         <location filename="../../app/models/row.py"/>
         <source>Page</source>
-        <translation type="unfinished"></translation>
+        <translation>페이지</translation>
     </message>
     <message>
         <location filename="../../app/first_model.py"/>
         <source>The demo model is not here yet</source>
-        <translation type="unfinished"></translation>
+        <translation>데모 모델이 아직 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/first_model.py"/>
         <source>it is put together once from a download of 93 MB</source>
-        <translation type="unfinished"></translation>
+        <translation>93 MB를 내려받아 한 번 만들어야 합니다</translation>
     </message>
     <message>
         <location filename="../../app/first_model.py"/>
         <source>Get it now, or open a model you have.</source>
-        <translation type="unfinished"></translation>
+        <translation>지금 받거나, 가지고 있는 모델을 여세요.</translation>
     </message>
     <message>
         <location filename="../../app/first_model.py"/>
         <source>Get the demo model</source>
-        <translation type="unfinished"></translation>
+        <translation>데모 모델 받기</translation>
     </message>
     <message>
         <location filename="../../app/hardware/check_row.py"/>
         <source>Good</source>
-        <translation type="unfinished"></translation>
+        <translation>양호</translation>
     </message>
     <message>
         <location filename="../../app/hardware/check_row.py"/>
         <source>Warning</source>
-        <translation type="unfinished"></translation>
+        <translation>주의</translation>
     </message>
     <message>
         <location filename="../../app/hardware/check_row.py"/>
         <source>Problem</source>
-        <translation type="unfinished"></translation>
+        <translation>문제</translation>
     </message>
     <message>
         <location filename="../../app/hardware/check_row.py"/>
         <location filename="../../app/hardware/checks.py"/>
         <source>Note</source>
-        <translation type="unfinished"></translation>
+        <translation>참고</translation>
     </message>
     <message>
         <location filename="../../app/hardware/check_row.py"/>
         <source>Not known yet</source>
-        <translation type="unfinished"></translation>
+        <translation>아직 모름</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>Instructions</source>
-        <translation type="unfinished"></translation>
+        <translation>명령어 집합</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>Disk</source>
-        <translation type="unfinished"></translation>
+        <translation>디스크</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>hard disk</source>
-        <translation type="unfinished"></translation>
+        <translation>하드 디스크</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>network</source>
-        <translation type="unfinished"></translation>
+        <translation>네트워크</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>in memory</source>
-        <translation type="unfinished"></translation>
+        <translation>메모리</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>Looking…</source>
-        <translation type="unfinished"></translation>
+        <translation>확인 중…</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>No graphics card with its own memory was found. Models run on the processor.</source>
-        <translation type="unfinished"></translation>
+        <translation>전용 메모리가 있는 그래픽 카드를 찾지 못했습니다. 모델은 프로세서에서 실행됩니다.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>Not counted</source>
-        <translation type="unfinished"></translation>
+        <translation>제외됨</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>{name} shares the system&apos;s RAM, so its memory is not counted as VRAM.</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}은(는) 시스템 RAM을 함께 쓰므로 그 메모리를 VRAM으로 세지 않습니다.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>Memory nodes</source>
-        <translation type="unfinished"></translation>
+        <translation>메모리 노드</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>RAM is spread over {count} nodes (NUMA); each is near some cores.</source>
-        <translation type="unfinished"></translation>
+        <translation>RAM이 노드 {count}개(NUMA)에 나뉘어 있고, 노드마다 가까운 코어가 다릅니다.</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/hardware/checks.py"/>
         <source>%n cores</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>코어 %n개</numerusform>
         </translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>{fast} fast and {slow} slower cores</source>
-        <translation type="unfinished"></translation>
+        <translation>빠른 코어 {fast}개와 느린 코어 {slow}개</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>{cores} in {sockets} sockets</source>
-        <translation type="unfinished"></translation>
+        <translation>소켓 {sockets}개에 {cores}</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/hardware/checks.py"/>
         <source>%n threads</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>스레드 %n개</numerusform>
         </translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>{name}, {cores}.</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}, {cores}.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>This program may use only {count} of them: raise the container&apos;s or the system&apos;s limit to use more.</source>
-        <translation type="unfinished"></translation>
+        <translation>이 프로그램은 그중 {count}개만 쓸 수 있습니다. 더 쓰려면 컨테이너나 시스템의 제한을 높이세요.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>kernels: {names}</source>
-        <translation type="unfinished"></translation>
+        <translation>커널: {names}</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>AVX2 is missing, or switched off in the BIOS or the virtual machine. Models run, but slowly. Switch it on there, or choose the smallest models.</source>
-        <translation type="unfinished"></translation>
+        <translation>AVX2가 없거나 BIOS 또는 가상 머신에서 꺼져 있습니다. 모델은 실행되지만 느립니다. 그곳에서 켜거나 가장 작은 모델을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>The system keeps {names} from programs; update it, or let the virtual machine have it.</source>
-        <translation type="unfinished"></translation>
+        <translation>시스템이 프로그램의 {names} 사용을 막고 있습니다. 시스템을 업데이트하거나 가상 머신에서 허용하세요.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>{total}, {free} free.</source>
-        <translation type="unfinished"></translation>
+        <translation>{total}, 여유 {free}.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>{total} of {kind}, {free} free.</source>
-        <translation type="unfinished"></translation>
+        <translation>{total} {kind}, 여유 {free}.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>{total} of {kind}, {count} channels, {free} free.</source>
-        <translation type="unfinished"></translation>
+        <translation>{total} {kind}, {count}채널, 여유 {free}.</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/hardware/checks.py"/>
         <source>{speed} GB/s with %n threads</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>스레드 %n개로 {speed} GB/s</numerusform>
         </translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>That is too little for large models: only the demo model is sure to run. Add RAM.</source>
-        <translation type="unfinished"></translation>
+        <translation>큰 모델에는 너무 적어 데모 모델만 확실히 실행됩니다. RAM을 늘리세요.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>That is little: close other programs before loading.</source>
-        <translation type="unfinished"></translation>
+        <translation>여유가 적습니다. 모델을 불러오기 전에 다른 프로그램을 닫으세요.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>Its speed has not been measured yet.</source>
-        <translation type="unfinished"></translation>
+        <translation>속도를 아직 측정하지 않았습니다.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>{total}, {free} free</source>
-        <translation type="unfinished"></translation>
+        <translation>{total}, 여유 {free}</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>{folder}: {amount} free.</source>
-        <translation type="unfinished"></translation>
+        <translation>{folder}: 여유 {amount}.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>Larger models will not fit there: free some space, or choose another folder in the settings.</source>
-        <translation type="unfinished"></translation>
+        <translation>큰 모델은 들어가지 않습니다. 공간을 비우거나 설정에서 다른 폴더를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
         <location filename="../../app/models/page.py"/>
         <source>Look again</source>
-        <translation type="unfinished"></translation>
+        <translation>다시 확인</translation>
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
         <source>Measure memory speed</source>
-        <translation type="unfinished"></translation>
+        <translation>메모리 속도 측정</translation>
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
         <source>Copy report</source>
-        <translation type="unfinished"></translation>
+        <translation>보고서 복사</translation>
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
         <source>As text, without serial numbers or names of users</source>
-        <translation type="unfinished"></translation>
+        <translation>텍스트로 복사하며 일련번호와 사용자 이름은 넣지 않습니다</translation>
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
         <location filename="../../app/wizard/pages.py"/>
         <source>Measured here, kept here. Nothing is sent anywhere.</source>
-        <translation type="unfinished"></translation>
+        <translation>이 PC에서 측정하고 이 PC에만 보관합니다. 어디에도 보내지 않습니다.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
         <location filename="../../app/wizard/pages.py"/>
         <source>Measuring memory speed</source>
-        <translation type="unfinished"></translation>
+        <translation>메모리 속도 측정 중</translation>
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
         <source>Open the set-up guide again</source>
-        <translation type="unfinished"></translation>
+        <translation>설정 안내 다시 열기</translation>
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
         <source>Looking at this PC…</source>
-        <translation type="unfinished"></translation>
+        <translation>이 PC를 확인하고 있습니다…</translation>
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
         <source>Starting…</source>
-        <translation type="unfinished"></translation>
+        <translation>시작하는 중…</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
         <source>The best for it</source>
-        <translation type="unfinished"></translation>
+        <translation>이 PC에 가장 알맞은 것</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
         <source>As it is</source>
-        <translation type="unfinished"></translation>
+        <translation>현재 그대로</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
         <source>e.g. Ryzen 9 7950X</source>
-        <translation type="unfinished"></translation>
+        <translation>예: Ryzen 9 7950X</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
         <source>e.g. RTX 4090</source>
-        <translation type="unfinished"></translation>
+        <translation>예: RTX 4090</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
         <source>{model}, plan only</source>
-        <translation type="unfinished"></translation>
+        <translation>{model}, 계획만</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
         <source>Usual</source>
-        <translation type="unfinished"></translation>
+        <translation>기본</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
         <location filename="../../app/statusbar.py"/>
         <source>RAM</source>
-        <translation type="unfinished"></translation>
+        <translation>RAM</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
         <source>GPU memory</source>
-        <translation type="unfinished"></translation>
+        <translation>GPU 메모리</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
         <location filename="../../app/statusbar.py"/>
         <source>GPU</source>
-        <translation type="unfinished"></translation>
+        <translation>GPU</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
         <source>Context</source>
-        <translation type="unfinished"></translation>
+        <translation>컨텍스트</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
@@ -2516,1862 +2516,1862 @@
         <location filename="../../app/topbar.py"/>
         <location filename="../../app/wizard/card.py"/>
         <source>Show the sum behind this</source>
-        <translation type="unfinished"></translation>
+        <translation>계산 내역 보기</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
         <source>What if it had other parts?</source>
-        <translation type="unfinished"></translation>
+        <translation>부품이 다르다면?</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
         <source>For this PC with more memory, or another one. Nothing is bought or changed.</source>
-        <translation type="unfinished"></translation>
+        <translation>메모리를 늘린 이 PC 또는 다른 PC를 가정합니다. 실제로 바뀌는 것은 없습니다.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
         <source>Compare with this PC…</source>
-        <translation type="unfinished"></translation>
+        <translation>이 PC와 비교…</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
         <source>None of the catalogue&apos;s models would fit</source>
-        <translation type="unfinished"></translation>
+        <translation>카탈로그의 모델 가운데 들어가는 것이 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
         <source>Give it more RAM, or a graphics card with memory of its own.</source>
-        <translation type="unfinished"></translation>
+        <translation>RAM을 늘리거나 전용 메모리가 있는 그래픽 카드를 추가하세요.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
         <source>{range} tok/s</source>
-        <translation type="unfinished"></translation>
+        <translation>{range} tok/s</translation>
     </message>
     <message>
         <location filename="../../app/models/choose.py"/>
         <source>Open a model file</source>
-        <translation type="unfinished"></translation>
+        <translation>모델 파일 열기</translation>
     </message>
     <message>
         <location filename="../../app/models/choose.py"/>
         <source>Open a folder of safetensors</source>
-        <translation type="unfinished"></translation>
+        <translation>safetensors 폴더 열기</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <source>Modes and speeds are worked out from the model&apos;s published shape.</source>
-        <translation type="unfinished"></translation>
+        <translation>실행 방식과 속도는 공개된 모델 구조로 계산합니다.</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <source>up to {context:,} tokens</source>
-        <translation type="unfinished"></translation>
+        <translation>최대 토큰 {context:,}개</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <source>{params_total} weights, {params_active} used for each token</source>
-        <translation type="unfinished"></translation>
+        <translation>가중치 {params_total}, 토큰마다 {params_active} 사용</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <source>licence {licence}</source>
-        <translation type="unfinished"></translation>
+        <translation>라이선스 {licence}</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <location filename="../../app/models/row.py"/>
         <source>Asking…</source>
-        <translation type="unfinished"></translation>
+        <translation>확인 중…</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <source>Asking Hugging Face what {repo} holds…</source>
-        <translation type="unfinished"></translation>
+        <translation>Hugging Face에서 {repo}의 내용을 확인하고 있습니다…</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <source>A plan reads the file&apos;s header first, a few megabytes of it.</source>
-        <translation type="unfinished"></translation>
+        <translation>계획을 세울 때는 먼저 파일 헤더 몇 메가바이트를 읽습니다.</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <source>Its terms must be accepted on its page first: {repo}.</source>
-        <translation type="unfinished"></translation>
+        <translation>먼저 모델 페이지에서 약관에 동의해야 합니다: {repo}.</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <source>Reading its header…</source>
-        <translation type="unfinished"></translation>
+        <translation>헤더를 읽고 있습니다…</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <source>No usual machine has enough memory for the smallest.</source>
-        <translation type="unfinished"></translation>
+        <translation>가장 작은 것도 일반적인 기기의 메모리에는 들어가지 않습니다.</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <source>The smallest wants a machine with {enough} GB of memory, RAM and VRAM together.</source>
-        <translation type="unfinished"></translation>
+        <translation>가장 작은 것에는 RAM과 VRAM을 합쳐 {enough} GB의 메모리가 필요합니다.</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <source>{files} files, {detail}</source>
-        <translation type="unfinished"></translation>
+        <translation>파일 {files}개, {detail}</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <source>Worked out from the model&apos;s shape</source>
-        <translation type="unfinished"></translation>
+        <translation>모델 구조로 계산함</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <source>Plan {name}</source>
-        <translation type="unfinished"></translation>
+        <translation>{name} 계획 세우기</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <source>Read its header and work out where it would live</source>
-        <translation type="unfinished"></translation>
+        <translation>헤더를 읽고 어디에 배치될지 계산합니다</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <location filename="../../app/models/row.py"/>
         <source>working it out…</source>
-        <translation type="unfinished"></translation>
+        <translation>계산 중…</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <location filename="../../app/models/row.py"/>
         <location filename="../../app/wizard/card.py"/>
         <source>Download</source>
-        <translation type="unfinished"></translation>
+        <translation>다운로드</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <source>Download {name}</source>
-        <translation type="unfinished"></translation>
+        <translation>{name} 다운로드</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <source>{plan} tok/s</source>
-        <translation type="unfinished"></translation>
+        <translation>{plan} tok/s</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <location filename="../../app/models/row.py"/>
         <source>Predicted: {speed} tok/s, from {speed2}</source>
-        <translation type="unfinished"></translation>
+        <translation>예측: {speed} tok/s, 범위 {speed2}</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>By name</source>
-        <translation type="unfinished"></translation>
+        <translation>이름순</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Smallest first</source>
-        <translation type="unfinished"></translation>
+        <translation>작은 것부터</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Fastest first</source>
-        <translation type="unfinished"></translation>
+        <translation>빠른 것부터</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Open a file…</source>
-        <translation type="unfinished"></translation>
+        <translation>파일 열기…</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Open a folder…</source>
-        <translation type="unfinished"></translation>
+        <translation>폴더 열기…</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Filter, or press Enter to search Hugging Face</source>
-        <translation type="unfinished"></translation>
+        <translation>목록에서 찾기, Enter로 Hugging Face 검색</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Filter the models, or press Enter to search Hugging Face</source>
-        <translation type="unfinished"></translation>
+        <translation>모델을 목록에서 찾거나, Enter를 눌러 Hugging Face에서 검색합니다</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Fits this PC</source>
-        <translation type="unfinished"></translation>
+        <translation>이 PC에 맞음</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Free licence</source>
-        <translation type="unfinished"></translation>
+        <translation>자유 라이선스</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Only models that anybody may use for anything</source>
-        <translation type="unfinished"></translation>
+        <translation>누구나 어떤 목적으로든 쓸 수 있는 모델만</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Any size</source>
-        <translation type="unfinished"></translation>
+        <translation>모든 크기</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Up to {size} GB</source>
-        <translation type="unfinished"></translation>
+        <translation>{size} GB 이하</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Size</source>
-        <translation type="unfinished"></translation>
+        <translation>크기</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Order</source>
-        <translation type="unfinished"></translation>
+        <translation>정렬</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Looking at what is here…</source>
-        <translation type="unfinished"></translation>
+        <translation>이 PC의 모델을 확인하고 있습니다…</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Downloads and models in {folder} are listed. Files and folders opened from elsewhere, and models of other programs, are used where they are, never copied.</source>
-        <translation type="unfinished"></translation>
+        <translation>{folder}의 다운로드와 모델을 보여 줍니다. 다른 곳에서 연 파일과 폴더, 다른 프로그램의 모델은 복사하지 않고 그 자리에서 사용합니다.</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Searching Hugging Face for &quot;{text}&quot;…</source>
-        <translation type="unfinished"></translation>
+        <translation>Hugging Face에서 “{text}” 검색 중…</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Hugging Face has nothing like that.</source>
-        <translation type="unfinished"></translation>
+        <translation>Hugging Face에 그런 모델이 없습니다.</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>{name} was deleted</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}을(를) 삭제했습니다</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>it can be brought back until Greenroom closes</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom을 닫기 전까지 되돌릴 수 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
         <source>Its room is freed then.</source>
-        <translation type="unfinished"></translation>
+        <translation>그 공간은 그때 비워집니다.</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <source>Load</source>
-        <translation type="unfinished"></translation>
+        <translation>불러오기</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <source>Details</source>
-        <translation type="unfinished"></translation>
+        <translation>자세히</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <source>Its other quantisations</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 양자화</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <source>● Loaded</source>
-        <translation type="unfinished"></translation>
+        <translation>● 불러옴</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <source>Eject</source>
-        <translation type="unfinished"></translation>
+        <translation>내리기</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <source>Free its memory</source>
-        <translation type="unfinished"></translation>
+        <translation>메모리 비우기</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <source>Loading</source>
-        <translation type="unfinished"></translation>
+        <translation>불러오는 중</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <location filename="../../app/models/shelf.py"/>
         <source>Downloading</source>
-        <translation type="unfinished"></translation>
+        <translation>다운로드 중</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <location filename="../../app/stage/replay_bar.py"/>
         <source>Pause</source>
-        <translation type="unfinished"></translation>
+        <translation>일시 중지</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <source>Next</source>
-        <translation type="unfinished"></translation>
+        <translation>다음으로</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <source>Before everything else that waits</source>
-        <translation type="unfinished"></translation>
+        <translation>기다리는 다른 것보다 먼저</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <source>Open its page in the browser</source>
-        <translation type="unfinished"></translation>
+        <translation>브라우저에서 페이지 열기</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <source>Details of {name}</source>
-        <translation type="unfinished"></translation>
+        <translation>{name} 자세히</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <location filename="../../app/settings/models_folder.py"/>
         <source>Choose…</source>
-        <translation type="unfinished"></translation>
+        <translation>선택…</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <source>{value} tok/s</source>
-        <translation type="unfinished"></translation>
+        <translation>{value} tok/s</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <source>Resume</source>
-        <translation type="unfinished"></translation>
+        <translation>이어받기</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <source>Cancel {name}</source>
-        <translation type="unfinished"></translation>
+        <translation>{name} 취소</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <source>Download {name} next</source>
-        <translation type="unfinished"></translation>
+        <translation>{name} 다음으로 다운로드</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <source>Open the page of {name}</source>
-        <translation type="unfinished"></translation>
+        <translation>{name} 페이지 열기</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
         <source>Planning…</source>
-        <translation type="unfinished"></translation>
+        <translation>계획 계산 중…</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/models/shelf.py"/>
         <source>On Hugging Face · %n repositories</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>Hugging Face · 저장소 %n개</numerusform>
         </translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/models/shelf.py"/>
         <source>On this PC · %n models</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>이 PC · 모델 %n개</numerusform>
         </translation>
     </message>
     <message>
         <location filename="../../app/models/shelf.py"/>
         <source>{head}, {size}</source>
-        <translation type="unfinished"></translation>
+        <translation>{head}, {size}</translation>
     </message>
     <message>
         <location filename="../../app/models/shelf.py"/>
         <source>Catalogue</source>
-        <translation type="unfinished"></translation>
+        <translation>카탈로그</translation>
     </message>
     <message>
         <location filename="../../app/models/survey.py"/>
         <source>A small demonstration model; it errs often</source>
-        <translation type="unfinished"></translation>
+        <translation>작은 데모 모델이며 자주 틀립니다</translation>
     </message>
     <message>
         <location filename="../../app/models/survey.py"/>
         <source>A small demonstration model, at first a download of 93 MB</source>
-        <translation type="unfinished"></translation>
+        <translation>작은 데모 모델이며 처음에 93 MB를 내려받습니다</translation>
     </message>
     <message>
         <location filename="../../app/models/survey.py"/>
         <source>A small demonstration model, put together when first loaded</source>
-        <translation type="unfinished"></translation>
+        <translation>작은 데모 모델이며 처음 불러올 때 만들어집니다</translation>
     </message>
     <message>
         <location filename="../../app/models/survey.py"/>
         <source>found in {program}, used in place</source>
-        <translation type="unfinished"></translation>
+        <translation>{program}에서 찾아 그 자리에서 사용</translation>
     </message>
     <message>
         <location filename="../../app/models/survey.py"/>
         <source>opened in {parent}, used in place</source>
-        <translation type="unfinished"></translation>
+        <translation>{parent}에서 열어 그 자리에서 사용</translation>
     </message>
     <message>
         <location filename="../../app/models/survey.py"/>
         <source>{params_total}, {params_active} active</source>
-        <translation type="unfinished"></translation>
+        <translation>{params_total}, 활성 {params_active}</translation>
     </message>
     <message>
         <location filename="../../app/models/survey.py"/>
         <source>, {value} active</source>
-        <translation type="unfinished"></translation>
+        <translation>, 활성 {value}</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/models/survey.py"/>
         <source>%n downloads</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>다운로드 %n회</numerusform>
         </translation>
     </message>
     <message>
         <location filename="../../app/models/survey.py"/>
         <source>terms to accept first</source>
-        <translation type="unfinished"></translation>
+        <translation>먼저 약관 동의 필요</translation>
     </message>
     <message>
         <location filename="../../app/notices.py"/>
         <source>{name} is here</source>
-        <translation type="unfinished"></translation>
+        <translation>{name} 준비 완료</translation>
     </message>
     <message>
         <location filename="../../app/notices.py"/>
         <source>it is downloaded and verified</source>
-        <translation type="unfinished"></translation>
+        <translation>다운로드와 검증을 마쳤습니다</translation>
     </message>
     <message>
         <location filename="../../app/notices.py"/>
         <source>Load it whenever you like.</source>
-        <translation type="unfinished"></translation>
+        <translation>언제든 불러올 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/notices.py"/>
         <source>Load it</source>
-        <translation type="unfinished"></translation>
+        <translation>불러오기</translation>
     </message>
     <message>
         <location filename="../../app/notices.py"/>
         <source>Show it</source>
-        <translation type="unfinished"></translation>
+        <translation>보기</translation>
     </message>
     <message>
         <location filename="../../app/notices.py"/>
         <source>{name} stays loaded.</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}은(는) 계속 불러온 상태입니다.</translation>
     </message>
     <message>
         <location filename="../../app/notices.py"/>
         <source>Use the demo model</source>
-        <translation type="unfinished"></translation>
+        <translation>데모 모델 사용</translation>
     </message>
     <message>
         <location filename="../../app/notices.py"/>
         <location filename="../../app/wizard/pages.py"/>
         <source>Try again</source>
-        <translation type="unfinished"></translation>
+        <translation>다시 시도</translation>
     </message>
     <message>
         <location filename="../../app/notices.py"/>
         <location filename="../../app/wizard/card.py"/>
         <source>Show the sum</source>
-        <translation type="unfinished"></translation>
+        <translation>계산 내역 보기</translation>
     </message>
     <message>
         <location filename="../../app/palette/entries.py"/>
         <source>Command</source>
-        <translation type="unfinished"></translation>
+        <translation>명령</translation>
     </message>
     <message>
         <location filename="../../app/palette/entries.py"/>
         <source>loaded</source>
-        <translation type="unfinished"></translation>
+        <translation>불러옴</translation>
     </message>
     <message>
         <location filename="../../app/palette/entries.py"/>
         <source>Load the model</source>
-        <translation type="unfinished"></translation>
+        <translation>모델 불러오기</translation>
     </message>
     <message>
         <location filename="../../app/palette/entries.py"/>
         <source>Setting</source>
-        <translation type="unfinished"></translation>
+        <translation>설정</translation>
     </message>
     <message>
         <location filename="../../app/palette/palette.py"/>
         <source>Find anything</source>
-        <translation type="unfinished"></translation>
+        <translation>무엇이든 찾기</translation>
     </message>
     <message>
         <location filename="../../app/palette/palette.py"/>
         <source>Find a command, chat, model or setting</source>
-        <translation type="unfinished"></translation>
+        <translation>명령, 채팅, 모델, 설정 찾기</translation>
     </message>
     <message>
         <location filename="../../app/palette/palette.py"/>
         <source>What was found</source>
-        <translation type="unfinished"></translation>
+        <translation>찾은 결과</translation>
     </message>
     <message>
         <location filename="../../app/palette/palette.py"/>
         <source>Nothing fits these words.</source>
-        <translation type="unfinished"></translation>
+        <translation>이 단어와 맞는 것이 없습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/models_folder.py"/>
         <source>Choose the models folder</source>
-        <translation type="unfinished"></translation>
+        <translation>모델 폴더 선택</translation>
     </message>
     <message>
         <location filename="../../app/settings/models_folder.py"/>
         <source>Use the default</source>
-        <translation type="unfinished"></translation>
+        <translation>기본값 사용</translation>
     </message>
     <message>
         <location filename="../../app/settings/models_folder.py"/>
         <source>The program&apos;s own folder</source>
-        <translation type="unfinished"></translation>
+        <translation>프로그램 기본 폴더</translation>
     </message>
     <message>
         <location filename="../../app/settings/models_folder.py"/>
         <location filename="../../app/settings/pages/models.py"/>
         <source>Models folder</source>
-        <translation type="unfinished"></translation>
+        <translation>모델 폴더</translation>
     </message>
     <message>
         <location filename="../../app/settings/models_folder.py"/>
         <source>Move the models that lie in {folder} to the new folder?</source>
-        <translation type="unfinished"></translation>
+        <translation>{folder}에 있는 모델을 새 폴더로 옮길까요?</translation>
     </message>
     <message>
         <location filename="../../app/settings/models_folder.py"/>
         <source>On the same disk that takes a moment. Otherwise they stay where they are.</source>
-        <translation type="unfinished"></translation>
+        <translation>같은 디스크라면 금방 끝납니다. 아니면 그대로 둡니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/models_folder.py"/>
         <source>Move them</source>
-        <translation type="unfinished"></translation>
+        <translation>옮기기</translation>
     </message>
     <message>
         <location filename="../../app/settings/models_folder.py"/>
         <source>Leave them there</source>
-        <translation type="unfinished"></translation>
+        <translation>그대로 두기</translation>
     </message>
     <message>
         <location filename="../../app/settings/network.py"/>
         <location filename="../../app/settings/pages/network.py"/>
         <source>Access token</source>
-        <translation type="unfinished"></translation>
+        <translation>액세스 토큰</translation>
     </message>
     <message>
         <location filename="../../app/settings/network.py"/>
         <source>Save the access token</source>
-        <translation type="unfinished"></translation>
+        <translation>액세스 토큰 저장</translation>
     </message>
     <message>
         <location filename="../../app/settings/network.py"/>
         <source>Remove the access token</source>
-        <translation type="unfinished"></translation>
+        <translation>액세스 토큰 제거</translation>
     </message>
     <message>
         <location filename="../../app/settings/network.py"/>
         <source>HF_TOKEN is set and is used.</source>
-        <translation type="unfinished"></translation>
+        <translation>HF_TOKEN이 설정되어 있어 사용합니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/network.py"/>
         <source>One is in the keyring.</source>
-        <translation type="unfinished"></translation>
+        <translation>키링에 저장되어 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/network.py"/>
         <source>None is stored.</source>
-        <translation type="unfinished"></translation>
+        <translation>저장된 토큰이 없습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/page.py"/>
         <source>Search settings</source>
-        <translation type="unfinished"></translation>
+        <translation>설정 검색</translation>
     </message>
     <message>
         <location filename="../../app/settings/page.py"/>
         <source>Page of the settings</source>
-        <translation type="unfinished"></translation>
+        <translation>설정 페이지</translation>
     </message>
     <message>
         <location filename="../../app/settings/page.py"/>
         <source>No setting has these words.</source>
-        <translation type="unfinished"></translation>
+        <translation>이 단어가 있는 설정이 없습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
         <source>Greenroom {version}</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom {version}</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
         <source>Free software under the Apache licence, version 2.0.</source>
-        <translation type="unfinished"></translation>
+        <translation>Apache 라이선스 2.0의 자유 소프트웨어입니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
         <source>Components</source>
-        <translation type="unfinished"></translation>
+        <translation>구성 요소</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
         <source>Terms</source>
-        <translation type="unfinished"></translation>
+        <translation>조건</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
         <source>see its terms</source>
-        <translation type="unfinished"></translation>
+        <translation>조건 참조</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
         <source>It came without a text; its licence is named above.</source>
-        <translation type="unfinished"></translation>
+        <translation>전문이 함께 제공되지 않았습니다. 라이선스는 위에 적혀 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
         <source>About</source>
-        <translation type="unfinished"></translation>
+        <translation>정보</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
         <source>Version</source>
-        <translation type="unfinished"></translation>
+        <translation>버전</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
         <source>Licences</source>
-        <translation type="unfinished"></translation>
+        <translation>라이선스</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
         <source>Of everything that Greenroom ships or runs on. Choose one to read its terms.</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom에 포함되거나 실행에 쓰이는 모든 것의 라이선스입니다. 하나를 골라 조건을 읽어 보세요.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
         <source>Chosen by Greenroom</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom이 선택</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
         <source>{value} tokens</source>
-        <translation type="unfinished"></translation>
+        <translation>토큰 {value}개</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
         <source>Answers</source>
-        <translation type="unfinished"></translation>
+        <translation>답변</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
         <source>What the model is told before every chat. Leave it empty for none.</source>
-        <translation type="unfinished"></translation>
+        <translation>모든 채팅에 앞서 모델에 전할 말입니다. 없으면 비워 두세요.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
         <source>For example: Answer briefly, in Korean.</source>
-        <translation type="unfinished"></translation>
+        <translation>예: 한국어로 간결하게 답해 주세요.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
         <source>0 always takes the likeliest word; higher is more varied.</source>
-        <translation type="unfinished"></translation>
+        <translation>0이면 항상 가장 가능성 높은 단어를 고르고, 높을수록 다양해집니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
         <source>Only the likeliest words that together reach this share are considered.</source>
-        <translation type="unfinished"></translation>
+        <translation>합쳐서 이 비율이 되는 가장 가능성 높은 단어들만 고려합니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
         <source>1 is off; a little more keeps small models from looping.</source>
-        <translation type="unfinished"></translation>
+        <translation>1이면 꺼짐. 조금 높이면 작은 모델이 같은 말을 되풀이하지 않습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
         <source>In tokens; where an answer is cut off at the latest.</source>
-        <translation type="unfinished"></translation>
+        <translation>토큰 단위. 답변은 늦어도 여기서 끊깁니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
         <source>Until the model ends it</source>
-        <translation type="unfinished"></translation>
+        <translation>모델이 끝낼 때까지</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
         <source>A chat&apos;s own settings go before these.</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅별 설정이 이 설정보다 우선합니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
         <source>Appearance</source>
-        <translation type="unfinished"></translation>
+        <translation>모양</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
         <source>Theme</source>
-        <translation type="unfinished"></translation>
+        <translation>테마</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
         <source>Light, dark, or as the system has it.</source>
-        <translation type="unfinished"></translation>
+        <translation>밝게, 어둡게 또는 시스템 설정대로.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
         <location filename="../../app/settings/pages/general.py"/>
         <source>Follow the system</source>
-        <translation type="unfinished"></translation>
+        <translation>시스템 따르기</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
         <source>Light</source>
-        <translation type="unfinished"></translation>
+        <translation>밝게</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
         <source>Dark</source>
-        <translation type="unfinished"></translation>
+        <translation>어둡게</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
         <source>Text size</source>
-        <translation type="unfinished"></translation>
+        <translation>글자 크기</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
         <source>Of all text. Ctrl and + or - change it anywhere.</source>
-        <translation type="unfinished"></translation>
+        <translation>모든 글자에 적용됩니다. 어디서든 Ctrl과 + 또는 -로 바꿀 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
         <source>Density</source>
-        <translation type="unfinished"></translation>
+        <translation>간격</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
         <source>How much room there is around buttons and fields.</source>
-        <translation type="unfinished"></translation>
+        <translation>버튼과 입력란 주위의 여백입니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
         <source>Comfortable</source>
-        <translation type="unfinished"></translation>
+        <translation>여유롭게</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
         <source>Compact</source>
-        <translation type="unfinished"></translation>
+        <translation>촘촘하게</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
         <source>Motion</source>
-        <translation type="unfinished"></translation>
+        <translation>움직임</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
         <source>The stage then shows the whole run instead of glowing with every token.</source>
-        <translation type="unfinished"></translation>
+        <translation>토큰마다 빛나는 대신 스테이지에 전체 실행을 보여 줍니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
         <source>As little as possible</source>
-        <translation type="unfinished"></translation>
+        <translation>최소한으로</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
         <source>General</source>
-        <translation type="unfinished"></translation>
+        <translation>일반</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
         <source>Language</source>
-        <translation type="unfinished"></translation>
+        <translation>언어</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
         <source>Holds at once.</source>
-        <translation type="unfinished"></translation>
+        <translation>바로 적용됩니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
         <source>Load at start</source>
-        <translation type="unfinished"></translation>
+        <translation>시작할 때 불러오기</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
         <source>The window opens first, then this loads.</source>
-        <translation type="unfinished"></translation>
+        <translation>창을 먼저 연 뒤에 불러옵니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
         <source>The model used last</source>
-        <translation type="unfinished"></translation>
+        <translation>마지막에 쓴 모델</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
         <source>The demo model</source>
-        <translation type="unfinished"></translation>
+        <translation>데모 모델</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
         <source>Nothing</source>
-        <translation type="unfinished"></translation>
+        <translation>없음</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
         <source>Enter key</source>
-        <translation type="unfinished"></translation>
+        <translation>Enter 키</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
         <source>While you write a message. Shift+Enter always begins a new line.</source>
-        <translation type="unfinished"></translation>
+        <translation>메시지를 쓸 때의 동작입니다. Shift+Enter는 항상 줄을 바꿉니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
         <source>Sends the message</source>
-        <translation type="unfinished"></translation>
+        <translation>메시지 보내기</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
         <source>Begins a new line</source>
-        <translation type="unfinished"></translation>
+        <translation>줄 바꾸기</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/models.py"/>
         <source>Where Greenroom looks for models and puts downloads. Files elsewhere can be opened as well.</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom이 모델을 찾고 다운로드를 저장하는 곳입니다. 다른 곳의 파일도 열 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/models.py"/>
         <source>Models of LM Studio, Ollama and Hugging Face are found where they are, and used in place.</source>
-        <translation type="unfinished"></translation>
+        <translation>LM Studio, Ollama, Hugging Face의 모델은 있는 자리에서 찾아 그대로 사용합니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <source>The system&apos;s</source>
-        <translation type="unfinished"></translation>
+        <translation>시스템 설정</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <source>Network</source>
-        <translation type="unfinished"></translation>
+        <translation>네트워크</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>Offline</source>
-        <translation type="unfinished"></translation>
+        <translation>오프라인</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>Nothing is asked of the network, not even when you press a button that would.</source>
-        <translation type="unfinished"></translation>
+        <translation>네트워크에 아무것도 요청하지 않습니다. 그런 버튼을 눌러도 마찬가지입니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>Work offline</source>
-        <translation type="unfinished"></translation>
+        <translation>오프라인으로 사용</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <source>Downloads at once</source>
-        <translation type="unfinished"></translation>
+        <translation>동시 다운로드</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <source>Models on their way at the same time; the others wait.</source>
-        <translation type="unfinished"></translation>
+        <translation>동시에 받는 모델 수입니다. 나머지는 기다립니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <source>Two</source>
-        <translation type="unfinished"></translation>
+        <translation>두 개</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <source>Speed limit</source>
-        <translation type="unfinished"></translation>
+        <translation>속도 제한</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <source>In megabytes per second, for all downloads together.</source>
-        <translation type="unfinished"></translation>
+        <translation>모든 다운로드를 합친 초당 메가바이트입니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <source>No limit</source>
-        <translation type="unfinished"></translation>
+        <translation>제한 없음</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <source>For models whose terms you accepted on Hugging Face. It is kept in the system&apos;s keyring.</source>
-        <translation type="unfinished"></translation>
+        <translation>Hugging Face에서 약관에 동의한 모델에 필요합니다. 시스템 키링에 보관됩니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <source>Hub</source>
-        <translation type="unfinished"></translation>
+        <translation>허브</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <source>Another address that speaks the same language, such as a mirror of your company.</source>
-        <translation type="unfinished"></translation>
+        <translation>회사의 미러처럼 같은 방식으로 통신하는 다른 주소입니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <source>Proxy</source>
-        <translation type="unfinished"></translation>
+        <translation>프록시</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <source>http, https, socks5 or socks5h, for example socks5h://localhost:1080.</source>
-        <translation type="unfinished"></translation>
+        <translation>http, https, socks5 또는 socks5h. 예: socks5h://localhost:1080.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <source>Certificates</source>
-        <translation type="unfinished"></translation>
+        <translation>인증서</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <source>A PEM file to trust, for networks that look into encrypted traffic.</source>
-        <translation type="unfinished"></translation>
+        <translation>암호화된 통신을 검사하는 네트워크에서 신뢰할 PEM 파일입니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <source>Hugging Face</source>
-        <translation type="unfinished"></translation>
+        <translation>Hugging Face</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>Chosen by the plan</source>
-        <translation type="unfinished"></translation>
+        <translation>계획에서 선택</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>Context length</source>
-        <translation type="unfinished"></translation>
+        <translation>컨텍스트 길이</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>In tokens: how much text a chat can hold. Longer needs more memory.</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅에 담을 수 있는 글의 양(토큰)입니다. 길수록 메모리가 더 필요합니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>Threads</source>
-        <translation type="unfinished"></translation>
+        <translation>스레드</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>One for each physical core is usually best, more can be slower.</source>
-        <translation type="unfinished"></translation>
+        <translation>대개 물리 코어마다 하나가 가장 좋고, 더 많으면 느려질 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>Graphics card</source>
-        <translation type="unfinished"></translation>
+        <translation>그래픽 카드</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>Models then run on the CPU alone, and usually slower.</source>
-        <translation type="unfinished"></translation>
+        <translation>모델을 CPU에서만 실행하며 대개 더 느립니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>Keep my GPU for games</source>
-        <translation type="unfinished"></translation>
+        <translation>GPU를 게임용으로 남겨 두기</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>RAM to leave free</source>
-        <translation type="unfinished"></translation>
+        <translation>남겨 둘 RAM</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>In gigabytes, for other programs. More leaves less room for models.</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 프로그램을 위한 기가바이트입니다. 늘리면 모델이 쓸 공간이 줄어듭니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>VRAM to leave free</source>
-        <translation type="unfinished"></translation>
+        <translation>남겨 둘 VRAM</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>In gigabytes, for the desktop and other programs. More leaves fewer experts on the GPU.</source>
-        <translation type="unfinished"></translation>
+        <translation>데스크톱과 다른 프로그램을 위한 기가바이트입니다. 늘리면 GPU에 두는 전문가가 줄어듭니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>VRAM to use at most</source>
-        <translation type="unfinished"></translation>
+        <translation>최대 VRAM 사용량</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>In gigabytes. Less makes answers slower.</source>
-        <translation type="unfinished"></translation>
+        <translation>기가바이트 단위. 줄이면 답변이 느려집니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>All that is free</source>
-        <translation type="unfinished"></translation>
+        <translation>여유 공간 전부</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>KV cache</source>
-        <translation type="unfinished"></translation>
+        <translation>KV 캐시</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>How the conversation is kept. q8 takes half the memory of bf16 and runs on the CPU only.</source>
-        <translation type="unfinished"></translation>
+        <translation>대화를 보관하는 형식입니다. q8은 bf16의 절반을 쓰며 CPU에서만 실행됩니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>f32 (twice the memory)</source>
-        <translation type="unfinished"></translation>
+        <translation>f32 (메모리 두 배)</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>Exact arithmetic</source>
-        <translation type="unfinished"></translation>
+        <translation>정밀 연산</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>For comparing with other programs. Costs two to four times the memory, and most of the speed.</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 프로그램과 비교할 때 씁니다. 메모리가 2~4배 들고 속도가 크게 떨어집니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>Compute in float32</source>
-        <translation type="unfinished"></translation>
+        <translation>float32로 계산</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>Advanced</source>
-        <translation type="unfinished"></translation>
+        <translation>고급</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>Holds from the next loading of a model on. What fits, and how fast, is worked out anew at once.</source>
-        <translation type="unfinished"></translation>
+        <translation>다음에 모델을 불러올 때부터 적용됩니다. 무엇이 들어가고 얼마나 빠른지는 바로 다시 계산합니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>When you search or open a model&apos;s details, the search words or the model&apos;s name go to Hugging Face.</source>
-        <translation type="unfinished"></translation>
+        <translation>모델을 검색하거나 자세한 내용을 열면 검색어나 모델 이름이 Hugging Face로 전송됩니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>When you download a model, Hugging Face learns which one, and your address on the internet as any site does.</source>
-        <translation type="unfinished"></translation>
+        <translation>모델을 다운로드하면 여느 사이트와 마찬가지로 Hugging Face가 어떤 모델인지와 인터넷 주소를 알게 됩니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>If you saved an access token, it goes to Hugging Face with these requests, and nowhere else.</source>
-        <translation type="unfinished"></translation>
+        <translation>액세스 토큰을 저장했다면 이 요청과 함께 Hugging Face로만 전송됩니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>A link in an answer opens in your browser, after you have seen where it leads and pressed the button.</source>
-        <translation type="unfinished"></translation>
+        <translation>답변의 링크는 연결될 주소를 확인하고 버튼을 누른 뒤에 브라우저에서 열립니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>Chats, drafts, attached files and everything the model writes stay in a file on this PC.</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅, 작성 중인 글, 첨부 파일, 모델이 쓴 모든 내용은 이 PC의 파일에 남습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>Pictures that an answer refers to are never fetched.</source>
-        <translation type="unfinished"></translation>
+        <translation>답변이 가리키는 그림은 가져오지 않습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>There is no telemetry, no crash report, no look for updates, no account.</source>
-        <translation type="unfinished"></translation>
+        <translation>원격 측정, 오류 보고, 업데이트 확인, 계정이 없습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>Chats: {folder}</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅: {folder}</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>Settings: {folder}</source>
-        <translation type="unfinished"></translation>
+        <translation>설정: {folder}</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>Log: {folder}</source>
-        <translation type="unfinished"></translation>
+        <translation>로그: {folder}</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>Show the folder</source>
-        <translation type="unfinished"></translation>
+        <translation>폴더 보기</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>Show the folder of the chats</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅 폴더 보기</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>Forget them</source>
-        <translation type="unfinished"></translation>
+        <translation>지우기</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>Forget the models opened lately</source>
-        <translation type="unfinished"></translation>
+        <translation>최근에 연 모델 기록 지우기</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>Privacy</source>
-        <translation type="unfinished"></translation>
+        <translation>개인 정보</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>What may leave this PC</source>
-        <translation type="unfinished"></translation>
+        <translation>이 PC 밖으로 나갈 수 있는 것</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>Only this, and only when you ask for it:</source>
-        <translation type="unfinished"></translation>
+        <translation>요청할 때 이것만 전송됩니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>What never does</source>
-        <translation type="unfinished"></translation>
+        <translation>절대 나가지 않는 것</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>Where it is kept</source>
-        <translation type="unfinished"></translation>
+        <translation>보관 위치</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>Models opened lately</source>
-        <translation type="unfinished"></translation>
+        <translation>최근에 연 모델</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>Their paths are kept for the menu and for the next start.</source>
-        <translation type="unfinished"></translation>
+        <translation>메뉴와 다음 시작을 위해 경로를 보관합니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>On this PC</source>
-        <translation type="unfinished"></translation>
+        <translation>이 PC에</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>Nothing leaves this PC unasked.</source>
-        <translation type="unfinished"></translation>
+        <translation>요청하지 않으면 아무것도 이 PC를 떠나지 않습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/shortcuts.py"/>
         <source>Shortcuts</source>
-        <translation type="unfinished"></translation>
+        <translation>단축키</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/shortcuts.py"/>
         <source>Click a field and press the keys.</source>
-        <translation type="unfinished"></translation>
+        <translation>입력란을 클릭하고 키를 누르세요.</translation>
     </message>
     <message>
         <location filename="../../app/settings/section.py"/>
         <source>Use the defaults</source>
-        <translation type="unfinished"></translation>
+        <translation>기본값으로 되돌리기</translation>
     </message>
     <message>
         <location filename="../../app/settings/section.py"/>
         <source>{page}: use the defaults</source>
-        <translation type="unfinished"></translation>
+        <translation>{page}: 기본값으로 되돌리기</translation>
     </message>
     <message>
         <location filename="../../app/settings/shortcut_field.py"/>
         <source>Shortcut of {action}</source>
-        <translation type="unfinished"></translation>
+        <translation>{action} 단축키</translation>
     </message>
     <message>
         <location filename="../../app/settings/shortcut_field.py"/>
         <source>No shortcut for {action}</source>
-        <translation type="unfinished"></translation>
+        <translation>{action} 단축키 없음</translation>
     </message>
     <message>
         <location filename="../../app/settings/shortcut_field.py"/>
         <source>The usual shortcut of {action}</source>
-        <translation type="unfinished"></translation>
+        <translation>{action} 기본 단축키</translation>
     </message>
     <message>
         <location filename="../../app/settings/shortcut_field.py"/>
         <source>Take it</source>
-        <translation type="unfinished"></translation>
+        <translation>가져오기</translation>
     </message>
     <message>
         <location filename="../../app/settings/shortcut_field.py"/>
         <source>{keys} belongs to: {action}</source>
-        <translation type="unfinished"></translation>
+        <translation>{keys}은(는) 이미 쓰이고 있습니다: {action}</translation>
     </message>
     <message>
         <location filename="../../app/sidebar.py"/>
         <source>Menu</source>
-        <translation type="unfinished"></translation>
+        <translation>메뉴</translation>
     </message>
     <message>
         <location filename="../../app/sidebar.py"/>
         <source>All commands</source>
-        <translation type="unfinished"></translation>
+        <translation>모든 명령</translation>
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
         <source>Show the last moment, or the whole run</source>
-        <translation type="unfinished"></translation>
+        <translation>마지막 순간 또는 전체 실행 보기</translation>
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
         <location filename="../../app/stage/summary.py"/>
         <source>in VRAM</source>
-        <translation type="unfinished"></translation>
+        <translation>VRAM에 있음</translation>
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
         <location filename="../../app/stage/summary.py"/>
         <source>in RAM</source>
-        <translation type="unfinished"></translation>
+        <translation>RAM에 있음</translation>
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
         <source>Experts from RAM per token</source>
-        <translation type="unfinished"></translation>
+        <translation>토큰당 RAM의 전문가</translation>
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
         <source>RAM bandwidth they use</source>
-        <translation type="unfinished"></translation>
+        <translation>사용하는 RAM 대역폭</translation>
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
         <source>CPU ↔ GPU hand-off</source>
-        <translation type="unfinished"></translation>
+        <translation>CPU ↔ GPU 전달</translation>
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
         <source>This model has no experts to choose from: all of it works for every token.</source>
-        <translation type="unfinished"></translation>
+        <translation>이 모델에는 골라 쓰는 전문가가 없습니다. 토큰마다 모델 전체가 작동합니다.</translation>
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
         <source>Load a mixture-of-experts model to see which of its experts work, and where they live.</source>
-        <translation type="unfinished"></translation>
+        <translation>전문가 혼합(MoE) 모델을 불러오면 어떤 전문가가 작동하고 어디에 있는지 볼 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
         <source>{layers} layers × {experts} experts</source>
-        <translation type="unfinished"></translation>
+        <translation>레이어 {layers} × 전문가 {experts}</translation>
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
         <source>{time} µs a layer</source>
-        <translation type="unfinished"></translation>
+        <translation>레이어당 {time} µs</translation>
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
         <source>{used} of {all} GB/s</source>
-        <translation type="unfinished"></translation>
+        <translation>{used} / {all} GB/s</translation>
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
         <source>brighter = used more often</source>
-        <translation type="unfinished"></translation>
+        <translation>밝을수록 자주 사용</translation>
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
         <source>brighter = used lately</source>
-        <translation type="unfinished"></translation>
+        <translation>밝을수록 최근 사용</translation>
     </message>
     <message>
         <location filename="../../app/stage/recording.py"/>
         <source>The run could not be saved</source>
-        <translation type="unfinished"></translation>
+        <translation>실행을 저장하지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../app/stage/recording.py"/>
         <source>Choose another folder.</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 폴더를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/stage/recording.py"/>
         <source>it is no run kept by Greenroom, or it is damaged</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom이 저장한 실행이 아니거나 손상되었습니다</translation>
     </message>
     <message>
         <location filename="../../app/stage/recording.py"/>
         <source>{name} could not be opened</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}을(를) 열 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/stage/recording.py"/>
         <source>Choose a .stage file.</source>
-        <translation type="unfinished"></translation>
+        <translation>.stage 파일을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/stage/replay_bar.py"/>
         <source>Replay</source>
-        <translation type="unfinished"></translation>
+        <translation>다시 재생</translation>
     </message>
     <message>
         <location filename="../../app/stage/replay_bar.py"/>
         <source>Replay the last run</source>
-        <translation type="unfinished"></translation>
+        <translation>마지막 실행 다시 재생</translation>
     </message>
     <message>
         <location filename="../../app/stage/replay_bar.py"/>
         <source>Save…</source>
-        <translation type="unfinished"></translation>
+        <translation>저장…</translation>
     </message>
     <message>
         <location filename="../../app/stage/replay_bar.py"/>
         <source>Save this run</source>
-        <translation type="unfinished"></translation>
+        <translation>이 실행 저장</translation>
     </message>
     <message>
         <location filename="../../app/stage/replay_bar.py"/>
         <source>Open a run…</source>
-        <translation type="unfinished"></translation>
+        <translation>실행 열기…</translation>
     </message>
     <message>
         <location filename="../../app/stage/replay_bar.py"/>
         <source>Open a run that was saved</source>
-        <translation type="unfinished"></translation>
+        <translation>저장한 실행 열기</translation>
     </message>
     <message>
         <location filename="../../app/stage/replay_bar.py"/>
         <source>Close the replay</source>
-        <translation type="unfinished"></translation>
+        <translation>재생 닫기</translation>
     </message>
     <message>
         <location filename="../../app/stage/replay_bar.py"/>
         <source>Play</source>
-        <translation type="unfinished"></translation>
+        <translation>재생</translation>
     </message>
     <message>
         <location filename="../../app/stage/replay_bar.py"/>
         <source>Place in the run</source>
-        <translation type="unfinished"></translation>
+        <translation>실행에서의 위치</translation>
     </message>
     <message>
         <location filename="../../app/stage/replay_bar.py"/>
         <source>Speed of the replay</source>
-        <translation type="unfinished"></translation>
+        <translation>재생 속도</translation>
     </message>
     <message>
         <location filename="../../app/stage/replay_bar.py"/>
         <source>A run</source>
-        <translation type="unfinished"></translation>
+        <translation>실행</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/stage/replay_bar.py"/>
         <source>{done} of {whole} · %n tokens</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>{done} / {whole} · 토큰 %n개</numerusform>
         </translation>
     </message>
     <message>
         <location filename="../../app/stage/replay_bar.py"/>
         <source>Runs</source>
-        <translation type="unfinished"></translation>
+        <translation>실행</translation>
     </message>
     <message>
         <location filename="../../app/stage/summary.py"/>
         <source>Layer {layer}, expert {expert}</source>
-        <translation type="unfinished"></translation>
+        <translation>레이어 {layer}, 전문가 {expert}</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/stage/summary.py"/>
         <source>called %n times, {share} of its layer&apos;s calls</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>%n회 호출, 레이어 호출의 {share}</numerusform>
         </translation>
     </message>
     <message>
         <location filename="../../app/stage/summary.py"/>
         <source>not called in this run</source>
-        <translation type="unfinished"></translation>
+        <translation>이번 실행에서 호출되지 않음</translation>
     </message>
     <message>
         <location filename="../../app/stage/summary.py"/>
         <source>{layers} layers with {experts} experts each.</source>
-        <translation type="unfinished"></translation>
+        <translation>레이어 {layers}개에 전문가가 {experts}개씩 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/stage/summary.py"/>
         <source>{count} of {all} experts are in VRAM.</source>
-        <translation type="unfinished"></translation>
+        <translation>전문가 {all}개 중 {count}개가 VRAM에 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/stage/summary.py"/>
         <source>None has been called yet.</source>
-        <translation type="unfinished"></translation>
+        <translation>아직 호출된 전문가가 없습니다.</translation>
     </message>
     <message>
         <location filename="../../app/stage/summary.py"/>
         <source>{share} of the calls were served from VRAM.</source>
-        <translation type="unfinished"></translation>
+        <translation>호출의 {share}를 VRAM에서 처리했습니다.</translation>
     </message>
     <message>
         <location filename="../../app/stage/summary.py"/>
         <source>{share} of the experts were not called in this run.</source>
-        <translation type="unfinished"></translation>
+        <translation>전문가의 {share}는 이번 실행에서 호출되지 않았습니다.</translation>
     </message>
     <message>
         <location filename="../../app/stage/summary.py"/>
         <source>The busiest is expert {expert} of layer {layer}, with {share} of that layer&apos;s calls.</source>
-        <translation type="unfinished"></translation>
+        <translation>가장 바쁜 것은 레이어 {layer}의 전문가 {expert}(으)로, 그 레이어 호출의 {share}를 맡았습니다.</translation>
     </message>
     <message>
         <location filename="../../app/stage/view.py"/>
         <source>Stage: layers by experts</source>
-        <translation type="unfinished"></translation>
+        <translation>스테이지: 레이어별 전문가</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
         <source>No model loaded</source>
-        <translation type="unfinished"></translation>
+        <translation>불러온 모델 없음</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
         <source>Preparing…</source>
-        <translation type="unfinished"></translation>
+        <translation>준비하는 중…</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
         <source>Loading…</source>
-        <translation type="unfinished"></translation>
+        <translation>불러오는 중…</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
         <source>Not loaded</source>
-        <translation type="unfinished"></translation>
+        <translation>불러오지 못함</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
         <source>tok/s</source>
-        <translation type="unfinished"></translation>
+        <translation>tok/s</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
         <source>Answer speed</source>
-        <translation type="unfinished"></translation>
+        <translation>답변 속도</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
         <source>CPU</source>
-        <translation type="unfinished"></translation>
+        <translation>CPU</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
         <source>CPU use</source>
-        <translation type="unfinished"></translation>
+        <translation>CPU 사용률</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
         <source>GPU use</source>
-        <translation type="unfinished"></translation>
+        <translation>GPU 사용률</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
         <source>RAM of the model</source>
-        <translation type="unfinished"></translation>
+        <translation>모델의 RAM</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
         <source>VRAM</source>
-        <translation type="unfinished"></translation>
+        <translation>VRAM</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
         <source>VRAM of the model</source>
-        <translation type="unfinished"></translation>
+        <translation>모델의 VRAM</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
         <source>Cache</source>
-        <translation type="unfinished"></translation>
+        <translation>캐시</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
         <source>Experts found in VRAM</source>
-        <translation type="unfinished"></translation>
+        <translation>VRAM에서 찾은 전문가</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
         <source>graphs on</source>
-        <translation type="unfinished"></translation>
+        <translation>그래프 켜짐</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
         <source>of {total} {unit}</source>
-        <translation type="unfinished"></translation>
+        <translation>/ {total} {unit}</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
         <source>What the model takes. Greenroom as a whole uses {used} now.</source>
-        <translation type="unfinished"></translation>
+        <translation>모델이 쓰는 양입니다. Greenroom 전체는 지금 {used}를 쓰고 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/topbar.py"/>
         <source>Model: {name}. Choose another</source>
-        <translation type="unfinished"></translation>
+        <translation>모델: {name}. 다른 모델 선택</translation>
     </message>
     <message>
         <location filename="../../app/topbar.py"/>
         <source>Stop loading</source>
-        <translation type="unfinished"></translation>
+        <translation>불러오기 중지</translation>
     </message>
     <message>
         <location filename="../../app/topbar.py"/>
         <source>Loading the model</source>
-        <translation type="unfinished"></translation>
+        <translation>모델을 불러오는 중</translation>
     </message>
     <message>
         <location filename="../../app/topbar.py"/>
         <source>Show where the experts are at work</source>
-        <translation type="unfinished"></translation>
+        <translation>전문가가 어디에서 작동하는지 보기</translation>
     </message>
     <message>
         <location filename="../../app/topbar.py"/>
         <source>{share} of experts cached in VRAM</source>
-        <translation type="unfinished"></translation>
+        <translation>전문가의 {share}가 VRAM 캐시에 있음</translation>
     </message>
     <message>
         <location filename="../../app/topbar.py"/>
         <source>{speed} tok/s predicted</source>
-        <translation type="unfinished"></translation>
+        <translation>예측 {speed} tok/s</translation>
     </message>
     <message>
         <location filename="../../app/topbar.py"/>
         <source>Predicted: {speed} tok/s, from {range}.</source>
-        <translation type="unfinished"></translation>
+        <translation>예측: {speed} tok/s, 범위 {range}.</translation>
     </message>
     <message>
         <location filename="../../app/topbar.py"/>
         <source>The last answer: {speed} tok/s.</source>
-        <translation type="unfinished"></translation>
+        <translation>마지막 답변: {speed} tok/s.</translation>
     </message>
     <message>
         <location filename="../../app/topbar.py"/>
         <source>Demo model (small, for trying things out)</source>
-        <translation type="unfinished"></translation>
+        <translation>데모 모델 (작은 체험용)</translation>
     </message>
     <message>
         <location filename="../../app/topbar.py"/>
         <source>All models on this PC</source>
-        <translation type="unfinished"></translation>
+        <translation>이 PC의 모든 모델</translation>
     </message>
     <message>
         <location filename="../../app/topbar.py"/>
         <source>Eject (free its memory)</source>
-        <translation type="unfinished"></translation>
+        <translation>내리기 (메모리 비우기)</translation>
     </message>
     <message>
         <location filename="../../app/widgets/chip.py"/>
         <source>Plan: {label}</source>
-        <translation type="unfinished"></translation>
+        <translation>배치: {label}</translation>
     </message>
     <message>
         <location filename="../../app/widgets/plan_popover.py"/>
         <source>Plan for {model}</source>
-        <translation type="unfinished"></translation>
+        <translation>{model}의 배치 계획</translation>
     </message>
     <message>
         <location filename="../../app/widgets/plan_popover.py"/>
         <source>Answers, predicted</source>
-        <translation type="unfinished"></translation>
+        <translation>답변, 예측</translation>
     </message>
     <message>
         <location filename="../../app/widgets/plan_popover.py"/>
         <source>Answers, measured</source>
-        <translation type="unfinished"></translation>
+        <translation>답변, 측정</translation>
     </message>
     <message>
         <location filename="../../app/widgets/plan_popover.py"/>
         <source>{measured} tok/s</source>
-        <translation type="unfinished"></translation>
+        <translation>{measured} tok/s</translation>
     </message>
     <message>
         <location filename="../../app/widgets/plan_popover.py"/>
         <source>Reading, predicted</source>
-        <translation type="unfinished"></translation>
+        <translation>읽기, 예측</translation>
     </message>
     <message>
         <location filename="../../app/widgets/plan_popover.py"/>
         <source>What else would work</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 방법</translation>
     </message>
     <message>
         <location filename="../../app/wizard/card.py"/>
         <source>{range} tokens per second.</source>
-        <translation type="unfinished"></translation>
+        <translation>초당 토큰 {range}개.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/card.py"/>
         <source>Best for this PC</source>
-        <translation type="unfinished"></translation>
+        <translation>이 PC에 가장 좋음</translation>
     </message>
     <message>
         <location filename="../../app/wizard/card.py"/>
         <location filename="../../app/wizard/pages.py"/>
         <source>Download {model}</source>
-        <translation type="unfinished"></translation>
+        <translation>{model} 다운로드</translation>
     </message>
     <message>
         <location filename="../../app/wizard/card.py"/>
         <source>Show the sum for {model}</source>
-        <translation type="unfinished"></translation>
+        <translation>{model}의 계산 내역 보기</translation>
     </message>
     <message>
         <location filename="../../app/wizard/card.py"/>
         <source>Would need {amounts}.</source>
-        <translation type="unfinished"></translation>
+        <translation>{amounts} 필요.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/card.py"/>
         <source>{amounts}. Its download needs {more} more free disk space.</source>
-        <translation type="unfinished"></translation>
+        <translation>{amounts}. 다운로드하려면 디스크 여유 공간이 {more} 더 필요합니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>Large models on an ordinary PC</source>
-        <translation type="unfinished"></translation>
+        <translation>보통 PC에서 실행하는 큰 모델</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>Mixture-of-experts models use a small part of themselves for each word. Greenroom keeps the experts in RAM, where there is room, and the rest on the graphics card, if there is one.</source>
-        <translation type="unfinished"></translation>
+        <translation>전문가 혼합(MoE) 모델은 단어마다 일부만 사용합니다. Greenroom은 전문가를 자리가 넉넉한 RAM에 두고, 나머지는 그래픽 카드가 있으면 그곳에 둡니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>The truth before the download</source>
-        <translation type="unfinished"></translation>
+        <translation>다운로드하기 전에 알려 드립니다</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>It looks at this PC, and says of each model whether it fits, how fast it will be, and why.</source>
-        <translation type="unfinished"></translation>
+        <translation>이 PC를 살펴 모델마다 들어가는지, 얼마나 빠른지, 그 이유는 무엇인지 알려 드립니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>Nothing leaves this PC</source>
-        <translation type="unfinished"></translation>
+        <translation>아무것도 이 PC를 떠나지 않습니다</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>Chats, files and measurements stay here. The network is used only for what you ask to be downloaded.</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅, 파일, 측정값은 여기에 남습니다. 네트워크는 직접 요청한 다운로드에만 씁니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>Welcome to Greenroom</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom에 오신 것을 환영합니다</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>Chat with language models that run on this PC alone.</source>
-        <translation type="unfinished"></translation>
+        <translation>이 PC에서만 실행되는 언어 모델과 대화하세요.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>Welcome</source>
-        <translation type="unfinished"></translation>
+        <translation>환영합니다</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>Skip</source>
-        <translation type="unfinished"></translation>
+        <translation>건너뛰기</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>Skip measuring the memory</source>
-        <translation type="unfinished"></translation>
+        <translation>메모리 측정 건너뛰기</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>Predicted for this PC from its own measurements. After your first answer you will see predicted beside measured.</source>
-        <translation type="unfinished"></translation>
+        <translation>이 PC의 측정값으로 예측했습니다. 첫 답변 뒤에는 예측과 측정을 나란히 보여 드립니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>Predicted from what is known of such PCs: wide ranges, since this one&apos;s memory was not measured.</source>
-        <translation type="unfinished"></translation>
+        <translation>비슷한 PC의 알려진 값으로 예측했습니다. 이 PC의 메모리를 측정하지 않아 범위가 넓습니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>What fits</source>
-        <translation type="unfinished"></translation>
+        <translation>사용할 수 있는 모델</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>{why} Without that nothing can be predicted; the Models page tries again.</source>
-        <translation type="unfinished"></translation>
+        <translation>{why} 이것 없이는 예측할 수 없습니다. 모델 페이지에서 다시 시도합니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>Working out what the models of the catalogue would do here…</source>
-        <translation type="unfinished"></translation>
+        <translation>카탈로그의 모델이 이 PC에서 어떻게 실행될지 계산하고 있습니다…</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>{why}. More models, and other sizes of these, are on the Models page.</source>
-        <translation type="unfinished"></translation>
+        <translation>{why}. 더 많은 모델과 다른 크기는 모델 페이지에 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>There is not enough free disk space for a download: free some, or choose another folder in the settings.</source>
-        <translation type="unfinished"></translation>
+        <translation>다운로드할 디스크 공간이 부족합니다. 공간을 비우거나 설정에서 다른 폴더를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>None of the catalogue&apos;s models fits in {amount} of free RAM. Close other programs or add RAM; the demo model runs here already.</source>
-        <translation type="unfinished"></translation>
+        <translation>카탈로그의 모델 가운데 여유 RAM {amount}에 들어가는 것이 없습니다. 다른 프로그램을 닫거나 RAM을 늘리세요. 데모 모델은 지금 실행할 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <location filename="../../app/wizard/wizard.py"/>
         <source>Start</source>
-        <translation type="unfinished"></translation>
+        <translation>시작</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>Choose what to begin with. Everything else can be changed later.</source>
-        <translation type="unfinished"></translation>
+        <translation>무엇으로 시작할지 선택하세요. 나머지는 나중에 모두 바꿀 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>Chat now with the built-in demo model</source>
-        <translation type="unfinished"></translation>
+        <translation>내장 데모 모델로 바로 채팅</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>Download the recommended model</source>
-        <translation type="unfinished"></translation>
+        <translation>권장 모델 다운로드</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>A small demonstration model; it errs often, but shows how chatting here feels.</source>
-        <translation type="unfinished"></translation>
+        <translation>작은 데모 모델입니다. 자주 틀리지만 여기서 채팅하는 느낌을 알 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>No download.</source>
-        <translation type="unfinished"></translation>
+        <translation>다운로드가 필요 없습니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>It needs a download of 93 MB once.</source>
-        <translation type="unfinished"></translation>
+        <translation>한 번 93 MB를 내려받아야 합니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>predicted {range} tok/s</source>
-        <translation type="unfinished"></translation>
+        <translation>예측 {range} tok/s</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>The download goes on in the background and can be paused.</source>
-        <translation type="unfinished"></translation>
+        <translation>다운로드는 백그라운드에서 진행되며 일시 중지할 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/steps.py"/>
         <source>Skip the set-up</source>
-        <translation type="unfinished"></translation>
+        <translation>설정 건너뛰기</translation>
     </message>
     <message>
         <location filename="../../app/wizard/steps.py"/>
         <source>Close this. It can be opened again on the This PC page</source>
-        <translation type="unfinished"></translation>
+        <translation>닫습니다. ‘이 PC’ 페이지에서 다시 열 수 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/wizard/steps.py"/>
         <source>Step {number} of {count}: {title}</source>
-        <translation type="unfinished"></translation>
+        <translation>{count}단계 중 {number}단계: {title}</translation>
     </message>
     <message>
         <location filename="../../app/wizard/study.py"/>
         <source>Starting to read the memory</source>
-        <translation type="unfinished"></translation>
+        <translation>메모리 읽기를 시작합니다</translation>
     </message>
     <message>
         <location filename="../../app/wizard/wizard.py"/>
         <source>Greenroom: set-up</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom: 설정</translation>
     </message>
     <message>
         <location filename="../../app/wizard/wizard.py"/>
         <source>Back</source>
-        <translation type="unfinished"></translation>
+        <translation>뒤로</translation>
     </message>
     <message>
         <location filename="../../app/wizard/wizard.py"/>
         <source>Continue</source>
-        <translation type="unfinished"></translation>
+        <translation>계속</translation>
     </message>
     <message>
         <location filename="../../app/wizard/wizard.py"/>
         <source>Chat now with the demo model</source>
-        <translation type="unfinished"></translation>
+        <translation>데모 모델로 바로 채팅</translation>
     </message>
     <message>
         <location filename="../../app/wizard/wizard.py"/>
         <source>Download and start</source>
-        <translation type="unfinished"></translation>
+        <translation>다운로드하고 시작</translation>
     </message>
     <message>
         <location filename="../../app/words.py"/>
         <source>own licence</source>
-        <translation type="unfinished"></translation>
+        <translation>자체 라이선스</translation>
     </message>
     <message>
         <location filename="../../app/words.py"/>
         <source>about {figure}</source>
-        <translation type="unfinished"></translation>
+        <translation>약 {figure}</translation>
     </message>
     <message>
         <location filename="../../app/words.py"/>
         <source>{low} to {high}</source>
-        <translation type="unfinished"></translation>
+        <translation>{low}~{high}</translation>
     </message>
     <message>
         <location filename="../../app/words.py"/>
         <source>{speed} tok/s ({ends})</source>
-        <translation type="unfinished"></translation>
+        <translation>{speed} tok/s ({ends})</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/assembly.py"/>
