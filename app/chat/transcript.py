@@ -19,8 +19,9 @@ from app.language import tr
 from app.theme import theme
 
 COLUMN, MARGIN = 652, 24
-#: Messages built at once when a chat opens and when older ones come into sight, and the seconds that may take.
-BATCH, FEWEST, BUDGET = 30, 6, 0.1
+#: Messages built at once when a chat opens and when older ones come into sight, and the seconds that may take once
+#: they are two windows high.
+BATCH, FEWEST, BUDGET = 30, 2, 0.1
 #: Pixels from an end that count as being there.
 NEAR_END, NEAR_TOP = 32, 400
 #: Messages are built from this many viewport heights away on, and given back beyond that many.
@@ -171,12 +172,14 @@ class Transcript(QScrollArea):
 
     def _build_older(self) -> None:
         """Build messages before the first one built, newest of them first."""
-        until = time.perf_counter() + BUDGET
+        until, height = time.perf_counter() + BUDGET, 0
         for built in range(BATCH):
-            if self._first == 0 or (built >= FEWEST and time.perf_counter() > until):
+            enough = built >= FEWEST and height >= 2 * self.viewport().height()
+            if self._first == 0 or (enough and time.perf_counter() > until):
                 break
             self._first -= 1
             self._insert(0, self._make(self._messages[self._first]))
+            height += self._views[0].height()
 
     def _make(self, message: StoredMessage) -> MessageView:
         view: MessageView
