@@ -24,8 +24,9 @@ __all__ = ["MOST_LINES", "Composer"]
 METER_STEPS = 1000
 #: From this share of the context on, the meter warns.
 NEARLY_FULL = 0.9
-#: A narrower composer leaves out the words of its buttons.
+#: A narrower composer leaves out the words of its buttons and the bar of the meter.
 NARROW = 460
+METER_WIDTH = 64
 #: Pixels between the icon and the word of a tool, beside those that Qt leaves.
 GAP = 3
 
@@ -90,7 +91,6 @@ class Composer(QFrame):
         self._meter.setObjectName("meter")
         self._meter.setTextVisible(False)
         self._meter.setRange(0, METER_STEPS)
-        self._meter.setFixedWidth(64)
         self._button = button("", parent=self)
         self._button.clicked.connect(self._press)
         bottom = QHBoxLayout()
@@ -197,7 +197,9 @@ class Composer(QFrame):
         wide = self.width() >= theme().px(NARROW)
         for tool, text in ((self._attach, tr("Attach")), (self._settings, self._preset)):
             tool.setText(text if wide else "")
-            tool.setIconSize(QSize(ICON + GAP if wide else ICON, ICON))
+            icon = theme().px(ICON)
+            tool.setIconSize(QSize(icon + GAP if wide else icon, icon))
+        self._meter.setFixedWidth(theme().px(METER_WIDTH if wide else 0))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
