@@ -95,11 +95,10 @@ void bind_blocks(py::module_& m) {
            }),
            py::arg("qkv"), py::arg("attention"), py::arg("o"), py::arg("rope"), py::arg("cache"));
   py::class_<ConvBlock>(m, "ConvBlock")
-      .def(py::init([](const Linear& in, Shared<ShortConv> conv, const Linear& out, uintptr_t past, uintptr_t recent,
-                       uintptr_t saved) {
-             return ConvBlock{in, std::move(conv), out, memory_at(past, recent, saved)};
-           }),
-           py::arg("inputs"), py::arg("conv"), py::arg("out"), py::arg("past"), py::arg("recent"), py::arg("saved"));
+      .def(
+          py::init([](const Linear& in, Shared<ShortConv> conv, const Linear& out, uintptr_t past, uintptr_t recent,
+                      uintptr_t saved) { return ConvBlock{in, std::move(conv), out, memory_at(past, recent, saved)}; }),
+          py::arg("inputs"), py::arg("conv"), py::arg("out"), py::arg("past"), py::arg("recent"), py::arg("saved"));
   py::class_<MlpBlock>(m, "MlpBlock")
       .def(py::init([](Shared<Experts> expert) { return MlpBlock{std::move(expert)}; }), py::arg("expert"));
   py::class_<MoeBlock>(m, "MoeBlock")
@@ -110,10 +109,9 @@ void bind_blocks(py::module_& m) {
            py::arg("logits"), py::arg("router"), py::arg("router_norm"), py::arg("experts"), py::arg("weigh_input"),
            py::arg("shared"));
   py::class_<ParallelBlock>(m, "ParallelBlock")
-      .def(py::init([](const MlpBlock& dense, const Norm& dense_post_norm, const Norm& norm, const MoeBlock& experts,
-                       const Norm& post_norm) {
-             return ParallelBlock{dense, dense_post_norm, norm, experts, post_norm};
-           }),
+      .def(py::init(
+               [](const MlpBlock& dense, const Norm& dense_post_norm, const Norm& norm, const MoeBlock& experts,
+                  const Norm& post_norm) { return ParallelBlock{dense, dense_post_norm, norm, experts, post_norm}; }),
            py::arg("dense"), py::arg("dense_post_norm"), py::arg("norm"), py::arg("experts"), py::arg("post_norm"));
   py::class_<LayerBlock>(m, "LayerBlock")
       .def(py::init([](const Norm& mixer_norm, const std::variant<AttentionBlock, ConvBlock>& mixer,

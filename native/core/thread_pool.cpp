@@ -419,7 +419,9 @@ void ThreadPool::run(std::span<const Phase> phases, const Ahead& ahead) {
     const uint64_t generation = (state_.load(std::memory_order_relaxed) >> 32) + 1;
     state_.store(((generation & 0xffffffffu) << 32) | kOpen, std::memory_order_seq_cst);
     if (parked_.load(std::memory_order_seq_cst) > 0) {
-      { std::lock_guard lock(park_mutex_); }
+      {
+        std::lock_guard lock(park_mutex_);
+      }
       park_.notify_all();
     }
   }
