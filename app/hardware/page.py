@@ -44,7 +44,7 @@ class HardwarePage(QWidget):
         head = PageHead(tr("This PC"))
         self.again = button("", icon="refresh", kind="ghost", role="muted", name=tr("Look again"), tip=tr("Look again"))
         self.again.clicked.connect(self.refresh)
-        self.measure = button(tr("Measure memory speed"), icon="gauge")
+        self.measure = button(tr("Measure this PC"), icon="gauge")
         self.measure.clicked.connect(self.start_measuring)
         self.copy = button(tr("Copy report"), icon="copy", tip=tr("As text, without serial numbers or names of users"))
         self.copy.setEnabled(False)
@@ -56,7 +56,7 @@ class HardwarePage(QWidget):
 
         self._progress = QProgressBar()
         self._progress.setTextVisible(False)
-        self._progress.setAccessibleName(tr("Measuring memory speed"))
+        self._progress.setAccessibleName(tr("Measuring this PC"))
         self._message = ElideLabel("", "small")
         self._skip = button(tr("Cancel"), kind="link")
         self._skip.clicked.connect(self.stop_measuring)
