@@ -15,7 +15,7 @@ import torch
 from engine.executors.devices import DenseDevice, Device
 from engine.executors.linear import Linear, RowOrder, rows_of_role
 from engine.executors.loading import Loader
-from engine.placement.sizes import DEQUANTISED_AT_ONCE, INT4_GROUP
+from engine.placement.sizes import DENSE_AT_ONCE, INT4_GROUP
 
 log = logging.getLogger(__name__)
 
@@ -190,8 +190,8 @@ def int4_values(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
 
 
 def _pieces(rows: int, columns: int) -> Iterator[slice]:
-    """Of so many rows that no more than DEQUANTISED_AT_ONCE weights are dequantised at a time."""
-    step = max(1, DEQUANTISED_AT_ONCE // columns)
+    """Of so many rows that no more than DENSE_AT_ONCE weights are dequantised at a time."""
+    step = max(1, DENSE_AT_ONCE // columns)
     return (slice(first, min(first + step, rows)) for first in range(0, rows, step))
 
 

@@ -201,9 +201,9 @@ def _gpu_parts(
     )
     if dense_dtype == "int8":
         # As whole numbers in bfloat16.
-        vram["buffers"] += 2 * sizes.largest_piece(problem.inventory.roles.values(), floats=True)
+        vram["buffers"] += 2 * sizes.largest_piece(problem.inventory)
     if dense_dtype == "int4":
-        vram["buffers"] += sizes.dequantised_bytes(problem.inventory.roles.values(), floats=True)
+        vram["buffers"] += sizes.DEQUANTISED_BYTES * sizes.largest_piece(problem.inventory)
     return ram, vram, kv_type
 
 

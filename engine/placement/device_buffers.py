@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.models.spec import AttentionSpec, MlpSpec, ModelSpec
-from engine.placement.sizes import DEQUANTISED_AT_ONCE, PREFILL_CHUNK, SCORING_CHUNK, SINK_SCORES
+from engine.placement.sizes import DENSE_AT_ONCE, PREFILL_CHUNK, SCORING_CHUNK, SINK_SCORES
 
 
 def device_work_bytes(
@@ -46,5 +46,5 @@ def device_work_bytes(
     logits = min(SCORING_CHUNK, context) * spec.vocab * (4 + float_bytes)
     if dense_dtype in ("int8", "int4"):
         # Pieces of results stand beside the whole.
-        logits += min(SCORING_CHUNK * spec.vocab, DEQUANTISED_AT_ONCE // spec.hidden * SCORING_CHUNK) * 4
+        logits += min(SCORING_CHUNK * spec.vocab, DENSE_AT_ONCE // spec.hidden * SCORING_CHUNK) * 4
     return masks + max(widest, logits)

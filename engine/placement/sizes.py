@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,8 +28,9 @@ INT4_GROUP = 32
 #: What a device needs for a moment per weight of a matrix that it dequantises: codes, values in float32 and their
 #: products with scales, the result.
 DEQUANTISED_BYTES = 10
-#: Weights dequantised at a time.
+#: Weights of experts, and of other matrices, dequantised at a time.
 DEQUANTISED_AT_ONCE = 1 << 24
+DENSE_AT_ONCE = 1 << 22
 
 #: Widest head that our attention kernel takes.
 MAX_HEAD_DIM = 512
@@ -284,9 +285,10 @@ def _staging_bytes(inventory: Inventory, layout: Layout) -> int:
     return max((shape.read_bytes + 4 * shape.values for shape in shapes), default=0)
 
 
-def dequantised_bytes(groups: Iterable[Shapes], *, floats: bool) -> int:
-    """Work space on a device while the largest of these matrices is dequantised."""
-    return DEQUANTISED_BYTES * largest_piece(groups, floats=floats)
+def largest_piece(inventory: Inventory) -> int:
+    """Weights that are dequantised at a time where dense matrices are re-coded."""
+    values = (s.values for shapes in inventory.roles.values() for s in shapes if s.rows)
+    return min(max(values, default=0), DENSE_AT_ONCE)
 
 
 def with_experts(inventory: Inventory, work: int, *, matrices: int) -> int:
@@ -298,12 +300,6 @@ def with_experts(inventory: Inventory, work: int, *, matrices: int) -> int:
     values = max((s.values for _, shapes in inventory.experts for s in shapes if s.rows), default=0) * matrices
     together = max((moe.top_k for moe, _ in inventory.experts), default=0) * values
     return max(work + DEQUANTISED_BYTES * values, DEQUANTISED_BYTES * max(values, min(together, DEQUANTISED_AT_ONCE)))
-
-
-def largest_piece(groups: Iterable[Shapes], *, floats: bool) -> int:
-    """Weights that are dequantised at a time; floats: those stored as plain numbers are, too."""
-    coded = (s.values for shapes in groups for s in shapes if s.rows and (floats or s.format not in FLOATS))
-    return min(max(coded, default=0), DEQUANTISED_AT_ONCE)
 
 
 def dense_values(inventory: Inventory) -> int:

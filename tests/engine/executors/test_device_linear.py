@@ -63,7 +63,7 @@ def test_products_on_a_device_are_those_of_its_codes(
     loader = Loader(model.checkpoint, model.spec, ignore_progress)
     if not operator:
         monkeypatch.setattr(device_linear, "int8_works", lambda *_: False)
-        monkeypatch.setattr(device_linear, "DEQUANTISED_AT_ONCE", 1000)
+        monkeypatch.setattr(device_linear, "DENSE_AT_ONCE", 1000)
         monkeypatch.setattr(loading, "PIECE", 4000)
     roles = ["layers.0.attention.q", "layers.0.attention.k"]
     q, k = (torch.from_numpy(loader.float32(role)) for role in roles)
