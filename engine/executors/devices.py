@@ -229,13 +229,13 @@ class TorchDevice(Device):
         with self._current(stream):
             if out is None:
                 out = torch.empty_like(source, device=self.torch_device)
-            return out.copy_(source, non_blocking=self.pinned and source.is_pinned())
+            return out.copy_(source, non_blocking=source.is_pinned())
 
     def download(
         self, source: torch.Tensor, out: torch.Tensor | None = None, stream: Stream | None = None
     ) -> torch.Tensor:
         with self._current(stream):
-            return source.cpu() if out is None else out.copy_(source, non_blocking=self.pinned and out.is_pinned())
+            return source.cpu() if out is None else out.copy_(source, non_blocking=out.is_pinned())
 
     def new_stream(self) -> Stream:
         return self._module.Stream(self.torch_device) if self._streams else _Done()

@@ -45,11 +45,15 @@ class Staging:
         self._buffers: list[torch.Tensor] = []
         # Two keep the link busy; more even out the copies into them, which other programs may hold up.
         most = max(2, min(STAGING_BUFFERS, STAGING_BYTES // max(1, nbytes)))
+        self.pinned = False
         while len(self._buffers) < most:
-            self._buffers.append(device.host_buffer(nbytes, dtype=torch.uint8))
-            if not device.pinned:
+            buffer = device.host_buffer(nbytes, dtype=torch.uint8)
+            if self.pinned and not device.pinned:
+                break  # those that could be locked must do
+            self._buffers.append(buffer)
+            self.pinned = device.pinned
+            if not self.pinned:
                 break
-        self.pinned = device.pinned
         self._busy: list[Event | None] = [None] * len(self._buffers)
         self._next = 0
 

@@ -14,8 +14,10 @@ from tiny_models import TOKENS, Tiny, make_plan
 from engine.errors import Cancelled
 from engine.executors import expert_slots, slot_uploads, streaming
 from engine.executors.expert_slots import HybridExperts
+from engine.executors.sim import SimDevice
 from engine.executors.streaming import Staging
 from engine.executors.torch_executor import TorchExecutor
+from engine.hardware.simulated import simulated
 from engine.models.spec import MoeSpec
 from engine.placement.plan import PlanBytes
 from engine.progress import ignore_progress
@@ -282,6 +284,27 @@ def test_without_page_locked_memory_it_is_slower_and_says_so(tiny: MakeTiny, run
     expect_close(answer(executor), expected)
     assert not executor.status().pinned
     assert any("page-lock" in note for note in executor.status().notes)
+
+
+def test_the_ring_is_as_long_as_the_system_lets_it_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = SimDevice(simulated("sim"))
+    made, lock = [], device.host_buffer
+
+    def lock_three(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+        made.append(shape)
+        device.pinned = len(made) <= 3
+        return lock(*shape, dtype=dtype)
+
+    try:
+        assert len(Staging(device, 1000)._buffers) == 8
+        monkeypatch.setattr(device, "host_buffer", lock_three)
+        ring = Staging(device, 1000)
+        assert (len(ring._buffers), ring.pinned) == (3, True)
+        # Now nothing more can be locked: one buffer, and copies that hold the sender up.
+        ring = Staging(device, 1000)
+        assert (len(ring._buffers), ring.pinned) == (1, False)
+    finally:
+        device.close()
 
 
 def test_the_next_load_begins_with_the_experts_called_most(
