@@ -179,18 +179,19 @@ def test_extreme_codes_do_not_saturate(pool: _native.ThreadPool) -> None:
 def test_largest_codes_do_not_overflow(pool: _native.ThreadPool, isa: str, fmt: str) -> None:
     """Every bit of every code set, against the largest activations: intermediate sums are 16 bits wide in places."""
     block, nbytes = MULTIPLES[fmt], BLOCKS[fmt][1]
-    raw = np.full((16, block // BLOCKS[fmt][0], nbytes), 0xFF, np.uint8)
+    raw = np.full((32, block // BLOCKS[fmt][0], nbytes), 0xFF, np.uint8)
     for at in SCALES.get(fmt, (0,)):
         raw[:, :, at : at + 2] = np.float16(0.5).reshape(1).view(np.uint8)
     if fmt == "MXFP4":
         raw[:, :, 0] = 127
-    raw = raw.reshape(16, -1)
+    raw = raw.reshape(32, -1)
     x = np.full((5, block), 127, np.float32)
     x[1] = -127
     x[2, ::2] = -127
     x[3, 16:] = -127
+    x = np.concatenate([x, x])  # enough tokens for two strips at once
     exact, bound = linear(raw, fmt, activations(x, isa, CODES[fmt]))
-    assert np.all(np.abs(forward(pool, packed(pool, raw, block, fmt, isa), x, 16) - exact) <= bound)
+    assert np.all(np.abs(forward(pool, packed(pool, raw, block, fmt, isa), x, 32) - exact) <= bound)
 
 
 def test_no_tokens_is_no_work(pool: _native.ThreadPool) -> None:
