@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 #: Slots are allocated in blocks of so many bytes, so that some can be given back when memory gets short.
 BLOCK_BYTES = 64 << 20
+#: Share of the planned slots below which it is said that there are fewer: allocators round.
+NEARLY_ALL = 0.95
 #: Slots at the end that prompts are streamed through: one in so many, and at most so many.
 RING_SHARE, MOST_RING = 8, 32
 _TIMED_RUNS = 7
@@ -153,7 +155,7 @@ class HybridExperts:
             return
         nbytes = max(layer.packed.nbytes for layer in self._layers.values())
         found = self._allocate(slots, nbytes, keep_free)
-        if found < slots:
+        if found < NEARLY_ALL * slots:
             self.notes.append(f"VRAM had room for {found} of the {slots} experts that were planned to be there.")
         if not found:
             return
@@ -330,14 +332,17 @@ class HybridExperts:
         self._per_block = max(1, BLOCK_BYTES // nbytes)
         found = 0
         while found < slots:
-            count = min(self._per_block, slots - found)
-            if self._device.memory().free < count * nbytes + keep_free:
+            room = (self._device.memory().free - keep_free) // nbytes
+            count = min(self._per_block, slots - found, room)
+            if count < 1:
                 break
             try:
                 self._blocks.append(self._device.empty(count, nbytes, dtype=torch.uint8))
             except torch.OutOfMemoryError:
                 break
             found += count
+            if count < self._per_block:  # only the last block may be shorter
+                break
         return found
 
     def _slot(self, slot: int) -> torch.Tensor:

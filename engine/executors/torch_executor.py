@@ -160,8 +160,7 @@ class TorchExecutor(LoadedModel):
         """Bytes held on the device, before slots take what is left. Raises OutOfMemoryError without room to answer."""
         device = self._device.device
         memory = device.memory()
-        context = 0 if is_simulated(plan.device) else CUDA_CONTEXT_BYTES
-        work = plan.bytes.vram.get("buffers", 0) - context
+        work = _work_bytes(plan)
         if device.accelerator and memory.free < work:
             if memory.free < work // 4:
                 raise torch.OutOfMemoryError(f"{memory.free} bytes are left for {work} of work space")
@@ -197,11 +196,10 @@ class TorchExecutor(LoadedModel):
         experts.defer(plan.defer_experts)
         layers, most = experts.cacheable, experts.most_experts
         known = hot_cache_statistics.read(cache_folder(), self._checkpoint, layers, most) if plan.hot_slots else None
-        needed = plan.bytes.vram.get("buffers", 0) if plan.hot_slots else 0
         experts.open_slots(
             plan.hot_slots,
             known,
-            keep_free=needed,
+            keep_free=_work_bytes(plan),
             # A simulated device is there to be looked at, not to be fast.
             measured=not is_simulated(plan.device),
             report=lambda: loader.report("Copying experts to the GPU"),
@@ -324,3 +322,9 @@ class TorchExecutor(LoadedModel):
         for part in ("_layers", "_experts", "_embedding", "_head", "_norm", "_cache"):
             self.__dict__.pop(part, None)
         device.close()
+
+
+def _work_bytes(plan: OffloadPlan) -> int:
+    """What answers need of VRAM beside all that is loaded."""
+    context = 0 if is_simulated(plan.device) else CUDA_CONTEXT_BYTES
+    return max(0, plan.bytes.vram.get("buffers", 0) - context)

@@ -235,14 +235,16 @@ def test_a_cancelled_prompt_does_not_wait_for_a_slow_link(tiny: MakeTiny, run: R
     canceller.join()
 
 
-def test_too_little_vram_means_fewer_slots_and_a_note(tiny: MakeTiny, run: Run) -> None:
+# Also where all slots together would make less than a block.
+@pytest.mark.parametrize("per_block", [1, 5, 100])
+def test_too_little_vram_means_fewer_slots_and_a_note(tiny: MakeTiny, run: Run, per_block: int) -> None:
     model = tiny("qwen3_moe", "safetensors")
     expected = answer(run(model, dense_dtype="float32"))
     needed, _ = hybrid(run, model, slots=0)
     dense = needed.status().vram_bytes
     slot = model.spec.hidden * 32 * 3 * 4
     monkey = pytest.MonkeyPatch()
-    monkey.setattr(expert_slots, "BLOCK_BYTES", slot)
+    monkey.setattr(expert_slots, "BLOCK_BYTES", per_block * slot)
     try:
         executor, experts = hybrid(
             run,
