@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
     QHBoxLayout,
-    QInputDialog,
     QLineEdit,
     QMenu,
     QPlainTextEdit,
@@ -116,6 +115,7 @@ class ChatOptions(QWidget):
         box.setSpacing(8)
         box.addWidget(label(tr("How this chat answers"), "heading"))
         box.addLayout(self._preset_row())
+        box.addWidget(self._name_row())
         box.addSpacing(4)
         box.addWidget(label(tr("System prompt"), "strong"))
         self.system = QPlainTextEdit()
@@ -145,6 +145,22 @@ class ChatOptions(QWidget):
         row.addWidget(self.presets, 1)
         row.addWidget(dots)
         return row
+
+    def _name_row(self) -> QWidget:
+        """Asks for the name of a new preset, in here: a dialog would take the popover with it."""
+        self.name = QLineEdit()
+        self.name.setAccessibleName(tr("Name of the new preset"))
+        self.name.setPlaceholderText(tr("Name of the new preset"))
+        self.name.returnPressed.connect(self._save_named)
+        save = button(tr("Save"))
+        save.clicked.connect(self._save_named)
+        self._naming = QWidget()
+        row = QHBoxLayout(self._naming)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(self.name, 1)
+        row.addWidget(save)
+        self._naming.hide()
+        return self._naming
 
     def preset_menu(self) -> QMenu:
         menu = QMenu(self)
@@ -323,12 +339,16 @@ class ChatOptions(QWidget):
     # Presets
 
     def _ask_name(self) -> None:
-        dialog = QInputDialog(self)
-        dialog.setWindowTitle(tr("Save as a preset"))
-        dialog.setLabelText(tr("Name"))
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.textValueSelected.connect(self.save_preset)
-        dialog.open()
+        self._naming.show()
+        self._fit()
+        self.name.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _save_named(self) -> None:
+        if self.name.text().strip():
+            self.save_preset(self.name.text())
+            self.name.clear()
+            self._naming.hide()
+            self._fit()
 
     def save_preset(self, name: str) -> None:
         """Keep what this chat has as a preset of that name, and use it."""

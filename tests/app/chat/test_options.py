@@ -120,6 +120,17 @@ def test_presets_are_saved_used_and_deleted(page, host, store, qtbot):
     assert options(page).presets.findText("Story teller") == -1
 
 
+def test_a_preset_is_named_in_the_popover(page, qtbot):
+    """A dialog would close it, and be gone with it."""
+    shown = options(page)
+    shown.fields["top_k"].setValue(5)
+    entry(page, "Save as a preset…").trigger()
+    qtbot.keyClicks(shown.name, "Few words")
+    qtbot.keyClick(shown.name, Qt.Key.Key_Return)
+    assert shown.presets.currentText() == "Few words"
+    assert shown.name.isHidden() or not shown.name.isVisible()
+
+
 def test_a_name_that_is_taken_is_told(page, qtbot):
     options(page).save_preset("Precise")
     assert "one of Greenroom's own" in str(page.banners.banners[-1].error)
