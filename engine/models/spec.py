@@ -5,8 +5,10 @@ A family file turns a checkpoint's header into a `ModelSpec`; placement adds up 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 #: Tokens that a layer with a window keeps beyond it: so many can be appended at once and taken back again.
 ROLLBACK = 512
@@ -343,6 +345,11 @@ class ModelSpec:
         """Of the layers that attend."""
         return tuple(layer.mixer for layer in self.layers if isinstance(layer.mixer, AttentionSpec))
 
+    @cached_property
+    def layer_kinds(self) -> Mapping[LayerSpec, int]:
+        """How many layers are alike: the sums that plans ask for again and again need one of each."""
+        return Counter(self.layers)
+
     def kv_bytes(self, context: int, kv_type: str = "f16") -> int:
         """Bytes of every layer's keys and values, or other state, for `context` tokens."""
-        return sum(layer.mixer.state_bytes(context, kv_type) for layer in self.layers)
+        return sum(n * layer.mixer.state_bytes(context, kv_type) for layer, n in self.layer_kinds.items())

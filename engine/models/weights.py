@@ -176,28 +176,29 @@ class WeightMap:
 
     def name(self, role: str, layer: int = 0, expert: int = 0) -> str | None:
         """The file's name for a role: the one present, or the usual one; None when this file form has none."""
-        if role not in self._names:
-            return None
-        names = [name.format(i=layer, e=expert) for name in self._names[role]]
-        return next((name for name in names if name in self._tensors), names[0])
+        for name in self._names.get(role, ()):
+            if (found := name.format(i=layer, e=expert)) in self._tensors:
+                return found
+        return self._names[role][0].format(i=layer, e=expert) if role in self._names else None
 
     def has(self, role: str, layer: int = 0, expert: int = 0) -> bool:
         return self.name(role, layer, expert) in self._tensors
 
     def shape(self, role: str, layer: int = 0, expert: int = 0) -> tuple[int, ...]:
         """Shape as stored. Raises GreenroomError when the tensor is missing."""
+        return self._found(role, layer, expert)[1]
+
+    def _found(self, role: str, layer: int, expert: int) -> tuple[str, tuple[int, ...]]:
         name = self.name(role, layer, expert)
         info = self._tensors.get(name) if name is not None else None
-        if info is None:
+        if name is None or info is None:
             raise self._header.fail(f'its tensor "{name or role}" is missing')
-        return info.shape
+        return name, info.shape
 
     def check(self, role: str, layer: int, expert: int, shapes: Iterable[tuple[int, ...]]) -> str:
         """The tensor's name, once it is there in one of the accepted shapes."""
-        found = self.shape(role, layer, expert)
+        name, found = self._found(role, layer, expert)
         accepted = list(shapes)
-        name = self.name(role, layer, expert)
-        assert name is not None
         if found not in accepted:
             raise self._header.fail(
                 f'its tensor "{name}" has shape {list(found)} where its header asks for {list(accepted[0])}'

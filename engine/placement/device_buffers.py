@@ -18,7 +18,7 @@ def device_work_bytes(
     float_bytes = 4 if dense_dtype == "float32" else 2
     tokens = min(chunk, context)
     widest, kinds = 0, set()
-    for layer in spec.layers:
+    for layer in spec.layer_kinds:
         mixer, ffn = layer.mixer, layer.ffn
         scores = widened = 0
         if isinstance(mixer, AttentionSpec):
