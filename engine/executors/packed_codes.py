@@ -232,7 +232,7 @@ def _int4_nv(table: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
     # A stored block of 64 columns makes two steps.
     groups = _groups(steps, 0, 288, steps.shape[-1] // 288)
     scales = (_scales_bytes(groups, 256).short() << 7).view(torch.float16).float() * 128.0
-    return _joined(_spread(scales) * _look_up(table, _nibbles(groups)))
+    return _joined(_look_up(table, _nibbles(groups)).mul_(_spread(scales)))
 
 
 def _int4_xs(table: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
@@ -276,8 +276,8 @@ def _int8(steps: torch.Tensor) -> torch.Tensor:
 def _int6_k(steps: torch.Tensor) -> torch.Tensor:
     d = _scales(steps, 0)[..., None, :, :]
     groups = _groups(steps, 32, 416)
-    codes = (_nibbles(groups) | _pairs(groups, 256) << 4).float() - 32.0
-    return _joined(_spread(d * _scales(groups, 384, torch.int8, 2)) * codes)
+    codes = (_nibbles(groups) | _pairs(groups, 256) << 4).float().sub_(32.0)
+    return _joined(codes.mul_(_spread(d * _scales(groups, 384, torch.int8, 2))))
 
 
 def _int2_k(steps: torch.Tensor) -> torch.Tensor:
@@ -285,7 +285,7 @@ def _int2_k(steps: torch.Tensor) -> torch.Tensor:
     groups = _groups(steps, 64, 160)
     both = _scales_bytes(groups, 128)
     scales, mins = d * (both & 15).float(), negated_min * (both >> 4).float()
-    return _joined(_spread(scales) * _pairs(groups, 0).float() + _spread(mins))
+    return _joined(_pairs(groups, 0).float().mul_(_spread(scales)).add_(_spread(mins)))
 
 
 def _scales_bytes(groups: torch.Tensor, at: int) -> torch.Tensor:
@@ -301,38 +301,36 @@ def _int3_k(steps: torch.Tensor) -> torch.Tensor:
     last = high[..., 0] | high[..., 1] << 8 | high[..., 2] << 16
     fields = _six(torch.cat([words, last[..., None]], -1), 4).transpose(-2, -1) - 32.0  # [..., 16 rows, 16]
     groups = _groups(steps, 224, 192)
-    codes = _joined((_pairs(groups, 0) | _bits(groups, 128) << 2).float() - 4.0)
-    return _spread(d * fields) * codes
+    codes = _joined((_pairs(groups, 0) | _bits(groups, 128) << 2).float().sub_(4.0))
+    return codes.mul_(_spread(d * fields))
 
 
 def _blocks(four: bool, columns: int, scale: torch.dtype, zero: bool, steps: torch.Tensor) -> torch.Tensor:
     halves = 2 if columns == 16 else 1
     total = _GROUP if halves == 2 else columns
     if four:
-        codes = _joined(_nibbles(_groups(steps, 0, 256, total // _GROUP))).int()
+        codes = _joined(_nibbles(_groups(steps, 0, 256, total // _GROUP))).float()
     else:
-        codes = _bytes(steps, 0, total).view(torch.int8).int()
+        codes = _bytes(steps, 0, total).view(torch.int8).float()
     at = total * (8 if four else 16)
     scales = _scales(steps, at, scale, halves)
-    offsets: torch.Tensor | int = 8 if four else 0
+    if four and not zero:
+        codes -= 8.0
     if zero:
         zeros = steps[..., at + halves * STRIP_ROWS * scale.itemsize :][..., : halves * STRIP_ROWS]
-        offsets = zeros.reshape(*zeros.shape[:-1], halves, STRIP_ROWS).transpose(-2, -1).int()
-        if halves == 2:
-            offsets = _spread(offsets)
+        offsets = zeros.reshape(*zeros.shape[:-1], halves, STRIP_ROWS).transpose(-2, -1).float()
         if not four:
-            offsets = offsets - 128
-    return (_spread(scales) if halves == 2 else scales) * (codes - offsets).float()
+            offsets = offsets - 128.0
+        codes -= _spread(offsets) if halves == 2 else offsets
+    return codes.mul_(_spread(scales) if halves == 2 else scales)
 
 
 def _e4m3(columns: int, scale: torch.dtype, steps: torch.Tensor) -> torch.Tensor:
     codes = _lanes(steps, 0, columns // 4)
     ordered = torch.stack([codes[..., place] for place in (0, 2, 1, 3)], -1).flatten(-2)
-    # An e4m3 number's bits, moved up, are an f16 number 2^8 times smaller.
-    bits = ordered.short()
-    magnitude = ((bits & 0x7F) << 7).view(torch.float16).float() * 256.0
-    values = torch.where(bits >= 0x80, -magnitude, magnitude)
-    return _scales(steps, 16 * columns, scale) * values
+    # An e4m3 number's bits, moved up, are an f16 number 2^8 times smaller; its sign comes along in the two upper bits.
+    bits = ordered.view(torch.int8).short().bitwise_left_shift_(7).bitwise_and_(~0x4000)
+    return bits.view(torch.float16).float().mul_(256.0).mul_(_scales(steps, 16 * columns, scale))
 
 
 def _floats(kind: torch.dtype, columns: int, steps: torch.Tensor) -> torch.Tensor:

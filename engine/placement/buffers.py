@@ -23,7 +23,7 @@ def cpu_buffers(spec: ModelSpec, inventory: Inventory, context: int, dense: Layo
     """Bytes of all of it. Reading is over before the first token is computed, so the larger of the two counts."""
     program = PROGRAM_BYTES + TOKENIZER_ENTRY_BYTES * spec.vocab
     if dense.values != "packed" or not sizes.all_native(spec, "quantised"):
-        work = sizes.activation_bytes(spec, context, masked=False)
+        work = sizes.activation_bytes(spec, context)
         return program + TORCH_BYTES + max(work, sizes.staging_bytes(inventory, dense))
     return program + max(work_bytes(spec, inventory, context, experts), _staging(inventory))
 
@@ -36,7 +36,7 @@ def work_bytes(spec: ModelSpec, inventory: Inventory, context: int, experts: Lay
     """
     floats = codes = 0
     wide = _wide_activations(inventory, experts)
-    for layer in spec.layers:
+    for layer in spec.layer_kinds:
         mixer, ffn = layer.mixer, layer.ffn
         mixed = 0
         if isinstance(mixer, AttentionSpec):

@@ -132,8 +132,7 @@ def device_expert_layout(dense_dtype: str) -> Layout:
 
 def slot_bytes(problem: Problem) -> int:
     """What a copy of one expert takes in VRAM: as much as the largest takes in RAM."""
-    layout = expert_layout(problem)
-    return max((-(-layout.total(shapes) // moe.experts) for moe, shapes in problem.inventory.experts), default=0)
+    return sizes.largest_expert_bytes(problem.inventory, expert_layout(problem))
 
 
 def candidates(problem: Problem) -> list[Candidate]:
@@ -212,7 +211,7 @@ def _all_gpu(problem: Problem, dense_dtype: str) -> Candidate:
     if problem.spec.is_moe:
         layout = device_expert_layout(dense_dtype)
         vram = {"experts": sizes.expert_bytes(problem.inventory, layout), **vram}
-        vram["buffers"] = sizes.with_experts(problem.inventory, vram["buffers"], matrices=1)
+        vram["buffers"] = sizes.with_experts(problem.inventory, vram["buffers"])
     return _candidate(problem, "all_gpu", dense_dtype, kv_type, "stored", ram, vram)
 
 
@@ -220,18 +219,17 @@ def _hybrid(problem: Problem, dense_dtype: str) -> Candidate:
     ram, vram, kv_type = _gpu_parts(problem, dense_dtype, experts_there=False)
     layout = expert_layout(problem)
     ram = {"experts": sizes.expert_bytes(problem.inventory, layout), **ram}
-    # Those in slots are computed there, gate and up together.
-    vram["buffers"] = sizes.with_experts(problem.inventory, vram["buffers"], matrices=2)
     made = _candidate(problem, "hybrid", dense_dtype, kv_type, layout.recode or "stored", ram, vram)
     # What is left holds copies of the experts that are called most.
     each = slot_bytes(problem)
-    spare = made.vram_room.free - made.vram_room.reserve - made.vram_total
+    work = sizes.with_cached_experts(problem.inventory, vram["buffers"])
+    spare = made.vram_room.free - made.vram_room.reserve - made.vram_total - (work - vram["buffers"])
     chunk, more = _longest_chunk(problem, dense_dtype, kv_type, spare)
     every = sum(moe.experts for moe, _ in problem.inventory.experts)
     slots = max(0, min((spare - more) // each, every))
     if not slots:
         return made
-    vram["buffers"] += more
+    vram["buffers"] = work + more
     # Copies go through page-locked RAM.
     ram["buffers"] += min(sizes.STAGING_BUFFERS * each, max(sizes.STAGING_BYTES, 2 * each))
     made = _candidate(problem, "hybrid", dense_dtype, kv_type, layout.recode or "stored", ram, vram)

@@ -239,6 +239,13 @@ def expert_bytes(inventory: Inventory, layout: Layout) -> int:
     )
 
 
+def largest_expert_bytes(inventory: Inventory, layout: Layout) -> int:
+    def add_up() -> int:
+        return max((-(-layout.total(shapes) // moe.experts) for moe, shapes in inventory.experts), default=0)
+
+    return _remembered(inventory, "largest expert", layout, add_up)
+
+
 def active_expert_bytes(inventory: Inventory, layout: Layout) -> int:
     """Expert bytes one token reads, over all layers."""
     return sum(layout.total(shapes) * moe.top_k // moe.experts for moe, shapes in inventory.experts)
@@ -291,15 +298,27 @@ def largest_piece(inventory: Inventory) -> int:
     return min(max(values, default=0), DENSE_AT_ONCE)
 
 
-def with_experts(inventory: Inventory, work: int, *, matrices: int) -> int:
-    """Work space on a device that dequantises routed experts as well.
+def with_experts(inventory: Inventory, work: int) -> int:
+    """Work space on a device that dequantises all routed experts as well.
 
-    work: of everything else, most of it while a prompt is read; so many matrices of one expert join it then, and of a
-    token all experts may be dequantised together
+    work: of everything else, most of it while a prompt is read; a matrix of one expert joins it then, and of a token
+    all experts may be dequantised together
     """
-    values = max((s.values for _, shapes in inventory.experts for s in shapes if s.rows), default=0) * matrices
+    values = max((s.values for _, shapes in inventory.experts for s in shapes if s.rows), default=0)
     together = max((moe.top_k for moe, _ in inventory.experts), default=0) * values
     return max(work + DEQUANTISED_BYTES * values, DEQUANTISED_BYTES * max(values, min(together, DEQUANTISED_AT_ONCE)))
+
+
+def with_cached_experts(inventory: Inventory, work: int) -> int:
+    """The same on a device with copies of some experts: gate and up together, of a token as many experts at a time as
+    `DEQUANTISED_AT_ONCE` has room for in all their parts.
+    """
+    values = max((s.values for _, shapes in inventory.experts for s in shapes if s.rows), default=0)
+    together = min(
+        max((moe.top_k for moe, _ in inventory.experts), default=0), max(1, DEQUANTISED_AT_ONCE // max(1, 3 * values))
+    )
+    one, all_of_them = (DEQUANTISED_BYTES * min(2 * values * n, DEQUANTISED_AT_ONCE) for n in (1, together))
+    return max(work + one, all_of_them)
 
 
 def dense_values(inventory: Inventory) -> int:
@@ -336,15 +355,14 @@ def attention_ops(spec: ModelSpec, tokens: int) -> int:
     return round(total)
 
 
-def activation_bytes(spec: ModelSpec, context: int, *, masked: bool) -> int:
+def activation_bytes(spec: ModelSpec, context: int) -> int:
     """Float32 work space of one prefill chunk, or of one scoring chunk's logits, whichever is larger.
 
     Per token of the chunk: the residual stream and its normalised copies, q, k, v and the attention's output, and the
-    widest feed-forward (gate, up and their product for each chosen expert). Plus, where attention is `masked`, the mask
-    of one chunk over the context, and the scores that sinks take part in with their exponentials.
+    widest feed-forward (gate, up and their product for each chosen expert).
     """
     widest = 0
-    for layer in spec.layers:
+    for layer in spec.layer_kinds:
         mixer, ffn = layer.mixer, layer.ffn
         if isinstance(mixer, AttentionSpec):
             mixed = (2 * mixer.heads + 2 * mixer.kv_heads) * mixer.head_dim
@@ -356,11 +374,7 @@ def activation_bytes(spec: ModelSpec, context: int, *, masked: bool) -> int:
             beside = [mlp.intermediate for mlp in (ffn.shared, ffn.dense) if mlp is not None]
             inner = 3 * (ffn.intermediate * ffn.top_k + sum(beside))
         row = 6 * spec.hidden + max(mixed, inner)
-        tokens = min(PREFILL_CHUNK, context)
-        needed = tokens * (row + (context if masked else 0))
-        if masked and isinstance(mixer, AttentionSpec) and mixer.sinks:
-            needed += 2 * min(max(SINK_SCORES, mixer.heads * context), tokens * mixer.heads * context)
-        widest = max(widest, needed)
+        widest = max(widest, min(PREFILL_CHUNK, context) * row)
     logits = min(SCORING_CHUNK, context) * spec.vocab
     return 4 * max(widest, logits)
 

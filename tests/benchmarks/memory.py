@@ -2,6 +2,9 @@
 
     python tests/benchmarks/memory.py [--models FILE_OR_FOLDER ...] [--scratch FOLDER] [--only WORD] [--json OUT]
 
+Plans for the simulated accelerator are measured as well: there the device's tensors, which lie in the process too, are
+taken off, and beside its RAM stands what the device held at its peak.
+
 Without models it writes its own, of 0.5 to 1 GB each, one after the other: families with random weights and the formats
 of `random_moe.py`. Each is loaded in a process of its own that reads a prompt as long as the context and answers. Not a
 measure of time: other programs may run beside. Needs the test extra and Linux.
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -39,6 +43,10 @@ from engine.runtime.events import SamplingParams
 checkpoint = engine.open_checkpoint(sys.argv[1])
 wishes = json.loads(sys.argv[2])
 plan = engine.plan(checkpoint, engine.probe(), int(sys.argv[3]), ram_free=1 << 40, **wishes)
+watched = None
+if plan.bytes.vram:
+    import device_memory
+    watched = device_memory.Watch()
 with engine.load(checkpoint, plan) as loaded:
     tokens = [7 + i % 200 for i in range(plan.context - 8)]
     prompt = loaded.tokenizer.decode(tokens)
@@ -49,7 +57,9 @@ with engine.load(checkpoint, plan) as loaded:
     for block in loaded.iter_logits(tokens[:300]):
         del block
 print(json.dumps({"bytes": plan.bytes.ram, "total": plan.bytes.ram_total, "experts": plan.experts,
-                  "dense": plan.dense_dtype, "kv": plan.kv_type, "stored": checkpoint.nbytes}))
+                  "dense": plan.dense_dtype, "kv": plan.kv_type, "stored": checkpoint.nbytes, "mode": plan.mode,
+                  "slots": plan.hot_slots, "vram": plan.bytes.vram, "vram_total": plan.bytes.vram_total,
+                  **({} if watched is None else watched.end())}))
 """
 
 
@@ -92,6 +102,7 @@ def family(variant: str, **changes: Any) -> Callable[[Path], Path]:
 _WIDE: dict[str, Any] = {"hidden_size": 1024, "num_attention_heads": 16, "max_position_embeddings": 4096}
 _MOE = {**_WIDE, "moe_intermediate_size": 512, "intermediate_size": 2048}
 _LOCAL = {**_WIDE, "intermediate_size": 512}
+_ALL: dict[str, Any] = {"leave_vram": 0}
 
 CASES = (
     Case("Qwen3-MoE, Q4_0", mixture("Q4_0", layers=3)),
@@ -121,13 +132,22 @@ CASES = (
     Case("Phi-3.5-MoE", family("phimoe", **{**_LOCAL, "num_attention_heads": 64}, num_key_value_heads=16,
                                  num_local_experts=32, num_hidden_layers=6)),
     Case("Qwen3 (dense)", family("qwen3", **_WIDE, intermediate_size=4096, num_hidden_layers=16)),
+    Case("Simulated GPU, experts in RAM, no slots", mixture("Q4_0", layers=3), {"device": "sim:vram=230e6", **_ALL}),
+    Case("Simulated GPU, experts in RAM, few slots", mixture("Q4_0", layers=3), {"device": "sim:vram=290e6", **_ALL}),
+    Case("Simulated GPU, experts in RAM, many slots", mixture("Q4_0", layers=3), {"device": "sim:vram=700e6", **_ALL}),
+    Case("Simulated GPU, experts in RAM, Q4_K", mixture("Q4_K", layers=3), {"device": "sim:vram=700e6", **_ALL}),
+    Case("Simulated GPU, all on it", mixture("Q4_0", layers=3), {"device": "sim:vram=4e9", **_ALL}),
 )  # fmt: skip
 
 
 def peak(path: Path, case: Case) -> tuple[int, dict[str, Any]]:
     """(largest RssAnon in bytes, what the plan said)."""
     command = [sys.executable, "-c", CHILD, str(path), json.dumps(case.wishes), str(case.context)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parent)])}
+    if "device" in case.wishes:
+        # The allocator would keep freed tensors of the device, which then would look like RAM.
+        environment |= {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
     most = 0
     output: list[str] = []
     assert process.stdout is not None
@@ -152,10 +172,24 @@ def _anonymous(pid: int) -> int:
 
 def measure(case: Case, path: Path) -> dict[str, Any]:
     measured, said = peak(path, case)
+    measured = said.get("ram_peak", measured)
     return {"name": case.name, "measured": measured, "estimated": said["total"], **said}
 
 
+def on_device(row: dict[str, Any]) -> dict[str, Any]:
+    """The same of what a device holds."""
+    return {"name": f"  its VRAM, {row['slots']} slots", "measured": row["vram_peak"], "estimated": row["vram_total"],
+            "stored": row["stored"]}  # fmt: skip
+
+
 def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for row in processes(args):
+        yield row
+        if row["vram"]:
+            yield on_device(row)
+
+
+def processes(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     if args.models:
         for path in args.models:
             yield measure(Case(path.name, Path), path.absolute())

@@ -14,6 +14,7 @@ from engine import _native
 from engine.models import model_spec
 from engine.models.spec import ROLLBACK
 from engine.placement import packing, sizes
+from engine.placement.device_buffers import device_work_bytes
 from engine.placement.packing import CODES, RECODES, packed_nbytes, packed_nbytes_rule
 from engine.placement.sizes import Inventory, Layout, Shape, role_of, take_inventory
 
@@ -196,13 +197,16 @@ def test_more_ram_always_leaves_more_after_the_reserve(a: int, b: int) -> None:
 
 def test_longer_contexts_need_more_work_space() -> None:
     spec = model_spec(moe_model())
-    spaces = [sizes.activation_bytes(spec, context, masked=True) for context in (128, 1024, 8192, 40960)]
+    spaces = [sizes.activation_bytes(spec, context) for context in (32, 128, 1024, 8192)]
     assert spaces == sorted(spaces)
-    # 8192 tokens: the mask of 512 tokens, a chunk's activations.
+    # Activations of a chunk, or the logits of a chunk that is scored.
     widest = 6 * 2048 + 3 * 768 * 8
-    assert spaces[2] == 4 * (512 * widest + 512 * 8192)
-    # Our own attention has no mask; then the logits of a chunk are the largest.
-    assert sizes.activation_bytes(spec, 8192, masked=False) == 4 * max(512 * widest, 128 * 151936)
+    assert spaces[3] == 4 * max(512 * widest, 128 * 151936)
+    # torch on a device has a mask over the context beside.
+    there = [
+        device_work_bytes(spec, context, "bfloat16", "bf16", experts_there=False) for context in (1024, 8192, 40960)
+    ]
+    assert [there[1] - there[0], there[2] - there[1]] == [2 * 512 * 7168, 2 * 512 * 32768]
 
 
 def test_a_window_bounds_memory_traffic_and_work() -> None:
@@ -235,10 +239,24 @@ def test_sinks_take_work_space_where_torch_attends() -> None:
     heads = spec.attentions[0].heads
     # Scores and their exponentials: a bounded number of rows, but at least one.
     for context, scores in ((4096, sizes.SINK_SCORES), (1 << 21, heads << 21)):
-        masked, plain = (sizes.activation_bytes(s, context, masked=True) for s in (sinks, spec))
-        assert masked - plain == 2 * 4 * scores
-        own, others = (sizes.activation_bytes(s, context, masked=False) for s in (sinks, spec))
+        with_sinks = device_work_bytes(sinks, context, "bfloat16", "bf16", experts_there=False)
+        masks = 2 * 512 * context
+        tokens = 512 * 4 * (3 * spec.hidden + (3.5 * heads + 2 * spec.attentions[0].kv_heads) * 128)
+        assert with_sinks == masks + 2 * 4 * scores + tokens
+        own, others = (sizes.activation_bytes(s, context) for s in (sinks, spec))
         assert own == others
+
+
+def test_a_device_turns_as_many_experts_into_numbers_as_have_room() -> None:
+    inventory = inventory_of(moe_model())
+    matrix = 2048 * 768
+    at_once = sizes.DEQUANTISED_AT_ONCE // (3 * matrix)
+    assert at_once == 3
+    # Gate and up of three experts of a token; of one while a prompt is read.
+    assert sizes.with_cached_experts(inventory, 0) == 10 * 2 * 3 * matrix
+    assert sizes.with_cached_experts(inventory, 10**9) == 10**9 + 10 * 2 * matrix
+    # All of a token's, a matrix at a time, where no other part of them is kept.
+    assert sizes.with_experts(inventory, 0) == 10 * min(8 * matrix, sizes.DEQUANTISED_AT_ONCE)
 
 
 def test_keys_that_are_values_too_are_loaded_twice() -> None:
