@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
@@ -39,6 +39,8 @@ class Contents(QWidget):
     pageShown = Signal(str)
     #: The stage's button for the benchmark card was pressed.
     cardWanted = Signal()
+    #: The stage has no room beside the performance panel that was opened.
+    stageUnwanted = Signal()
 
     def __init__(
         self,
@@ -100,6 +102,7 @@ class Contents(QWidget):
         if was_current:
             self.show_page("chat")
         self.sidebar.set_chat_list(chats)
+        page.performanceShown.connect(self._share_with_performance)
 
     @property
     def page(self) -> str:
@@ -129,6 +132,8 @@ class Contents(QWidget):
             self._stage = StagePanel(self._host, self._live())
             self._stage.cardWanted.connect(self.cardWanted)
             self._upper.addWidget(self._stage)
+            if self._crowded:
+                self._chat.show_performance(False)
         elif not on and self._stage is not None:
             self._upper.removeWidget(self._stage)
             self._stage.hide()
@@ -147,11 +152,36 @@ class Contents(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        if self._crowded:
+            self._chat.show_performance(False)
+        self._share_room()
+
+    @property
+    def _performance_width(self) -> int:
+        """What the performance panel takes of the chat page."""
+        panel = getattr(self._chat, "performance", None)
+        return panel.width() if panel is not None and self.page == "chat" else 0
+
+    @property
+    def _crowded(self) -> bool:
+        """Whether the stage and the performance panel leave the chat too little even with the sidebar folded."""
+        if self._stage is None or not self._performance_width:
+            return False
+        from app.stage.panel import NARROWEST
+
+        look = theme()
+        least = look.px(RAIL_WIDTH) + look.px(NARROWEST) + look.px(LEAST_CHAT) + self._performance_width
+        return self.width() < least
+
+    @Slot(bool)
+    def _share_with_performance(self, on: bool) -> None:
+        if on and self._crowded:
+            self.stageUnwanted.emit()
         self._share_room()
 
     def _share_room(self) -> None:
-        look, beside = theme(), 0
+        look, beside = theme(), self._performance_width
         if self._stage is not None and self.page == "chat":
-            self._stage.set_room(self.width() - look.px(RAIL_WIDTH) - look.px(LEAST_CHAT))
-            beside = self._stage.width()
+            self._stage.set_room(self.width() - look.px(RAIL_WIDTH) - look.px(LEAST_CHAT) - beside)
+            beside += self._stage.width()
         self.sidebar.set_narrow(self.width() - beside - self.sidebar.full_width < look.px(NARROW))

@@ -170,6 +170,7 @@ class MainWindow(QMainWindow):
         side.searched.connect(self._filter_chats)
         side.pageChosen.connect(self.show_page)
         made.cardWanted.connect(self._copy_card)
+        made.stageUnwanted.connect(lambda: self._settings.change(stage=False))
         made.pageShown.connect(lambda page: self._mark_chat(self._open_chat_id))
         self.setCentralWidget(made)
         if sys.platform == "darwin":

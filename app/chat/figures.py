@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.host import HostState
-from app.language import mark, tr
+from app.language import mark, told, tr
 from app.words import rate, rate_range
 from engine.placement.plan import Range
 from engine.runtime.events import GenerationStats
@@ -21,18 +21,32 @@ ENDINGS = {
 
 def stats_line(stats: GenerationStats | None, stop_reason: str | None, predicted: Range | None = None) -> str:
     """ "12.4 tok/s (predicted 11 to 14) · 245 tokens · first token 0.8 s · stopped: end of text", if known."""
-    parts = []
-    if stats is not None and stats.completion_tokens:
-        speed = rate(stats.decode_tps)
-        if stats.decode_tps > 0 and predicted is not None:
-            parts.append(tr("{speed} tok/s (predicted {range})", speed=speed, range=rate_range(predicted)))
-        elif stats.decode_tps > 0:
-            parts.append(tr("{speed} tok/s", speed=speed))
-        parts.append(tr("%n tokens", n=stats.completion_tokens))
-        parts.append(tr("first token {time}", time=seconds(stats.first_token_s)))
+    return stats_lines(stats, stop_reason, predicted)[0]
+
+
+def stats_lines(
+    stats: GenerationStats | None, stop_reason: str | None, predicted: Range | None = None
+) -> tuple[str, ...]:
+    """The line, and shorter ones for less room: without the prediction, then the first token, then the count.
+
+    Why the answer ended is in all of them.
+    """
     # Without a reason the program ended before the answer did.
-    parts.append(tr(ENDINGS.get(stop_reason or "", mark("stopped: Greenroom was closed"))))
-    return " · ".join(parts)
+    ending = tr(ENDINGS.get(stop_reason or "", mark("stopped: Greenroom was closed")))
+    if stats is None or not stats.completion_tokens:
+        return (ending,)
+    speed, foreseen = [], []
+    if stats.decode_tps > 0:
+        figure = rate(stats.decode_tps)
+        speed = [tr("{speed} tok/s", speed=figure)]
+        if predicted is not None:
+            foreseen = [tr("{speed} tok/s (predicted {range})", speed=figure, range=rate_range(predicted))]
+    count = [tr("%n tokens", n=stats.completion_tokens)]
+    first = [tr("first token {time}", time=seconds(stats.first_token_s))]
+    lines = [speed + count + first, speed + count, speed or count]
+    if foreseen:
+        lines.insert(0, foreseen + count + first)
+    return tuple(" · ".join([*parts, ending]) for parts in lines)
 
 
 def stats_detail(stats: GenerationStats | None) -> str:
@@ -66,9 +80,9 @@ def why_not_ready(state: HostState) -> str:
     """Why no message can be sent now; "" when one can."""
     if state.busy:
         share = f" {state.progress.fraction * 100:.0f} %" if state.progress and state.progress.total > 0 else ""
-        return f"Loading {state.model_name}…{share}"
+        return tr("Loading {name}…{share}", name=state.model_name, share=share)
     if state.kind == "failed":
-        return state.error.what if state.error else "The model could not be loaded"
+        return told(state.error.what) if state.error else tr("The model could not be loaded")
     if state.kind == "empty":
-        return "Load a model to start chatting"
+        return tr("Load a model to start chatting")
     return ""

@@ -11,15 +11,16 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLay
 from app.chat.body_view import BodyView
 from app.chat.chips import ChipRows
 from app.chat.copy_button import CopyButton, link_button
-from app.chat.figures import stats_detail, stats_line
+from app.chat.figures import stats_detail, stats_lines
 from app.chat.markdown import LINE_BREAK, Span, Text
 from app.chat.rich_text import TextView
 from app.chat.store import StoredMessage
 from app.chat.thinking import split_thought
 from app.chat.thought_view import ThoughtView
-from app.language import tr
+from app.language import told, tr
 from app.theme import theme
 from app.widgets.labels import ElideLabel, label
+from app.words import sentence
 from engine.errors import GreenroomError
 
 BUBBLE_WIDTH, BUBBLE_PADDING = 540, 15
@@ -168,12 +169,12 @@ class ErrorView(QFrame):
     def __init__(self, error: GreenroomError, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setProperty("surface", "banner-bad")
-        self.setAccessibleName(str(error))
+        self.setAccessibleName(f"{told(error.what)}: {told(error.why)}. {told(error.remedy)}")
         column = QVBoxLayout(self)
         column.setContentsMargins(14, 10, 14, 10)
         column.setSpacing(2)
-        column.addWidget(label(error.what, "strong", wrap=True))
-        why = label(f"{error.why[:1].upper()}{error.why[1:]}. {error.remedy}", wrap=True)
+        column.addWidget(label(told(error.what), "strong", wrap=True))
+        why = label(f"{sentence(told(error.why))}. {told(error.remedy)}", wrap=True)
         why.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         column.addWidget(why)
 
@@ -337,7 +338,7 @@ class AnswerView(QWidget):
             if self._thought is None:
                 self._add_thought()
             assert self._thought is not None
-            self._thought.show_thought(split.thought, split.thinking, thought_s)
+            self._thought.show_thought(split.thought, split.thinking and not whole, thought_s)
         if self._waiting is not None:
             self._waiting.setVisible(not split.answer and self._thought is None)
         if whole:
@@ -369,7 +370,9 @@ class AnswerView(QWidget):
         row = QHBoxLayout(self._footer)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(2)
-        figures = FiguresLabel(stats_line(message.stats, message.stop_reason, message.predicted))
+        line, *shorter = stats_lines(message.stats, message.stop_reason, message.predicted)
+        figures = FiguresLabel(line)
+        figures.shorter = tuple(shorter)
         figures.setObjectName("stats")
         figures.detail = stats_detail(message.stats)
         figures.setAccessibleDescription(figures.detail)

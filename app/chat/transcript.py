@@ -123,6 +123,8 @@ class Transcript(QScrollArea):
         self._building = False
         self._following = not stay
         self._settle(place if stay else None)
+        if stay:
+            self._follow_at_end()
 
     def grow(self, stream: Stream) -> None:
         """Show the text that has come for a streaming answer, if it is one of these."""
@@ -156,7 +158,11 @@ class Transcript(QScrollArea):
         self._settle(max(0, self._views[place - self._first].y() - MARGIN))
         # What was built above it may be taller than its room was.
         self._settle(max(0, self._views[place - self._first].y() - MARGIN))
-        self._following = self.verticalScrollBar().value() >= self.verticalScrollBar().maximum() - NEAR_END
+        self._follow_at_end()
+
+    def _follow_at_end(self) -> None:
+        bar = self.verticalScrollBar()
+        self._following = bar.value() >= bar.maximum() - NEAR_END
         self._show_jump()
 
     @Slot()

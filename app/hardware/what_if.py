@@ -141,6 +141,8 @@ class WhatIfPanel(QFrame):
         self.chip = ChipButton()
         self.chip.setToolTip(tr("Show the sum behind this"))
         self.chip.clicked.connect(self._open_plan)
+        # Empty until there is an answer.
+        self.chip.hide()
         self.speed = label("", "heading")
         self.figures = label("", "small", wrap=True)
         chips = QHBoxLayout()
@@ -232,7 +234,8 @@ class WhatIfPanel(QFrame):
             self.speed.setText(tr("{range} tok/s", range=rate_range(plan.prediction.decode_tps)))
             amounts = in_amounts(plan)
             planned_only = not plan.runnable or plan.explanation[0].startswith(ONLY_A_PLAN)
-            said = (plan.explanation[0] if planned_only else sentence(plan.prediction.bottleneck)).rstrip(".")
+            said = told(plan.explanation[0]) if planned_only else sentence(told(plan.prediction.bottleneck))
+            said = said.rstrip(".")
             self.figures.setText(f"{amounts}. {said}.".replace("/s", "/\u2060s"))
         self.answered.emit()
 

@@ -42,6 +42,8 @@ class ElideLabel(QLabel):
         self._mode = mode
         #: What the tool tip says besides.
         self.detail = ""
+        #: Texts that say it in less room, the longest first: the first that fits is shown.
+        self.shorter: tuple[str, ...] = ()
         self.setTextFormat(Qt.TextFormat.PlainText)
         if role:
             self.setProperty("role", role)
@@ -52,8 +54,10 @@ class ElideLabel(QLabel):
         )
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        area = self.contentsRect()
-        shown = self.fontMetrics().elidedText(self.text(), self._mode, area.width())
+        area, metrics = self.contentsRect(), self.fontMetrics()
+        texts = (self.text(), *self.shorter)
+        fits = next((text for text in texts if metrics.horizontalAdvance(text) <= area.width()), texts[-1])
+        shown = metrics.elidedText(fits, self._mode, area.width())
         tip = "\n".join(filter(None, (self.text() if shown != self.text() else "", self.detail)))
         set_plain_tip(self, tip)
         painter = QPainter(self)

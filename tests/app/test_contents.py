@@ -275,3 +275,21 @@ def test_a_menu_bar_has_the_same_commands(window: MainWindow, qtbot: QtBot) -> N
     assert [action.text() for action in bar.actions()] == ["File", "Chat", "View", "Go"]
     first = bar.actions()[0].menu()
     assert window.actions_by_key["new_chat"] in first.actions()
+
+
+def test_the_stage_and_the_performance_panel_share_the_room_or_give_way(window: MainWindow) -> None:
+    stage, performance = window.actions_by_key["stage"], window.actions_by_key["performance"]
+    stage.trigger()
+    performance.trigger()
+    assert window.contents.stage is not None
+    assert window.chat_page.performance is not None
+    assert window.sidebar.folded
+    window.resize(800, 700)
+    assert window.chat_page.performance is None
+    assert not performance.isChecked()
+    performance.trigger()
+    assert window.contents.stage is None
+    assert not stage.isChecked()
+    stage.trigger()
+    assert window.contents.stage is not None
+    assert window.chat_page.performance is None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from chat_fakes import READY, STATS
 
-from app.chat.figures import seconds, stats_detail, stats_line, tokens, why_not_ready
+from app.chat.figures import seconds, stats_detail, stats_line, stats_lines, tokens, why_not_ready
 from app.host import HostState
 from engine.errors import GreenroomError
+from engine.placement.plan import Range
 from engine.progress import Progress
 from engine.runtime.events import STOP_REASONS, GenerationStats
 
@@ -60,3 +61,13 @@ def test_how_the_question_was_read():
     assert stats_detail(GenerationStats(prompt_tokens=1, prefill_tps=80.04)) == "Read 1 token at 80.0 tok/s"
     both = GenerationStats(prompt_tokens=46, reused_tokens=12, prefill_tps=410.0)
     assert stats_detail(both) == "Read 34 tokens at 410 tok/s; 12 more were still in memory"
+
+
+def test_less_room_leaves_out_the_prediction_first_and_the_ending_never():
+    lines = stats_lines(STATS, "end", Range(11.0, 12.0, 14.0))
+    assert lines == (
+        "12.4 tok/s (predicted 11 to 14) · 245 tokens · first token 0.8 s · stopped: end of text",
+        "12.4 tok/s · 245 tokens · first token 0.8 s · stopped: end of text",
+        "12.4 tok/s · 245 tokens · stopped: end of text",
+        "12.4 tok/s · stopped: end of text",
+    )

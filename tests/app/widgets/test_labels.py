@@ -48,3 +48,20 @@ def test_html_in_a_name_is_shown_not_read(qtbot: QtBot) -> None:
     shown = QTextDocument()
     shown.setHtml(label.toolTip())
     assert shown.toPlainText() == name
+
+
+def test_a_shorter_text_is_shown_before_anything_is_cut(qtbot: QtBot) -> None:
+    label = ElideLabel("one two three four")
+    label.shorter = ("one two", "one")
+    qtbot.addWidget(label)
+
+    def shown(width: int) -> object:
+        label.resize(width, 20)
+        return label.grab().toImage()
+
+    room = label.fontMetrics().horizontalAdvance("one two") + 2
+    other = ElideLabel("one two")
+    qtbot.addWidget(other)
+    other.resize(room, 20)
+    assert shown(room) == other.grab().toImage()
+    assert label.toolTip() == label.text()
