@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from engine.models.header import Header
 from engine.models.roles import WeightRoles
@@ -336,7 +335,8 @@ class WeightMap:
             count = shapes[part][0] if ref.rows is None else 2 * inner
             shape = (count, *shapes[part][1:])
             name = self.check(ref.name, i, 0, [(experts, *(reversed(shape) if transposed else shape))])
-            self.refs.add_experts(i, f"{part}{ending}", replace(ref, name=name, transposed=transposed), experts)
+            found = TensorRef(name, rows=ref.rows, step=ref.step, transposed=transposed)
+            self.refs.add_experts(i, f"{part}{ending}", found, experts)
 
 
 def layer_refs(weights: WeightMap, hidden: int, layers: Iterable[LayerSpec]) -> None:

@@ -286,7 +286,7 @@ def staging_bytes(inventory: Inventory, layout: Layout) -> int:
 
 
 def _staging_bytes(inventory: Inventory, layout: Layout) -> int:
-    shapes = [shape for group in (*inventory.roles.values(), *(s for _, s in inventory.experts)) for shape in group]
+    shapes = {shape for group in (*inventory.roles.values(), *(s for _, s in inventory.experts)) for shape in group}
     if layout.values == "packed":
         return max((shape.read_bytes for shape in shapes), default=0)
     return max((shape.read_bytes + 4 * shape.values for shape in shapes), default=0)
