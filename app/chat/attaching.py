@@ -28,10 +28,13 @@ _KNOWN = (
 
 def read_text_file(path: Path) -> Attachment:
     """Raises GreenroomError for what is no text, too large, or cannot be read."""
-    name = path.name
+    # A name that is no UTF-8 comes with stand-ins that nothing can write.
+    name = path.name.encode("utf-8", "replace").decode()
     try:
         if path.is_dir():
             raise _refused(name, tr("it is a folder"), tr("Attach the files in it."))
+        if path.exists() and not path.is_file():
+            raise _refused(name, tr("it is no file"), tr("Choose another file."))
         if path.stat().st_size > MOST_BYTES:
             raise _refused(
                 name,

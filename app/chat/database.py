@@ -7,7 +7,7 @@ import logging
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from app.language import tr
 from app.tasks import alive
@@ -63,6 +63,17 @@ MIGRATIONS = (
     """,
 )
 
+#: What the last version has.
+COLUMNS = (
+    "id, title, created, updated, deleted, leaf_id, pinned, folder, draft, settings, model_path FROM chats",
+    "id, chat_id, parent_id, role, text, created, model, thought_s, stats, stop_reason, error, indexed, deleted "
+    "FROM messages",
+    "id, message_id, name, text, length FROM attachments",
+    "key, value FROM notes",
+)
+#: Bytes of a file that is read through once when it is opened, to find damage before anything is shown.
+CHECKED = 64_000_000
+
 P = ParamSpec("P")
 R = TypeVar("R")
 Opened = TypeVar("Opened", bound="Database")
@@ -76,8 +87,12 @@ def saves(method: Callable[Concatenate[Opened, P], R]) -> Callable[Concatenate[O
         try:
             with self._db:
                 return method(self, *args, **kwargs)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+        except sqlite3.IntegrityError as error:
+            raise GreenroomError(
+                tr("The chat could not be saved"), tr("another window has deleted it"), tr("Choose another chat.")
+            ) from error
+        except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
+            if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 raise GreenroomError(
                     tr("The chat could not be saved"), tr("another program is using the chat file"), tr("Try again.")
                 ) from error
@@ -86,6 +101,26 @@ def saves(method: Callable[Concatenate[Opened, P], R]) -> Callable[Concatenate[O
                 return method(self, *args, **kwargs)
 
     return run
+
+
+class _Connection(sqlite3.Connection):
+    """What has no UTF-8, such as the name of a file that is none, is kept and read as "?"."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.text_factory = functools.partial(str, encoding="utf-8", errors="replace")
+
+    def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
+        try:
+            return super().execute(sql, values)
+        except UnicodeEncodeError:
+            return super().execute(
+                sql, [v.encode("utf-8", "replace").decode() if isinstance(v, str) else v for v in values]
+            )
+
+
+def _connect(path: Path | str, **options: Any) -> _Connection:
+    return sqlite3.connect(path, factory=_Connection, **options)
 
 
 class Database:
@@ -99,17 +134,17 @@ class Database:
         self._closed = False
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = self._prepare(sqlite3.connect(self.path, timeout=1.0))
+            self._db = self._prepare(_connect(self.path, timeout=1.0))
         except GreenroomError as error:
             self.problem = error
-            self._db = self._prepare(sqlite3.connect(":memory:"))
-        except (OSError, sqlite3.Error) as error:
+            self._db = self._prepare(_connect(":memory:"))
+        except (OSError, sqlite3.Error, ValueError) as error:
             self.problem = self._explain(error)
             try:
                 self._db = self._prepare(self._readable_copy())
-            except (GreenroomError, sqlite3.Error):
+            except (GreenroomError, sqlite3.Error, ValueError):
                 log.warning("What could be read of the chat file cannot be used", exc_info=True)
-                self._db = self._prepare(sqlite3.connect(":memory:"))
+                self._db = self._prepare(_connect(":memory:"))
 
     @property
     def closed(self) -> bool:
@@ -159,7 +194,17 @@ class Database:
                 tr("Update Greenroom to see them. Chats of this session are not saved."),
             )
         for number in range(version, len(MIGRATIONS)):
-            db.executescript(f"BEGIN; {MIGRATIONS[number]} PRAGMA user_version = {number + 1}; COMMIT;")
+            db.execute("BEGIN IMMEDIATE")
+            # Another window may have done it while this one waited.
+            if db.execute("PRAGMA user_version").fetchone()[0] == number:
+                for statement in MIGRATIONS[number].split(";"):
+                    db.execute(statement)
+                db.execute(f"PRAGMA user_version = {number + 1}")
+            db.commit()
+        if self._pages(db) <= CHECKED and (found := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise _damaged(found)
+        for columns in COLUMNS:
+            db.execute(f"SELECT {columns} LIMIT 0")  # a file may say its version and be another
         with db:  # also finds out whether the file can be written
             db.execute("UPDATE chats SET deleted = deleted WHERE id = 0")
         self._db = db
@@ -169,6 +214,12 @@ class Database:
                 for (message_id,) in db.execute("SELECT id FROM messages WHERE indexed = 0 AND text != ''").fetchall():
                     self._index(message_id)
         return db
+
+    @staticmethod
+    def _pages(db: sqlite3.Connection) -> int:
+        """Bytes of the file."""
+        pages, size = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+        return int(pages * size)
 
     @staticmethod
     def _make_search(db: sqlite3.Connection) -> bool:
@@ -187,22 +238,25 @@ class Database:
 
     def _readable_copy(self) -> sqlite3.Connection:
         """What can be read of a file that cannot be written, in memory."""
-        memory = sqlite3.connect(":memory:")
-        try:
-            if self.path.is_file():
-                source = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
-                source.backup(memory)
-                source.close()
-                memory.execute("SELECT COUNT(*) FROM sqlite_schema")
-        except (OSError, sqlite3.Error):
-            log.warning("The chat file cannot be read either", exc_info=True)
-            memory.close()
-            memory = sqlite3.connect(":memory:")
-        return memory
+        if self.path.is_file():
+            # What a killed program left beside the file is read as well, where that can be done.
+            for how in ("mode=ro", "mode=ro&immutable=1"):
+                memory = _connect(":memory:")
+                try:
+                    source = _connect(f"{self.path.absolute().as_uri()}?{how}", uri=True)
+                    source.backup(memory)
+                    source.close()
+                    memory.execute("SELECT COUNT(*) FROM sqlite_schema")
+                except (OSError, sqlite3.Error):
+                    log.warning("The chat file cannot be read either", exc_info=True)
+                    memory.close()
+                else:
+                    return memory
+        return _connect(":memory:")
 
     def _continue_in_memory(self, error: sqlite3.Error) -> None:
         log.error("The chat file cannot be written any more: %s", error)
-        memory = sqlite3.connect(":memory:")
+        memory = _connect(":memory:")
         try:
             self._db.backup(memory)
             self._db.close()
@@ -214,7 +268,7 @@ class Database:
         self._tell(0)
 
     def _explain(self, error: Exception) -> GreenroomError:
-        code = getattr(error, "sqlite_errorcode", None)
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT if isinstance(error, ValueError) else None)
         primary = code & 0xFF if code is not None else None
         folder = self.path.parent
         if primary in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
@@ -234,3 +288,9 @@ class Database:
         elif isinstance(error, OSError) and error.strerror:
             why = tr("{folder} cannot be used ({reason})", folder=folder, reason=error.strerror.lower())
         return GreenroomError(tr("Chats are not saved"), why, remedy)
+
+
+def _damaged(why: str) -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError(why)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error

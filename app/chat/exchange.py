@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
@@ -21,7 +22,7 @@ SLICE = 8
 
 
 class Exchange(QObject):
-    """One import or export at a time; another waits for its end."""
+    """One import or export at a time; others wait for its end."""
 
     #: str: how far it is, or how it ended
     said = Signal(str)
@@ -33,9 +34,9 @@ class Exchange(QObject):
     def __init__(self, store: ChatStore, parent: QWidget) -> None:
         super().__init__(parent)
         self._store, self._window = store, parent
-        self._going: list[int] = []
+        #: Chats still to be collected, and the file they go to; the first one is being worked on.
+        self._going: list[tuple[list[int], Path]] = []
         self._collected: list[PortableChat] = []
-        self._target = Path()
         self._coming: list[PortableChat] = []
         self._added: list[int] = []
         self._turn = QTimer(self, singleShot=True, interval=0)
@@ -70,9 +71,7 @@ class Exchange(QObject):
     # Doing it
 
     def export(self, chats: Sequence[int], path: Path) -> None:
-        self._going = list(chats)
-        self._collected = []
-        self._target = path
+        self._going.append((list(chats), path))
         self._turn.start()
 
     def take(self, path: Path) -> None:
@@ -86,7 +85,7 @@ class Exchange(QObject):
         self._turn.start()
 
     def _fail(self, error: GreenroomError) -> None:
-        self._going, self._coming, self._collected = [], [], []
+        """What else is on its way goes on."""
         self.said.emit("")
         self.failed.emit(error)
 
@@ -94,19 +93,22 @@ class Exchange(QObject):
     def _work(self) -> None:
         if self._store.closed:
             return
-        try:
-            if self._coming:
-                self._bring_in()
-            elif self._going:
-                self._take_out()
-        except GreenroomError as error:
-            self._fail(error)
+        if self._coming:
+            self._bring_in()
+        elif self._going:
+            self._take_out()
         if self.busy:
             self._turn.start()
 
     def _bring_in(self) -> None:
         slice_, self._coming = self._coming[:SLICE], self._coming[SLICE:]
-        self._added += self._store.add_portable(slice_)
+        try:
+            self._added += self._store.add_portable(slice_)
+        except GreenroomError as error:
+            self._coming = []  # nor could the others be saved
+            self._fail(error)
+            if not self._added:
+                return
         if self._coming:
             self.said.emit(tr("Importing: %n chats left", n=len(self._coming)))
         else:
@@ -115,14 +117,16 @@ class Exchange(QObject):
             self.imported.emit(added)
 
     def _take_out(self) -> None:
-        slice_, self._going = self._going[:SLICE], self._going[SLICE:]
-        self._collected += [self._store.portable(chat) for chat in slice_]
-        if self._going:
-            self.said.emit(tr("Exporting: %n chats left", n=len(self._going)))
-        else:
-            chats, self._collected = self._collected, []
-            tasks.run(write, chats, self._target, done=self._say_written, failed=self._fail)
+        left, target = self._going[0]
+        # One that was deleted meanwhile is none.
+        self._collected += [chat for chat in map(self._store.portable, left[:SLICE]) if chat is not None]
+        del left[:SLICE]
+        if left:
+            self.said.emit(tr("Exporting: %n chats left", n=len(left)))
+            return
+        chats, self._collected = self._collected, []
+        self._going.pop(0)
+        tasks.run(write, chats, target, done=partial(self._say_written, target.name), failed=self._fail)
 
-    @Slot(object)
-    def _say_written(self, nothing: object) -> None:
-        self.said.emit(tr("Saved as {name}", name=self._target.name))
+    def _say_written(self, name: str, nothing: object) -> None:
+        self.said.emit(tr("Saved as {name}", name=name))

@@ -19,6 +19,8 @@ from app.language import mark, tr
 from engine.errors import GreenroomError
 
 FORMAT, VERSION = "greenroom-chats", 1
+#: Of a file's name; file systems take 255, and an ending comes behind it.
+NAME_BYTES = 200
 #: What a message is written as, by role; an answer under the name of its model where that is known.
 _SPEAKERS = {"user": mark("You"), "assistant": mark("Answer"), "system": mark("System prompt")}
 
@@ -136,8 +138,11 @@ def write(chats: Sequence[PortableChat], path: Path) -> None:
 
 def file_name(title: str) -> str:
     """A title as the name of a file, without an ending."""
-    clean = re.sub(r'[\x00-\x1f<>:"/\\|?*…]+', " ", title)
-    return " ".join(clean.split()).strip(". ")[:80] or "chat"
+    # Signs that turn the direction of writing would have a name look as if it ended otherwise.
+    clean = re.sub(r'[\x00-\x1f\x7f<>:"/\\|?*…\u200e\u200f\u202a-\u202e\u2066-\u2069]+', " ", title)
+    short = " ".join(clean.split()).strip(". ")[:80].encode("utf-8", "replace")[:NAME_BYTES].decode("utf-8", "ignore")
+    name = short.strip(". ") or "chat"
+    return name + "_" if re.fullmatch(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", name, re.IGNORECASE) else name
 
 
 def _said(message: PortableMessage) -> str:

@@ -7,7 +7,7 @@ that is none of these gets one clear sentence.
 from __future__ import annotations
 
 import json
-import math
+import lzma
 import time
 import zipfile
 import zlib
@@ -17,8 +17,10 @@ from typing import Any
 
 from app.chat.exporting import FORMAT, VERSION
 from app.chat.portable import PortableChat, PortableMessage
+from app.chat.presets import ChatSettings
 from app.chat.records import Attachment
 from app.language import tr
+from app.settings.store import PROMPT_LIMIT
 from engine.errors import GreenroomError
 from engine.progress import Progress, ProgressCallback, ignore_progress
 from engine.runtime.events import GenerationStats
@@ -57,6 +59,8 @@ def read(path: Path, progress: ProgressCallback = ignore_progress) -> list[Porta
 
 def _load(path: Path) -> bytes:
     try:
+        if path.exists() and not path.is_file():
+            raise _refused(path, tr("it is no file"))
         if path.stat().st_size > MOST_BYTES:
             raise _refused(path, tr("it is larger than {size} MB", size=MOST_BYTES // 1_000_000))
         if not zipfile.is_zipfile(path):
@@ -79,7 +83,15 @@ def _load(path: Path) -> bytes:
             return data
     except OSError as error:
         raise _refused(path, (error.strerror or str(error)).lower()) from error
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+        ValueError,
+        NotImplementedError,
+        RuntimeError,
+        EOFError,
+    ) as error:
         raise _refused(path, tr("the archive is damaged or locked with a password")) from error
 
 
@@ -167,7 +179,7 @@ def _own(raw: dict[str, Any], path: Path) -> PortableChat | None:
         leaf if type(leaf) is int and 0 <= leaf < len(places) else None,
         raw.get("pinned") is True,
         _text(raw.get("folder"))[:MOST_TITLE],
-        settings if isinstance(settings, dict) else {},
+        ChatSettings.from_plain(settings).to_plain() if isinstance(settings, dict) else {},
     )
 
 
@@ -266,7 +278,7 @@ def _lm_studio(raw: dict[str, Any], path: Path) -> PortableChat | None:
         parent = parent if chosen is None else chosen
     prompt = _text(raw.get("systemPrompt"))[:MOST_CHARACTERS]
     updated = _time(raw.get("assistantLastMessagedAt") or raw.get("userLastMessagedAt") or raw.get("createdAt"), 1000)
-    settings = {"system": prompt} if prompt.strip() else {}
+    settings = ChatSettings(system=prompt[:PROMPT_LIMIT]).to_plain() if prompt.strip() else {}
     name = _title(raw.get("name"))
     return PortableChat(name, created, updated, tree.messages, parent, raw.get("pinned") is True, "", settings)
 
@@ -324,7 +336,7 @@ def _title(value: Any) -> str:
 
 
 def _figure(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value) and 0 <= value < 2**62
+    return type(value) in (int, float) and 0 <= value < 2**62
 
 
 def _time(value: Any, unit: float = 1.0) -> float:

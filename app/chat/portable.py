@@ -30,7 +30,9 @@ class PortableMessage:
 
 @dataclass(frozen=True)
 class PortableChat:
-    """leaf: the place of the message that the visible path ends at; None for the last one."""
+    """leaf: the place of the message that the visible path ends at; None for the last one.
+    settings: as in `ChatStore.set_chat_settings`, but `start` is the place of a message.
+    """
 
     title: str
     created: float

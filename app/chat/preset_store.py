@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.chat.presets import BUILT_IN, NAME_LIMIT, Preset, Sampling
-from app.folders import config_folder, make_writable
+from app.folders import config_folder, keep_aside, make_writable
 from app.language import tr
 from app.settings.store import PROMPT_LIMIT
 from engine.errors import GreenroomError
@@ -31,7 +31,8 @@ class PresetStore:
             try:
                 self._own = {preset.name: preset for preset in read(self._path)}
             except GreenroomError as error:
-                log.warning("the presets are left alone: %s", error)
+                log.warning("the presets are kept aside: %s", error)
+                keep_aside(self._path)
 
     @property
     def presets(self) -> Mapping[str, Preset]:
@@ -88,7 +89,8 @@ def write(presets: Sequence[Preset], path: Path) -> None:
     whole = {"format": FORMAT, "version": VERSION, "presets": [_plain(preset) for preset in presets]}
     unfinished = path.with_name(path.name + ".part")
     try:
-        unfinished.write_text(json.dumps(whole, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        # Half a character, as another program's file may have it, has no UTF-8.
+        unfinished.write_bytes((json.dumps(whole, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "replace"))
         unfinished.replace(path)
     except OSError as error:
         unfinished.unlink(missing_ok=True)
@@ -101,6 +103,8 @@ def write(presets: Sequence[Preset], path: Path) -> None:
 def read(path: Path) -> list[Preset]:
     """Raises GreenroomError for what is no file of presets; values that make no sense are left open."""
     try:
+        if path.exists() and not path.is_file():
+            raise _refused(path, tr("it is no file"))
         if path.stat().st_size > MOST_BYTES:
             raise _refused(path, tr("it is larger than {size} MB", size=MOST_BYTES // 1_000_000))
         raw = json.loads(path.read_text(encoding="utf-8-sig"))

@@ -6,7 +6,6 @@ and what was changed in the chat.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -65,12 +64,7 @@ class Sampling:
         values: dict[str, Any] = {}
         for name, (low, high, whole) in RANGES.items():
             value = raw.get(name)
-            if (
-                type(value) in (int, float)
-                and math.isfinite(value)
-                and low <= value <= high
-                and value == (int(value) if whole else value)
-            ):
+            if type(value) in (int, float) and low <= value <= high and value == (int(value) if whole else value):
                 values[name] = int(value) if whole else float(value)
         stop = raw.get("stop")
         if isinstance(stop, list | tuple):

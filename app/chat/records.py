@@ -66,6 +66,7 @@ class StoredMessage:
     version, versions: its 1-based place among the siblings that could stand here, and their number.
     thought_s: seconds spent in the thinking section, None while unknown.
     predicted: tokens per second that the plan had promised for it, None while unknown.
+    elsewhere: another window is writing it.
     """
 
     id: int
@@ -82,8 +83,9 @@ class StoredMessage:
     versions: int
     attachments: tuple[Attachment, ...] = ()
     predicted: Range | None = None
+    elsewhere: bool = False
 
     @property
     def cut_off(self) -> bool:
         """An answer that a model could go on with."""
-        return self.role == "assistant" and self.stop_reason not in ("end", "stop_string")
+        return self.role == "assistant" and not self.elsewhere and self.stop_reason not in ("end", "stop_string")

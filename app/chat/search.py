@@ -7,6 +7,15 @@ from collections.abc import Sequence
 
 #: Characters of an excerpt before the first place, and in all.
 BEFORE, EXCERPT = 12, 160
+#: What of a query counts; more is a text that was pasted into the field.
+MOST_WORDS, WORD_LENGTH = 16, 200
+
+
+def words_of(query: str) -> list[str]:
+    """The words to look for. A query may be anything."""
+    # SQLite's text ends at a null, and half a character is in no text.
+    plain = query.replace("\0", " ").encode("utf-8", "replace").decode()
+    return [word[:WORD_LENGTH] for word in plain.split()[:MOST_WORDS]]
 
 
 def like(word: str) -> str:

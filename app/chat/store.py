@@ -14,12 +14,15 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from app.chat import columns
 from app.chat.database import Database, saves
 from app.chat.portable import PortableChat, PortableMessage
 from app.chat.records import Attachment, ChatInfo, Draft, Hit, StoredMessage
-from app.chat.search import excerpt, like
+from app.chat.search import excerpt, like, words_of
+from app.chat.writing import Writing
 from app.language import tr
 from engine.errors import GreenroomError
 from engine.placement.plan import Range
@@ -53,6 +56,10 @@ def title_of(text: str) -> str:
 class ChatStore(Database):
     """The chats. Use it from one thread."""
 
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._writing = Writing(self.path)
+
     def close(self) -> None:
         """Drop what was deleted for good and close the file. Unusable afterwards; closing again is fine."""
         if self._closed:
@@ -62,6 +69,7 @@ class ChatStore(Database):
             self.purge()
         except (GreenroomError, sqlite3.Error):
             log.warning("Deleted chats stay until the next start", exc_info=True)
+        self._writing.end_all()
         self._db.close()
 
     # Chats
@@ -69,7 +77,7 @@ class ChatStore(Database):
     def chats(self, query: str = "") -> list[ChatInfo]:
         """Chats by last change, newest first. Each word of `query` must occur in the title or in a message."""
         where, values = "deleted IS NULL", []
-        for word in query.split():
+        for word in words_of(query):
             condition, found = self._occurs(word)
             where += f" AND (title LIKE ? ESCAPE '\\' OR id IN (SELECT chat_id FROM messages WHERE {condition}))"
             values += [like(word), found]
@@ -82,7 +90,8 @@ class ChatStore(Database):
 
     def find_in(self, chat_id: int, query: str) -> Hit:
         """The newest message of a chat in which words of `query` occur: all of them, or else as many as do."""
-        for words in (query.split(), query.split()[:1]):
+        every = words_of(query)
+        for words in (every, every[:1]) if every else ():
             # A chat has few messages: reading them is quicker than asking the index, which knows all chats.
             where = " AND ".join(["text LIKE ? ESCAPE '\\'"] * len(words))
             row = self._db.execute(
@@ -240,7 +249,14 @@ class ChatStore(Database):
         files = self._attachments(chat_id)
         return [
             StoredMessage(
-                *row[:7], _stats(row[7]), row[8], _error(row[9]), *row[10:], files.get(row[0], ()), _predicted(row[7])
+                *row[:7],
+                columns.stats(row[7]),
+                row[8],
+                columns.error(row[9]),
+                *row[10:],
+                files.get(row[0], ()),
+                columns.predicted(row[7]),
+                row[3] == "assistant" and row[8] is None and self._writing.elsewhere(row[0]),
             )
             for row in rows
         ]
@@ -268,6 +284,8 @@ class ChatStore(Database):
     ) -> int:
         """Append a message below `parent_id` and make it the end of the visible path. Returns its id."""
         message_id = self._add(chat_id, parent_id, role, text, model, attachments)
+        if role == "assistant":
+            self._writing.begin(message_id)
         self._tell(chat_id)
         return message_id
 
@@ -311,7 +329,6 @@ class ChatStore(Database):
         """Save an answer so far."""
         self._replace_text(message_id, text)
 
-    @saves
     def finish(
         self,
         message_id: int,
@@ -323,11 +340,27 @@ class ChatStore(Database):
         predicted: Range | None = None,
     ) -> None:
         """Save a whole answer with how it went, and how fast it was to be."""
+        try:
+            self._finish(message_id, text, stats, stop_reason, error, thought_s, predicted)
+        finally:
+            self._writing.end(message_id)
+
+    @saves
+    def _finish(
+        self,
+        message_id: int,
+        text: str,
+        stats: GenerationStats | None,
+        stop_reason: str,
+        error: GreenroomError | None,
+        thought_s: float | None,
+        predicted: Range | None,
+    ) -> None:
         self._replace_text(message_id, text)
         self._db.execute(
             "UPDATE messages SET stats = ?, stop_reason = ?, error = ?, thought_s = ? WHERE id = ?",
             (
-                json.dumps(asdict(stats) | _promise(predicted)) if stats else None,
+                json.dumps(asdict(stats) | columns.promise(predicted)) if stats else None,
                 stop_reason,
                 json.dumps([error.what, error.why, error.remedy]) if error else None,
                 thought_s,
@@ -337,28 +370,36 @@ class ChatStore(Database):
         self._index(message_id)
 
     def reopen(self, message_id: int) -> None:
-        """An answer is written again: until `finish` it counts as cut off."""
+        """An answer is written again: until `finish` it counts as cut off. GreenroomError while another does it."""
+        if not self._writing.begin(message_id):
+            raise GreenroomError(
+                tr("The answer cannot be continued here"),
+                tr("another window is writing it"),
+                tr("Wait for its end."),
+            )
         self._set("UPDATE messages SET stop_reason = NULL, error = NULL WHERE id = ?", message_id)
 
     def unfinished(self) -> tuple[int, int] | None:
         """(chat, message) of the newest answer that a crash cut off at the end of a visible path, if there is one."""
-        row = self._db.execute(
+        rows = self._db.execute(
             "SELECT c.id, m.id FROM chats c JOIN messages m ON m.id = c.leaf_id WHERE m.role = 'assistant' "
-            "AND m.stop_reason IS NULL AND c.deleted IS NULL ORDER BY m.id DESC LIMIT 1"
-        ).fetchone()
-        return None if row is None else (row[0], row[1])
+            "AND m.stop_reason IS NULL AND c.deleted IS NULL ORDER BY m.id DESC"
+        )
+        return next(((chat, message) for chat, message in rows if not self._writing.elsewhere(message)), None)
 
     def settle_unfinished(self, newest: int) -> None:
         """The user knows of the answers that were cut off, up to that message."""
-        self._set(
-            "UPDATE messages SET stop_reason = ? WHERE role = 'assistant' AND stop_reason IS NULL AND id <= ?",
-            CLOSED,
-            newest,
-        )
+        rows = self._db.execute(
+            "SELECT id FROM messages WHERE role = 'assistant' AND stop_reason IS NULL AND id <= ?", (newest,)
+        ).fetchall()
+        for (message_id,) in rows:
+            if not self._writing.elsewhere(message_id):
+                self._set("UPDATE messages SET stop_reason = ? WHERE id = ?", CLOSED, message_id)
 
     @saves
     def show_version(self, message_id: int, step: int) -> None:
         """Page to the sibling `step` places on; the visible path then runs to the newest message below it."""
+        # Another window may have deleted it meanwhile, here and below.
         siblings = [
             row[0]
             for row in self._db.execute(
@@ -367,8 +408,9 @@ class ChatStore(Database):
                 (message_id,),
             )
         ]
-        place = siblings.index(message_id) + step
-        self._show_below(siblings[max(0, min(place, len(siblings) - 1))])
+        if message_id in siblings:
+            place = siblings.index(message_id) + step
+            self._show_below(siblings[max(0, min(place, len(siblings) - 1))])
 
     @saves
     def show_message(self, message_id: int) -> None:
@@ -399,9 +441,10 @@ class ChatStore(Database):
             "below.id) UPDATE messages SET deleted = ?2 WHERE deleted IS NULL AND id IN (SELECT id FROM below)",
             (message_id, now),
         )
-        chat_id, parent_id = self._db.execute(
-            "SELECT chat_id, parent_id FROM messages WHERE id = ?", (message_id,)
-        ).fetchone()
+        row = self._db.execute("SELECT chat_id, parent_id FROM messages WHERE id = ?", (message_id,)).fetchone()
+        if row is None:
+            return
+        chat_id, parent_id = row
         sibling = self._db.execute(
             "SELECT MAX(id) FROM messages WHERE chat_id = ? AND parent_id IS ? AND deleted IS NULL",
             (chat_id, parent_id),
@@ -423,8 +466,8 @@ class ChatStore(Database):
 
     # Chats as they travel
 
-    def portable(self, chat_id: int) -> PortableChat:
-        """All of a chat, with every version."""
+    def portable(self, chat_id: int) -> PortableChat | None:
+        """All of a chat, with every version; None when there is no such chat (any more)."""
         info = self._db.execute(
             "SELECT title, created, updated, pinned, folder, settings, leaf_id FROM chats WHERE id = ?", (chat_id,)
         ).fetchone()
@@ -433,15 +476,25 @@ class ChatStore(Database):
             "WHERE chat_id = ? AND deleted IS NULL ORDER BY id",
             (chat_id,),
         ).fetchall()
+        if info is None:
+            return None
         files = self._attachments(chat_id)
         places = {row[0]: place for place, row in enumerate(rows)}
         messages = tuple(
             PortableMessage(
-                role, text, places.get(parent), created, model, thought_s, _stats(stats), reason, files.get(i, ())
+                role,
+                text,
+                places.get(parent),
+                created,
+                model,
+                thought_s,
+                columns.stats(stats),
+                reason,
+                files.get(i, ()),
             )
             for i, parent, role, text, created, model, thought_s, stats, reason in rows
         )
-        settings = json.loads(info[5]) if info[5] else {}
+        settings = columns.moved(json.loads(info[5]) if info[5] else {}, places)
         return PortableChat(info[0], info[1], info[2], messages, places.get(info[6]), bool(info[3]), info[4], settings)
 
     def add_portable(self, chats: Sequence[PortableChat]) -> list[int]:
@@ -469,6 +522,11 @@ class ChatStore(Database):
             ids: list[int] = []
             for message in chat.messages:
                 ids.append(self._insert(chat_id, None if message.parent is None else ids[message.parent], message))
+            if "start" in chat.settings:
+                settings = columns.moved(chat.settings, dict(enumerate(ids)))
+                self._db.execute(
+                    "UPDATE chats SET settings = ? WHERE id = ?", (json.dumps(settings, ensure_ascii=False), chat_id)
+                )
             if ids:
                 leaf = ids[-1] if chat.leaf is None else ids[chat.leaf]
                 self._db.execute("UPDATE chats SET leaf_id = ? WHERE id = ?", (leaf, chat_id))
@@ -488,25 +546,3 @@ class ChatStore(Database):
             found = "SELECT rowid FROM search WHERE search MATCH ?"
             return f"deleted IS NULL AND id IN ({found})", '"' + word.replace('"', '""') + '"'
         return "deleted IS NULL AND text LIKE ? ESCAPE '\\'", like(word)
-
-
-def _stats(text: str | None) -> GenerationStats | None:
-    if text is None:
-        return None
-    known: dict[str, Any] = json.loads(text)
-    # A file may carry fields of another version of the program.
-    return GenerationStats(**{k: v for k, v in known.items() if k in GenerationStats.__dataclass_fields__})
-
-
-def _promise(predicted: Range | None) -> dict[str, list[float]]:
-    """The prediction lies beside the figures that it is compared with."""
-    return {} if predicted is None else {"predicted_tps": [predicted.low, predicted.likely, predicted.high]}
-
-
-def _predicted(text: str | None) -> Range | None:
-    promise = None if text is None else json.loads(text).get("predicted_tps")
-    return None if promise is None else Range(*promise)
-
-
-def _error(text: str | None) -> GreenroomError | None:
-    return None if text is None else GreenroomError(*json.loads(text))

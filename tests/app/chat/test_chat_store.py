@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,159 @@ def test_two_windows_on_one_file_keep_the_index_right(tmp_path):
     second._db.execute("INSERT INTO search(search, rank) VALUES ('integrity-check', 1)")
     second.close()
     first.close()
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from app.chat.store import ChatStore
+store = ChatStore(Path(sys.argv[1]))
+chat = store.create_chat("q")
+answer = store.add_message(chat, store.add_message(chat, None, "user", "q"), "assistant")
+store.set_text(answer, "so far")
+print(chat, answer, flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_an_answer_that_another_window_writes_is_not_cut_off_until_that_one_dies(tmp_path):
+    path = tmp_path / "chats.sqlite3"
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[3],
+    )
+    chat_id, answer_id = map(int, writer.stdout.readline().split())
+    store = ChatStore(path)
+    assert store.unfinished() is None
+    store.settle_unfinished(answer_id)
+    answer = store.messages(chat_id)[-1]
+    assert (answer.text, answer.stop_reason, answer.elsewhere, answer.cut_off) == ("so far", None, True, False)
+    with pytest.raises(GreenroomError, match="another window is writing it"):
+        store.reopen(answer_id)
+    os.kill(writer.pid, signal.SIGKILL)
+    writer.wait()
+    writer.stdin.close()
+    writer.stdout.close()
+    assert store.unfinished() == (chat_id, answer_id)
+    assert store.messages(chat_id)[-1].cut_off
+    store.reopen(answer_id)
+    other = ChatStore(path)
+    assert other.messages(chat_id)[-1].elsewhere, "now this one writes it"
+    store.finish(answer_id, "so far, so good", None, "end")
+    assert not other.messages(chat_id)[-1].elsewhere
+    other.close()
+    store.close()
+    assert not list(tmp_path.glob("*writing*")), "nothing is left behind"
+
+
+def test_what_another_window_has_deleted_is_told_or_passed_over(tmp_path):
+    first, second = ChatStore(tmp_path / "chats.sqlite3"), ChatStore(tmp_path / "chats.sqlite3")
+    chat_id, question_id, answer_id = ask(first, "q", "a")
+    second.delete(chat_id)
+    second.close()
+    with pytest.raises(GreenroomError, match="another window has deleted it"):
+        first.add_message(chat_id, answer_id, "user", "and then?")
+    assert first.problem is None, "no reason to leave the file"
+    assert first.portable(chat_id) is None
+    first.delete_message(question_id)
+    first.restore_message(question_id)
+    first.show_version(answer_id, 1)
+    first.show_message(answer_id)
+    first.finish(answer_id, "late", None, "end")
+    assert first.messages(chat_id) == []
+    first.close()
+
+
+def test_windows_that_bring_a_file_up_to_date_at_once_do_it_once(tmp_path):
+    path = tmp_path / "chats.sqlite3"
+    db = sqlite3.connect(path)
+    db.executescript(database.MIGRATIONS[0] + "PRAGMA journal_mode = WAL; PRAGMA user_version = 1;")
+    db.close()
+    problems = []
+
+    def start(_):
+        store = ChatStore(path)
+        problems.append(store.problem)
+        store.close()
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(start, range(6)))
+    assert problems == [None] * 6
+
+
+def test_a_file_with_damage_inside_is_left_alone(tmp_path):
+    path = tmp_path / "chats.sqlite3"
+    store = ChatStore(path)
+    for number in range(20):
+        ask(store, f"question {number} " * 30, "answer " * 100)
+    store.close()
+    whole = path.read_bytes()
+    for page in range(1, len(whole) // 4096):
+        broken = bytearray(whole)
+        broken[4096 * page + 8 : 4096 * page + 40] = b"\xff" * 32
+        path.write_bytes(broken)
+        store = ChatStore(path)
+        for chat in store.chats():
+            store.messages(chat.id)
+            store.portable(chat.id)
+        ask(store, "does it go on?", "yes")
+        store.close()
+        if store.problem is not None:
+            assert "damaged" in store.problem.why
+            assert path.read_bytes() == broken
+
+
+@pytest.mark.parametrize("half", ["\ud800", "\udcff.txt", "a\ud83d b"])
+def test_half_characters_are_kept_as_question_marks(store, half):
+    """From names of files that are not UTF-8, and from JSON of other programs."""
+    chat_id = store.create_chat(half)
+    store.add_message(chat_id, None, "user", half, attachments=[Attachment(half, half, len(half))])
+    store.rename(chat_id, half)
+    store.move(chat_id, half)
+    store.set_draft(chat_id, Draft(half, (Attachment(half, half, 1),)))
+    store.set_chat_settings(chat_id, {"system": half})
+    said = half.encode("utf-8", "replace").decode()
+    assert store.messages(chat_id)[0].text == said
+    assert store.draft(chat_id).text == said
+    assert [chat.title for chat in store.chats()] == [said]
+
+
+@pytest.mark.parametrize("full_text", [True, False])
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", True),
+        (" \x1f ", True),
+        ('"', True),
+        ('say "hi"', True),
+        ("cats OR dogs", False),
+        ("NEAR( * ^ - : AND", False),
+        ("100%", True),
+        ("1_0%", False),
+        ("😀", True),
+        ("한국", True),
+        ("한국어로", True),
+        ("שלום", True),
+        ("cats\0dogs", False),
+        ("hello\0world", True),
+        ("\ud800", False),
+        ("x" * 100_000, False),
+        ("hello " * 5000, True),
+        (" ".join(map(str, range(50_000))), False),
+    ],
+)
+def test_a_query_may_be_anything(tmp_path, monkeypatch, full_text, query, found):
+    if not full_text:
+        monkeypatch.setattr(ChatStore, "_make_search", staticmethod(lambda db: False))
+    store = ChatStore(tmp_path / "chats.sqlite3")
+    chat_id, _, answer = ask(store, "q", 'hello world, say "hi" 100% 한국어로 😀 שלום')
+    assert bool(store.chats(query)) == found
+    hit = store.find_in(chat_id, query)
+    assert hit.message_id == (answer if query.strip() and found else hit.message_id)
+    store.close()
 
 
 def test_rename(store):
@@ -469,12 +623,14 @@ def test_a_chat_travels_with_all_its_versions(store, tmp_path):
     store.add_message(chat_id, question, "assistant", "two")
     store.show_version(first, 0)
     store.add_message(chat_id, first, "user", "see", attachments=[Attachment("n.txt", "n", 1)])
-    store.set_chat_settings(chat_id, {"seed": 7})
+    store.set_chat_settings(chat_id, {"seed": 7, "start": first})
     store.pin(chat_id, True)
     chat = store.portable(chat_id)
     assert [m.text for m in chat.path] == ["q", "one", "see"]
     other = ChatStore(tmp_path / "other.sqlite3")
+    ask(other, "other numbers", "there")
     (copied,) = other.add_portable([chat])
+    assert other.chat_settings(copied) == {"seed": 7, "start": other.messages(copied)[1].id}, "the same message"
     assert other.portable(copied) == chat
     assert [m.text for m in other.messages(copied)] == ["q", "one", "see"]
     assert other.messages(copied)[1].versions == 2

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import zipfile
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PySide6.QtWidgets import QWidget
 
 from app.chat import importing
+from app.chat.exchange import Exchange
 from app.chat.exporting import file_name, to_html, to_json, to_markdown, write
 from app.chat.importing import read
 from app.chat.portable import PortableChat, PortableMessage
@@ -33,7 +36,7 @@ CHAT = PortableChat(
     2,
     True,
     "Work",
-    {"seed": 7},
+    {"own": {"seed": 7}, "start": 2},
 )
 
 
@@ -86,7 +89,19 @@ def test_the_ending_names_the_format(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("title", "name"), [("Trip: a/b?", "Trip a b"), ("...", "chat"), ("여행 일정", "여행 일정"), ("x" * 200, "x" * 80)]
+    ("title", "name"),
+    [
+        ("Trip: a/b?", "Trip a b"),
+        ("...", "chat"),
+        ("여행 일정", "여행 일정"),
+        ("x" * 200, "x" * 80),
+        ("😀" * 80, "😀" * 50),
+        ("a\u202egpj.exe", "a gpj.exe"),
+        ("Con", "Con_"),
+        ("com1.x", "com1.x_"),
+        ("console", "console"),
+        ("\ud800x", "?x"),
+    ],
 )
 def test_file_names(title, name):
     assert file_name(title) == name
@@ -318,3 +333,77 @@ def test_nonsense_of_the_right_shape_is_refused_or_read(tmp_path_factory, data):
     for chat in chats:
         assert all(m.parent is None or 0 <= m.parent < place for place, m in enumerate(chat.messages))
         assert json.loads(to_json([chat]))
+
+
+OWN = '{{"format": "greenroom-chats", "version": 1, "chats": [{{"messages": [{{"role": "user", "text": "x"{}}}]{}}}]}}'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        OWN.format(', "created": ' + "9" * 4000, ""),
+        OWN.format(', "stats": {"prompt_tokens": ' + "9" * 400 + "}", ', "created": 1e999'),
+        OWN.format("", ', "settings": {"own": ' + "[" * 900 + "]" * 900 + "}"),
+        OWN.format("", ', "settings": {"start": 1e999, "own": {"top_k": ' + "9" * 400 + ', "seed": Infinity}}'),
+        OWN.format("", ', "settings": {"start": [], "preset": "\\ud800"}, "title": "\\ud800", "folder": "\\udfff"'),
+        OWN.format(', "model": "\\ud800", "attachments": [{"name": "\\ud800", "text": "\\u0000"}]', ""),
+    ],
+)
+def test_whatever_was_read_can_be_kept_and_written(tmp_path, store, content):
+    path = tmp_path / "x.json"
+    path.write_text(content)
+    for chat in store.add_portable(read(path)):
+        for ending in (".md", ".html", ".json"):
+            write([store.portable(chat)], tmp_path / f"o{ending}")
+    assert read(tmp_path / "o.json")
+
+
+@pytest.mark.parametrize("kind", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_damaged_archive_of_any_kind(tmp_path, kind):
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w", kind) as archive:
+        archive.writestr("é/conversations.json", json.dumps([CHATGPT] * 20))
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        with contextlib.suppress(GreenroomError):
+            read(path)
+
+
+@pytest.fixture
+def exchange(store, qtbot):
+    window = QWidget()
+    qtbot.addWidget(window)
+    made = Exchange(store, window)
+    made.heard, made.failures, made.came = [], [], []
+    made.said.connect(made.heard.append)
+    made.failed.connect(made.failures.append)
+    made.imported.connect(made.came.append)
+    return made
+
+
+def test_a_file_that_is_refused_stops_no_other(tmp_path, store, exchange, qtbot):
+    write([CHAT] * 200, tmp_path / "good.json")
+    (tmp_path / "bad.json").write_text("no")
+    begun = []
+
+    def add_a_bad_one(said):
+        if said.startswith("Importing") and not begun:
+            begun.append(len(store.chats()))
+            exchange.take(tmp_path / "bad.json")
+
+    exchange.said.connect(add_a_bad_one)
+    exchange.take(tmp_path / "good.json")
+    qtbot.waitUntil(lambda: bool(exchange.came) and bool(exchange.failures))
+    assert begun[0] < len(store.chats()) == len(exchange.came[0]) == 200
+
+
+def test_exports_wait_for_each_other(tmp_path, store, exchange, qtbot):
+    chats = store.add_portable([CHAT] * 20)
+    store.delete(chats[0])
+    store.purge()
+    exchange.export(chats, tmp_path / "many.json")
+    exchange.export(chats[:2], tmp_path / "one.json")
+    qtbot.waitUntil(lambda: {"Saved as many.json", "Saved as one.json"} <= set(exchange.heard))
+    assert len(read(tmp_path / "many.json")) == 19, "one was deleted meanwhile"
+    assert len(read(tmp_path / "one.json")) == 1
