@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QAction, QActionGroup, QShowEvent
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QMenu, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtGui import QAction, QActionGroup, QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLineEdit, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from app import tasks
 from app.host import EngineHost, HostState
@@ -115,7 +115,7 @@ class ModelsPage(QWidget):
         downloads.changed.connect(self._show_shelf)
         downloads.finished.connect(lambda _: self.refresh())
 
-    def _build_tools(self) -> QHBoxLayout:
+    def _build_tools(self) -> QBoxLayout:
         self.search = QLineEdit()
         self.search.setPlaceholderText(tr("Filter, or press Enter to search Hugging Face"))
         self.search.setAccessibleName(tr("Filter the models, or press Enter to search Hugging Face"))
@@ -134,13 +134,30 @@ class ModelsPage(QWidget):
         self.sorts = _choice(
             tr("Order"), [(tr(text), key) for text, key in SORTS], lambda value: self._refilter(sort=value)
         )
-        tools = QHBoxLayout()
-        tools.setSpacing(8)
-        tools.addWidget(self.search, 3)
-        for part in (self.fits, self.free, self.sizes, self.sorts):
-            tools.addWidget(part)
-        tools.addStretch(1)
-        return tools
+        self._choices, self._pairs = QBoxLayout(QBoxLayout.Direction.LeftToRight), []
+        self._choices.setSpacing(8)
+        for parts in ((self.fits, self.free), (self.sizes, self.sorts)):
+            pair = QHBoxLayout()
+            pair.setSpacing(8)
+            for part in parts:
+                pair.addWidget(part)
+            self._pairs.append(pair)
+            self._choices.addLayout(pair)
+        self._pairs[1].addStretch(1)
+        self._tools = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self._tools.setSpacing(8)
+        self._tools.addWidget(self.search, 3)
+        self._tools.addLayout(self._choices, 1)
+        return self._tools
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """In a narrow window the choices stand below the field, and below each other where even that is too long."""
+        super().resizeEvent(event)
+        room, gap = self.width() - 2 * MARGIN, self._tools.spacing()
+        line = sum(pair.sizeHint().width() + gap for pair in self._pairs)
+        for layout, needed in ((self._choices, line), (self._tools, line + self.search.minimumWidth() + gap)):
+            fits = room >= needed
+            layout.setDirection(QBoxLayout.Direction.LeftToRight if fits else QBoxLayout.Direction.TopToBottom)
 
     @property
     def rows(self) -> list[RowWidget]:

@@ -26,10 +26,13 @@ class Row(QFrame):
         line.setSpacing(8 if option.below else 24)
         text = QVBoxLayout()
         text.setSpacing(2)
+        # Beside a tall control title and explanation stay together.
+        text.addStretch(1)
         title = tr(option.title).rstrip("…")
         text.addWidget(label(title, "strong" if option.said or option.below else ""))
         if option.said:
             text.addWidget(label(tr(option.said), "small", wrap=True))
+        text.addStretch(1)
         line.addLayout(text, 0 if option.below else 1)
         line.addWidget(self.control)
         said = (title, tr(option.said) if option.said else "", option.title, option.said, option.words)

@@ -1,0 +1,443 @@
+"""The walk of a new user through the real program, by mouse and keyboard, with pictures of what was seen.
+
+    python tests/app/walk/walk.py FOLDER [--turns 30] [--data DATA] [SCENE ...]
+
+FOLDER takes the pictures, the program's stderr and `walk.txt`. Needs Xvfb, openbox, xdotool and ImageMagick, and the
+demo model on this PC (`greenroom demo` fetches it). Ends with an error when something was not where a user expects it,
+when Qt or Python warned, or when memory grew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from screen import NotSeen, Screen
+
+#: What other programs write to stderr: there is no session around the screen.
+FOREIGN = re.compile(r"Openbox-Message|^\s*$|dbus|libEGL|MESA|Gtk-|propagateSizeHints")
+ANSWER_S = 120
+QUESTIONS = (
+    "What is the capital of France?",
+    "Write a Python function that adds two numbers.",
+    "List three colours as bullet points.",
+    "Make a table of two animals and their sounds.",
+    "Tell me about the sea in two sentences.",
+)
+
+
+class Walk:
+    def __init__(self, data: Path, pictures: Path, turns: int) -> None:
+        self.data, self.pictures, self.turns = data, pictures, turns
+        self.figures: list[str] = []
+        self.screen: Screen
+
+    def note(self, text: str) -> None:
+        self.figures.append(text)
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+    def on(self, name: str, width: int, height: int, scale: float, steps: tuple[str, ...]) -> None:
+        """One scene on a screen of its own."""
+        begun = time.monotonic()
+        self.screen = Screen(self.data, self.pictures, width, height, scale)
+        try:
+            self.screen.start()
+            self.screen.resize(width, height)
+            for step in steps:
+                since = time.monotonic()
+                getattr(self, step)()
+                self.note(f"  {step}: {time.monotonic() - since:.0f} s")
+            if self.screen.quit() != 0:
+                raise NotSeen("the program did not end in peace")
+        finally:
+            self.screen.close()
+        self.note(f"{name} {width}x{height} at {scale:g}: {time.monotonic() - begun:.0f} s")
+
+    def answered(self) -> None:
+        self.screen.until(lambda seen: seen["state"] == "ready", "the end of the answer", ANSWER_S)
+
+    def ask(self, text: str) -> None:
+        self.screen.key("ctrl+l")
+        self.screen.type(text)
+        self.begin(lambda: self.screen.key("Return"))
+
+    def begin(self, act: Callable[[], object]) -> None:
+        """Do what begins an answer, and see that it began; a short one is over at once."""
+        started = "SELECT COUNT(*) FROM messages WHERE role = 'assistant'"
+        goes_on = "SELECT COUNT(*) FROM messages WHERE role = 'assistant' AND stop_reason IS NULL"
+        before = self.rows(started)[0][0]
+        act()
+        deadline = time.monotonic() + 60
+        while self.rows(started)[0][0] == before and not self.rows(goes_on)[0][0]:
+            if time.monotonic() > deadline:
+                self.screen.shoot("not-seen")
+                raise NotSeen(f"an answer; there are {before}")
+            time.sleep(0.05)
+
+    def rows(self, sql: str) -> list[tuple]:
+        with closing(sqlite3.connect(self.data / "chats.sqlite", timeout=10)) as db:
+            return db.execute(sql).fetchall()
+
+    def palette(self, words: str) -> None:
+        self.screen.key("ctrl+k")
+        self.screen.type(words)
+        self.screen.key("Return")
+        time.sleep(0.3)
+
+    def file_dialog(self, path: Path) -> None:
+        self.screen.find("File &name:|File name:", 15, enabled=False)
+        self.screen.type(str(path))
+        self.screen.key("Return")
+
+    # Scenes
+
+    def first_minute(self) -> None:
+        s = self.screen
+        s.find("Welcome to Greenroom", 60)
+        s.shoot("01-welcome")
+        s.key("Return")
+        s.find("Disk", 60)
+        s.find("Continue", 60)
+        s.shoot("02-this-pc")
+        s.click("Continue")
+        s.find("What fits", 30)
+        time.sleep(2)
+        s.shoot("03-what-fits")
+        s.click("Continue")
+        s.find("Chat now with the built-in demo model")
+        s.shoot("04-start")
+        s.click("Chat now with the built-in demo model")
+        s.click("Start", kind="QPushButton")
+        self.answered()
+        s.shoot("05-demo-ready")
+        self.begin(lambda: s.click(re.escape(QUESTIONS[0])))
+        s.shoot("06-answering")
+        self.answered()
+        s.shoot("07-answered")
+
+    def presets(self) -> None:
+        s = self.screen
+        s.click("How this chat answers: .*")
+        s.find("System prompt", 10)
+        s.click("Sampling")
+        s.click("Longest answer|Max tokens|Token limit|.*[Tt]okens.*", kind="QSpinBox")
+        s.key("ctrl+a")
+        s.type("48\t")
+        s.shoot("10-options")
+        s.click("More about presets")
+        s.shoot("10-preset-menu")
+        s.click("Save as a preset…", kind="entry")
+        s.find("Name of the new preset", 5)
+        s.type("Brief")
+        s.key("Return")
+        time.sleep(0.3)
+        s.key("Escape")
+        s.find("How this chat answers: Brief")
+
+    def thirty_turns(self) -> None:
+        s = self.screen
+        self.answered()
+        before = s.rss
+        for turn in range(self.turns):
+            self.ask(f"{QUESTIONS[turn % len(QUESTIONS)]} ({turn + 1})")
+            if turn == 2:
+                s.key("Escape")
+            self.answered()
+            if s.sees("The context is full|context is full"):
+                s.shoot("12-context-full")
+                s.click("Leave out the oldest.*|.*oldest.*", kind="QPushButton")
+            if turn in (0, 4, 14):
+                self.note(f"after {turn + 1} turns: {s.rss:.1f} MB")
+        s.shoot("11-thirty-turns")
+        self.note(f"RSS before {self.turns} turns {before:.1f} MB, after {s.rss:.1f} MB")
+
+    def branches(self) -> None:
+        s = self.screen
+        self.begin(lambda: s.click("Regenerate this answer"))
+        self.answered()
+        s.find("2/2")
+        s.click("Previous version")
+        s.find("1/2")
+        s.click("Next version")
+        s.find("2/2")
+        s.move_to(s.find("Your message"))
+        s.click("Edit message")
+        s.find("Editing an earlier message.*", enabled=False)
+        s.shoot("13-editing")
+        s.key("ctrl+a")
+        s.type("What is two plus two?")
+        self.begin(lambda: s.key("Return"))
+        self.answered()
+        s.shoot("14-branch")
+        s.click("More for this answer")
+        s.shoot("15-message-menu")
+        s.key("Escape")
+
+    def search_find(self) -> None:
+        s = self.screen
+        s.key("ctrl+f")
+        s.type("capital")
+        time.sleep(0.6)
+        s.shoot("20-search")
+        s.key("ctrl+a", "BackSpace")
+        s.key("ctrl+shift+f")
+        s.type("colours")
+        time.sleep(0.6)
+        s.shoot("21-find")
+        s.key("Return", "Return", "Escape")
+
+    def sort_chats(self) -> None:
+        s = self.screen
+        title = self.rows("SELECT title FROM chats WHERE deleted IS NULL ORDER BY id LIMIT 1")[0][0]
+        row = re.escape(title)
+        s.click(row, 3, kind="row")
+        s.shoot("22-chat-menu")
+        s.click("Pin", kind="entry")
+        s.find("Pinned", kind="row")
+        s.click(row, 3, kind="row")
+        s.click("Unpin", kind="entry")
+        s.click(row, 3, kind="row")
+        s.click("Move to folder", kind="entry")
+        s.click("New folder…", kind="entry")
+        s.find("Name of the folder")
+        s.type("Geography")
+        s.shoot("23-folder-name")
+        s.key("Return")
+        s.find("Geography", kind="row")
+        s.shoot("24-folder")
+
+    def files(self) -> None:
+        s = self.screen
+        self.answered()
+        # Not among the program's own files: Qt's dialog opens what it lists, and so gives up the locks of the chats.
+        papers = self.pictures / "papers"
+        papers.mkdir(exist_ok=True)
+        note = papers / "note.txt"
+        note.write_text("The greenroom is the room where actors wait before they go on stage.\n" * 12)
+        s.key("ctrl+n")
+        s.click("Attach text files")
+        self.file_dialog(note)
+        s.find("note.txt.*", enabled=False)
+        s.shoot("25-attachment")
+        self.ask("What is a greenroom?")
+        self.answered()
+        target = papers / "exported"
+        for ending, entry in ((".json", "JSON.*"), (".md", "Markdown.*"), (".html", "Web page.*")):
+            title = self.rows("SELECT title FROM chats WHERE deleted IS NULL ORDER BY id LIMIT 1")[0][0]
+            s.click(re.escape(title), 3, kind="row")
+            s.click("Export", kind="entry")
+            s.click(entry, kind="entry")
+            self.file_dialog(target.with_suffix(ending))
+            s.find(f"Saved as exported{ending}", 20, enabled=False)
+        s.shoot("26-exported")
+        before = self.rows("SELECT COUNT(*) FROM chats")[0][0]
+        self.palette("import chats")
+        self.file_dialog(target.with_suffix(".json"))
+        s.find("1 chat was imported|1 chats? .*imported", 20, enabled=False)
+        s.shoot("27-imported")
+        if self.rows("SELECT COUNT(*) FROM chats")[0][0] != before + 1:
+            raise NotSeen("the imported chat")
+        s.key("ctrl+n")
+
+    def stage(self) -> None:
+        s = self.screen
+        self.answered()
+        s.click("Stage", kind="QPushButton")
+        s.find("Stage", kind="label")
+        self.ask("Write a short poem about the sea.")
+        time.sleep(1.0)
+        s.shoot("30-stage")
+        self.answered()
+        self.palette("performance of")
+        s.shoot("31-stage-and-performance")
+        s.click("Stage", kind="QPushButton")
+        time.sleep(0.3)
+        s.shoot("32-performance")
+        s.key("ctrl+shift+p")
+        s.key("ctrl+k")
+        s.type("sta")
+        s.shoot("33-palette")
+        s.key("Escape")
+
+    def pages(self) -> None:
+        s = self.screen
+        for number, (key, name) in enumerate((("ctrl+2", "models"), ("ctrl+3", "this-pc"), ("ctrl+comma", "settings"))):
+            s.key(key)
+            time.sleep(2.0 if number < 2 else 0.5)
+            s.shoot(f"{40 + number}-{name}")
+        for number, name in enumerate(SECTIONS):
+            s.click(name)
+            time.sleep(0.6)
+            s.shoot(f"5{number}-settings-{name.split()[0].lower()}")
+        s.key("ctrl+1")
+
+    def korean(self) -> None:
+        s = self.screen
+        s.key("ctrl+comma")
+        s.click("General")
+        s.click("Language", kind="Combo")
+        s.key("Home")
+        for _ in range(6):
+            if s.sees("^한국어$"):
+                break
+            s.key("Down")
+        s.click(".*한국어.*", kind="row")
+        s.find("새 .*", 20)
+        s.shoot("60-korean-settings")
+        s.key("ctrl+1")
+        s.shoot("61-korean-chat")
+        s.key("ctrl+2")
+        time.sleep(1.5)
+        s.shoot("62-korean-models")
+        s.key("ctrl+3")
+        time.sleep(1.0)
+        s.shoot("63-korean-this-pc")
+        s.key("ctrl+comma")
+        s.click("언어.*", kind="Combo")
+        s.click("English", kind="row")
+        s.find("New chat", 20)
+        s.key("ctrl+1")
+
+    def dark(self) -> None:
+        s = self.screen
+        s.key("ctrl+shift+l")
+        s.shoot("65-other-theme")
+
+    def killed(self) -> None:
+        s = self.screen
+        s.key("ctrl+n")
+        self.ask("Count from one to a thousand in words.")
+        time.sleep(2.5)
+        last = "SELECT text FROM messages WHERE role = 'assistant' ORDER BY id DESC LIMIT 1"
+        s.kill()
+        saved = self.rows(last)[0][0]
+        if not saved:
+            raise NotSeen("the answer that was being written")
+        s.start()
+        s.find("Greenroom ended while.*|.*unfinished.*|.*was not finished.*", 60, enabled=False)
+        self.answered()
+        s.shoot("70-after-kill")
+        if self.rows(last)[0][0] != saved:
+            raise NotSeen("the text that was written before the end")
+        s.click("Continue.*|Go on.*|Finish.*", kind="QPushButton")
+        time.sleep(1)
+        s.key("Escape")
+        self.answered()
+        if not self.rows(last)[0][0].startswith(saved[:20]):
+            raise NotSeen("the continued answer")
+
+    def tour(self) -> None:
+        """What every size of the window must stand: used on narrow, large and sharp screens."""
+        s = self.screen
+        self.answered()
+        name = f"{s.look()['size'][0]}x{s.look()['size'][1]}-{s.scale:g}"
+        s.click(".*", kind="row") if not s.sees("Regenerate") else None
+        s.shoot(f"80-{name}-chat")
+        s.click("Stage", kind="QPushButton")
+        s.shoot(f"81-{name}-stage")
+        s.key("ctrl+shift+p")
+        s.shoot(f"82-{name}-stage-performance")
+        s.key("ctrl+shift+e")
+        s.shoot(f"83-{name}-performance")
+        s.key("ctrl+shift+p")
+        for number, (key, page) in enumerate((("ctrl+2", "models"), ("ctrl+3", "this-pc"), ("ctrl+comma", "settings"))):
+            s.key(key)
+            time.sleep(1.5)
+            s.shoot(f"8{number + 4}-{name}-{page}")
+        s.key("ctrl+1")
+        s.key("ctrl+k")
+        s.shoot(f"87-{name}-palette")
+        s.key("Escape")
+        s.key("ctrl+period")
+        s.shoot(f"88-{name}-options")
+        s.key("Escape")
+        s.key("ctrl+shift+l")
+        s.shoot(f"89-{name}-other-theme")
+
+    def tab_order(self) -> None:
+        """Each press of Tab stands somewhere new and named, until it is round."""
+        s = self.screen
+        s.key("ctrl+l")
+        seen: list[str] = []
+        for _ in range(40):
+            s.key("Tab")
+            at = next((i for i in s.look()["items"] if i.get("focus")), None)
+            if at is None or not (at["name"] or at["text"]):
+                raise NotSeen(f"a name where Tab leads after {seen[-1:]}: {at}")
+            name = f"{at['name'] or at['text'][:30]}"
+            if name == "Message" and seen:
+                break
+            seen.append(name)
+        self.note("Tab: " + " > ".join(seen))
+
+
+SECTIONS = (
+    "General",
+    "Appearance",
+    "Answers",
+    "Models folder|Models and folders|Model files",
+    "Performance",
+    "Network",
+    "Privacy",
+    "Shortcuts",
+    "About",
+)
+SCENES = {
+    "first": (1280, 820, 1.0, ("first_minute",)),
+    "chat": (1280, 820, 1.0, ("presets", "thirty_turns", "branches", "search_find", "sort_chats", "files")),
+    "panels": (1280, 820, 1.0, ("stage", "tab_order")),
+    "pages": (1280, 820, 1.0, ("pages", "korean", "dark")),
+    "killed": (1280, 820, 1.0, ("killed",)),
+    "small": (1024, 700, 1.0, ("tour",)),
+    "large": (2560, 1440, 1.0, ("tour",)),
+    "sharp": (2560, 1640, 2.0, ("tour",)),
+    "sharp-small": (1024, 700, 2.0, ("tour",)),
+}
+
+
+def complaints(log: Path) -> list[str]:
+    text = log.read_text(errors="replace") if log.exists() else ""
+    return [line for line in text.splitlines() if not FOREIGN.search(line)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("scenes", nargs="*", help="of " + ", ".join(SCENES) + ", or one step")
+    parser.add_argument("--turns", type=int, default=30)
+    parser.add_argument("--data", type=Path, help="go on in this data folder")
+    parser.add_argument("--demo", type=Path, default=Path.home() / ".local/share/greenroom/models/demo")
+    options = parser.parse_intermixed_args()
+    data = options.data or Path(tempfile.mkdtemp(prefix="walk-"))
+    (data / "models").mkdir(parents=True, exist_ok=True)
+    if not (data / "models" / "demo").exists():
+        (data / "models" / "demo").symlink_to(options.demo)
+    walk = Walk(data, options.folder.resolve(), options.turns)
+    failed = []
+    for name in options.scenes or SCENES:
+        width, height, scale, steps = SCENES.get(name, (1280, 820, 1.0, (name,)))
+        try:
+            walk.on(name, width, height, scale, steps)
+        except (NotSeen, OSError, AssertionError, KeyError) as error:
+            failed.append(f"{name}: {error}")
+            walk.note(f"FAILED {name}: {error}")
+    said = complaints(walk.screen.log)
+    (options.folder / "walk.txt").write_text("\n".join([*walk.figures, *said]) + "\n", encoding="utf-8")
+    for line in said:
+        walk.note(f"stderr: {line}")
+    if options.data is None:
+        shutil.rmtree(data)
+    return 1 if failed or said else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
