@@ -77,7 +77,7 @@ class HostState:
 
 @dataclass(frozen=True)
 class AnswerDelta:
-    """Text that became readable since the last one, and the figures so far.
+    """What became readable of answer and thought since the last one, and the figures so far.
 
     marks: of each step since then, when it ended (monotonic seconds) and how many tokens there were by then
     """
@@ -87,9 +87,13 @@ class AnswerDelta:
     marks: tuple[tuple[float, int], ...] = ()
 
 
+    thought: str = ""
 @dataclass(frozen=True)
 class AnswerResult:
-    """A whole answer. stop_reason: a key of `engine.runtime.events.STOP_REASONS`; error with "error" only."""
+    """A whole answer. stop_reason: a key of `engine.runtime.events.STOP_REASONS`; error with "error" only.
+
+    thought: what the model said to itself before it
+    """
 
     text: str
     stats: GenerationStats
@@ -97,6 +101,7 @@ class AnswerResult:
     error: GreenroomError | None = None
 
 
+    thought: str = ""
 @dataclass(frozen=True)
 class LoadRequest:
     path: str
@@ -113,7 +118,7 @@ class AnswerRequest:
     messages: Sequence[Message]
     params: SamplingParams
     thinking: str | None = None
-    begun: str = ""
+    begun: Begun | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
@@ -179,20 +184,22 @@ class AnswerBuffer:
         self._marks: list[tuple[float, int]] = []
         self._stats: GenerationStats | None = None
 
-    def add(self, text: str, stats: GenerationStats) -> None:
+        self._thought: list[str] = []
+    def add(self, text: str, stats: GenerationStats, thought: str = "") -> None:
         now = time.monotonic()
         with self._lock:
             self._text.append(text)
             self._marks.append((now, stats.completion_tokens))
             self._stats = stats
 
+            self._thought.append(thought)
     def take(self) -> AnswerDelta | None:
         """Everything since the last call, or None when nothing came."""
         with self._lock:
             if self._stats is None:
                 return None
-            delta = AnswerDelta("".join(self._text), self._stats, tuple(self._marks))
-            self._text, self._marks, self._stats = [], [], None
+            delta = AnswerDelta("".join(self._text), self._stats, tuple(self._marks), "".join(self._thought))
+            self._text, self._thought, self._marks, self._stats = [], [], [], None
             return delta
 
 
@@ -397,6 +404,7 @@ class EngineWorker:
         stats, reason, failure = GenerationStats(), "cancelled", None
         try:
             if self._engine is None:
+        thought: list[str] = []
                 raise GreenroomError("There is no answer", "no model is loaded", "Load a model first.")
             if not request.cancelled.is_set():
                 events = self._engine.generate(
@@ -409,7 +417,8 @@ class EngineWorker:
                 for event in events:
                     stats = event.stats
                     text.append(event.text)
-                    self._buffer.add(event.text, stats)
+                    thought.append(event.thought)
+                    self._buffer.add(event.text, stats, event.thought)
                     reason = event.stop_reason or reason
         except Exception as error:
             reason, failure = "error", as_greenroom_error(error, "The answer broke off")

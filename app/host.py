@@ -29,7 +29,7 @@ from app.engine_worker import (
     TokenCount,
 )
 from app.words import file_name
-from engine.runtime.events import GenerationStats, Message, SamplingParams
+from engine.runtime.events import Begun, GenerationStats, Message, SamplingParams
 
 if TYPE_CHECKING:
     from engine.runtime.status import EngineStatus, ExpertUsage
@@ -150,12 +150,12 @@ class EngineHost(QObject):
             self._worker.plan_context(context)
 
     def generate(
-        self, messages: list[Message], params: SamplingParams, thinking: str | None = None, begun: str = ""
+        self, messages: list[Message], params: SamplingParams, thinking: str | None = None, begun: Begun | None = None
     ) -> None:
         """Starts an answer. Without a ready model it ends at once with an error; never while another is written.
 
         thinking: as of `Engine.encode`, one of `HostState.thinking`; None as the model was made to
-        begun:    what the answer begins with; only what follows it is delivered
+        begun:    what there is of the answer already; only what follows it is delivered
         """
         if self._answer is not None:
             raise RuntimeError("an answer is being written already")

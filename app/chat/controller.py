@@ -14,11 +14,11 @@ from app.chat.preset_store import PresetStore
 from app.chat.presets import ChatSettings, Sampling, params_of, resolve
 from app.chat.records import Attachment, StoredMessage
 from app.chat.store import ChatStore
-from app.chat.thinking import split_thought
+from app.chat.thinking import join_thought, split_thought
 from app.host import AnswerDelta, AnswerResult, EngineHost
 from app.settings.store import Settings
 from engine.errors import GreenroomError
-from engine.runtime.events import GenerationStats, Message
+from engine.runtime.events import Begun, GenerationStats, Message
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,7 @@ SUMMARY_FRAME = "(What was said before, in short: {summary})"
 
 
 _PLAIN = ChatSettings()
+_NOTHING = Begun()
 
 
 @dataclass
@@ -47,8 +48,7 @@ class Stream:
 
     chat_id: int
     message_id: int
-    text: str = ""
-    begun: str = ""
+    begun: Begun = _NOTHING
     #: Tokens of `begun`.
     tokens_before: int = 0
     start: int | None = None
@@ -57,15 +57,30 @@ class Stream:
     thought_s: float | None = None
     thinking_since: float | None = None
 
+    def __post_init__(self) -> None:
+        self._text, self._thought = self.begun.text, self.begun.thought
+
+    @property
+    def text(self) -> str:
+        """All there is, as it is kept."""
+        return join_thought(self._thought, self._text)
+
     def add(self, delta: AnswerDelta) -> None:
-        self.text += delta.text
+        self._text += delta.text
         self.stats = self.whole(delta.stats)
-        split = split_thought(self.text)
-        now = time.monotonic()
-        if self.thinking_since is None and split.thought is not None:
-            self.thinking_since = now
-        if self.thinking_since is not None and (split.thinking or self.thought_s is None):
+        if delta.thought:
+            self._thought = (self._thought or "") + delta.thought
+            now = time.monotonic()
+            if self.thinking_since is None:
+                self.thinking_since = now - (self.thought_s or 0.0)
             self.thought_s = now - self.thinking_since
+
+    def ended(self, result: AnswerResult) -> str:
+        """All there is at the end, as it is kept."""
+        if not result.text and not result.thought:
+            return self.text
+        thought = (self.begun.thought or "") + result.thought or None
+        return join_thought(thought, self.begun.text + result.text)
 
     def whole(self, stats: GenerationStats) -> GenerationStats:
         """Figures of the whole answer from those of its continuation."""
@@ -156,10 +171,10 @@ class ChatController(QObject):
             return
         self._store.reopen(message.id)
         tokens = message.stats.completion_tokens if message.stats is not None else 0
-        self._stream = Stream(
-            message.chat_id, message.id, message.text, message.text, tokens, thought_s=message.thought_s
-        )
-        self._generate(message.chat_id, messages[:place], begun=message.text)
+        split = split_thought(message.text)
+        begun = Begun(split.answer, split.thought or None)
+        self._stream = Stream(message.chat_id, message.id, begun, tokens, thought_s=message.thought_s)
+        self._generate(message.chat_id, messages[:place], begun)
         self.streamStarted.emit(message.id)
 
     def summarise(self, chat_id: int, start: int) -> None:
@@ -224,7 +239,7 @@ class ChatController(QObject):
         self.streamStarted.emit(answer_id)
         self._generate(chat_id, self._store.messages(chat_id)[:-1])
 
-    def _generate(self, chat_id: int, messages: Sequence[StoredMessage], begun: str = "") -> None:
+    def _generate(self, chat_id: int, messages: Sequence[StoredMessage], begun: Begun = _NOTHING) -> None:
         if self._host.state.path is not None:
             self._store.set_model_path(chat_id, self._host.state.path)
         sampling, _, thinking = self.resolved(chat_id)
@@ -253,7 +268,7 @@ class ChatController(QObject):
         try:
             self._store.finish(
                 stream.message_id,
-                stream.begun + result.text if result.text else stream.text,
+                stream.ended(result),
                 stream.whole(result.stats) if result.stats.prompt_tokens else stream.stats,
                 result.stop_reason,
                 result.error,
@@ -265,7 +280,7 @@ class ChatController(QObject):
         self.streamEnded.emit(stream.message_id)
 
     def _take_summary(self, stream: Stream, result: AnswerResult) -> None:
-        summary = split_thought(result.text).answer.strip()
+        summary = result.text.strip()
         if result.error is not None:
             self.failed.emit(result.error)
         elif summary and result.stop_reason != "cancelled":

@@ -338,7 +338,9 @@ class AnswerView(QWidget):
             if self._thought is None:
                 self._add_thought()
             assert self._thought is not None
-            self._thought.show_thought(split.thought, split.thinking and not whole, thought_s)
+            # An answer may end, or be cut off, in the middle of a thought.
+            goes_on = split.thinking and not whole and self.message.stop_reason is None
+            self._thought.show_thought(split.thought, goes_on, thought_s)
         if self._waiting is not None:
             self._waiting.setVisible(not split.answer and self._thought is None)
         if whole:

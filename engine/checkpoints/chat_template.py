@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -196,6 +197,53 @@ class ChatTemplate:
             why = f"it fails with {type(error).__name__} ({error})"
         remedy = say("Change the conversation (some models take no system message) or choose another model.")
         raise GreenroomError(say("The model's chat template cannot write this conversation"), why[:300], remedy)
+
+    def render_apart(
+        self, messages: Sequence[Turn], apart: Callable[[str], bool], **extra: Any
+    ) -> tuple[str, list[tuple[int, int]]]:
+        """As `render`, and where in the prompt (start, end) those contents stand for which `apart` says so.
+
+        The template is given a stand-in for them, so that it takes nothing in them for its own marks.
+        """
+        told = "".join(message.content for message in messages)
+        stand_in = _unused(told + self.source)
+        turns: list[dict[str, Any]] = []
+        contents: list[str] = []
+        for message in messages:
+            core = message.content.strip()
+            if core and apart(core):
+                # Around it white space is the template's to cut.
+                before, after = message.content.split(core, 1)
+                turns.append({"role": message.role, "content": f"{before}{stand_in}{len(contents)}{stand_in}{after}"})
+                contents.append(core)
+            else:
+                turns.append(_as_dict(message))
+        parts = re.split(f"{stand_in}([0-9]+){stand_in}", self.render(turns, **extra))
+        if any(stand_in in part for part in parts):
+            # A template that cuts what is said must see it.
+            return self.render(messages, **extra), []
+        text = parts[0]
+        places = []
+        for number, after in zip(parts[1::2], parts[2::2], strict=True):
+            content = contents[int(number)]
+            places.append((len(text), len(text) + len(content)))
+            text += content + after
+        return text, places
+
+    def generation_prompt(self, system: Sequence[Turn] = (), **extra: Any) -> str:
+        """What is written after a question to have it answered; "" where the template takes none."""
+        stand_in = _unused(self.source + "".join(turn.content for turn in system))
+        try:
+            text = self.render([*system, {"role": "user", "content": stand_in}], **extra)
+        except GreenroomError:
+            return ""
+        return text.rpartition(stand_in)[2] if stand_in in text else ""
+
+
+def _unused(text: str) -> str:
+    """A letter of private use that is not in a text."""
+    used = set(text)
+    return next(letter for letter in map(chr, (*range(0xE000, 0xF900), *range(0xF0000, 0xFFFFE))) if letter not in used)
 
 
 def _as_dict(message: Turn | Mapping[str, Any]) -> dict[str, Any]:

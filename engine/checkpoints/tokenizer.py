@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 
 import tokenizers
@@ -67,18 +67,33 @@ class Tokenizer:
         self.vocab_size = vocab_size
         self.bos_id = bos_id
         self.add_bos = add_bos and bos_id is not None
-        self.eos_ids = frozenset(token for token in eos_ids if 0 <= token < self.vocab_size) | self._named_ends()
+        self.eos_ids = self._ends(token for token in eos_ids if 0 <= token < self.vocab_size)
         self._spell, self._byte_level = _speller(backend)
 
-    def encode(self, text: str, special: bool = True) -> list[int]:
+    @property
+    def added_tokens(self) -> Mapping[int, str]:
+        """Tokens that are looked for before a text is split, with their spelling; control tokens are among them."""
+        return self._added
+
+    def encode(
+        self,
+        text: str,
+        special: bool = True,
+        literal: Sequence[tuple[int, int]] = (),
+        controls: Set[int] = frozenset(),
+    ) -> list[int]:
         """Token ids of a text; special tokens written in it ("<|im_end|>") become their one id.
 
         special: put bos_id first if the model wants it (add_bos) and the text does not already begin with it.
-        False for the output of a chat template, which writes its own.
+                 False for the output of a chat template, which writes its own.
+        literal: where in the text (start, end) tokens of `controls` are nothing but what they spell
         """
         # A lone surrogate, as a broken paste may carry, has no UTF-8; it becomes "?".
         clean = text.encode("utf-8", "replace").decode("utf-8")
-        ids: list[int] = self._backend.encode(clean, add_special_tokens=False).ids
+        encoded = self._backend.encode(clean, add_special_tokens=False)
+        ids: list[int] = encoded.ids
+        if literal and not controls.isdisjoint(ids):
+            ids = self._spelled_out(clean, ids, encoded.offsets, literal, controls)
         if special and self.add_bos and self.bos_id is not None and ids[:1] != [self.bos_id]:
             return [self.bos_id, *ids]
         return ids
@@ -108,12 +123,51 @@ class Tokenizer:
         first = self.encode("a", special=False)[:1]
         return not self._byte_level and bool(first) and self.token_bytes(first[0]).startswith(b" ")
 
-    def _named_ends(self) -> frozenset[int]:
+    def _spelled_out(
+        self,
+        text: str,
+        ids: list[int],
+        offsets: list[tuple[int, int]],
+        literal: Sequence[tuple[int, int]],
+        controls: Set[int],
+    ) -> list[int]:
+        """The same ids, with other tokens for a control token that stands in a literal part."""
+        spelled: list[int] = []
+        for token, (start, end) in zip(ids, offsets, strict=True):
+            if token in controls and any(first <= start and end <= last for first, last in literal):
+                spelled += self._letters(text[start:end])
+            else:
+                spelled.append(token)
+        return spelled
+
+    def _letters(self, text: str) -> list[int]:
+        """Tokens for a text of which the whole is one token, without that one.
+
+        The model's own merges decide, in halves, for some vocabularies know a control token's spelling as a word.
+        """
+        if len(text) < 2:
+            pieces: list[int] = [] if text in self._added.values() else self._words(text)
+            return pieces
+        found: list[int] = []
+        for half in (text[:1], text[1:]):
+            words = self._words(half)
+            found += self._letters(half) if not words or self._added.keys() & set(words) else words
+        return found
+
+    def _words(self, text: str) -> list[int]:
+        if self._byte_level:
+            spelling = "".join(LETTERS[byte] for byte in text.encode("utf-8", "replace"))
+        else:
+            spelling = text.replace(" ", _SPACE_MARK)
+        return [token.id for token in self._backend.model.tokenize(spelling)]
+
+    def _ends(self, told: Iterable[int]) -> frozenset[int]:
         names = {content: token for token, content in self._added.items() if content in END_NAMES}
+        ends = {*told, *names.values()}
         if "<|return|>" in names and "<|call|>" in names:
-            # Harmony templates (gpt-oss) end a message, not the answer, with <|end|>.
-            names.pop("<|end|>", None)
-        return frozenset(names.values())
+            # Harmony templates (gpt-oss) end a message, not the answer, with <|end|>, whatever some files say.
+            ends.discard(names.get("<|end|>", -1))
+        return frozenset(ends)
 
 
 def _speller(backend: tokenizers.Tokenizer) -> tuple[Callable[[str], bytes], bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -15,9 +16,10 @@ import numpy.typing as npt
 from engine.errors import Cancelled, GreenroomError
 from engine.executors.executor import TryAgain
 from engine.progress import ProgressCallback, ignore_progress
-from engine.runtime.detokenise import Detokeniser
-from engine.runtime.events import GenerationEvent, Message, SamplingParams
+from engine.runtime.answer_text import AnswerText
+from engine.runtime.events import Begun, GenerationEvent, Message, SamplingParams
 from engine.runtime.lookup import CallCosts, Lookup
+from engine.runtime.prompt import Prompt, PromptWriter, raw_prompt
 from engine.runtime.sampler import Sampler
 from engine.runtime.stats import StatsMeter
 from engine.runtime.status import EngineStatus, ExpertUsage
@@ -107,7 +109,7 @@ class Engine:
         params: SamplingParams | None = None,
         cancel: threading.Event | None = None,
         thinking: str | None = None,
-        begun: str = "",
+        begun: Begun | None = None,
     ) -> Iterator[GenerationEvent]:
         """Answer a prompt, one event per prompt chunk (empty text) and per token; the last one has a stop_reason.
 
@@ -127,9 +129,9 @@ class Engine:
             if self._executor is not None:
                 self._executor.remembers = True
             meter = StatsMeter()
-            ids = self.encode(prompt, thinking, begun)
+            written = self._write(prompt, thinking, begun)
             fresh = not isinstance(prompt, str) and not begun
-            yield from self._answer(ids, fresh, params or SamplingParams(), cancel or threading.Event(), meter)
+            yield from self._answer(written, fresh, params or SamplingParams(), cancel or threading.Event(), meter)
         finally:
             self._generating.release()
 
@@ -183,18 +185,25 @@ class Engine:
         self._check_idle()
         self._rewind(0)
 
-    def encode(self, prompt: str | Sequence[Message], thinking: str | None = None, begun: str = "") -> list[int]:
+    def encode(
+        self, prompt: str | Sequence[Message], thinking: str | None = None, begun: Begun | None = None
+    ) -> list[int]:
         """The token ids `generate` would use for this prompt.
 
         thinking: whether or how much the model thinks before it answers messages: "on", "off" or one of its template's
                   levels (see `ChatTemplate.thinking`); None as it was made to. Raises GreenroomError for another.
-        begun:    what the answer begins with, to be continued from there
+        begun:    what there is of the answer already, to be continued from there
         """
+        return self._write(prompt, thinking, begun).ids
+
+    def _write(self, prompt: str | Sequence[Message], thinking: str | None, begun: Begun | None) -> Prompt:
         if isinstance(prompt, str):
-            return self.tokenizer.encode(prompt + begun)
-        template = self.checkpoint.chat_template()
-        text = template.render(prompt, **(template.thinking_variables(thinking) if thinking else {}))
-        return self.tokenizer.encode(text + begun, special=False)
+            return raw_prompt(self.tokenizer.encode(prompt + (begun.text if begun else "")))
+        return self._writer.write(prompt, thinking, begun)
+
+    @cached_property
+    def _writer(self) -> PromptWriter:
+        return PromptWriter(self.checkpoint.chat_template(), self.tokenizer)
 
     def count_tokens(self, prompt: str | Sequence[Message], thinking: str | None = None) -> int:
         """How much of the context this prompt takes."""
@@ -214,15 +223,16 @@ class Engine:
                 executor.close()
 
     def _answer(
-        self, ids: list[int], fresh: bool, params: SamplingParams, cancel: threading.Event, meter: StatsMeter
+        self, prompt: Prompt, fresh: bool, params: SamplingParams, cancel: threading.Event, meter: StatsMeter
     ) -> Iterator[GenerationEvent]:
         """fresh: an answer begins here, so that a space before its first word says nothing."""
+        ids = prompt.ids
         self._check_length(ids)
         sampler = Sampler(params, self.spec.vocab, ids)
         # At least the last token is computed: its logits are needed.
         reused = self._rewind(min(_common_prefix(self._cached, ids), len(ids) - 1))
         meter.prefill_starts(len(ids), reused)
-        text = _Text(self.tokenizer, params.stop, strip_leading_space=fresh)
+        text = AnswerText(self.tokenizer, prompt.splitter, prompt.marks, params.stop, strip_leading_space=fresh)
         try:
             start = reused
             while start < len(ids):
@@ -237,14 +247,15 @@ class Engine:
                 lookup = Lookup(ids, self._context, self._costs)
             yield from self._decode(logits, sampler, lookup, text, params.max_tokens, cancel, meter)
         except Cancelled:
-            yield GenerationEvent(text.rest(), (), meter.snapshot(), "cancelled")
+            thought, rest = text.rest()
+            yield GenerationEvent(rest, (), meter.snapshot(), "cancelled", thought)
 
     def _decode(
         self,
         logits: npt.NDArray[np.float32],
         sampler: Sampler,
         lookup: Lookup | None,
-        text: _Text,
+        text: AnswerText,
         max_tokens: int | None,
         cancel: threading.Event,
         meter: StatsMeter,
@@ -262,11 +273,12 @@ class Engine:
                 if drafted:
                     meter.accepted()
                 if token in self.tokenizer.eos_ids:
-                    yield GenerationEvent(text.rest(), (), meter.snapshot(), "end")
+                    thought, rest = text.rest()
+                    yield GenerationEvent(rest, (), meter.snapshot(), "end", thought)
                     return
                 meter.token()
                 produced += 1
-                readable, stopped = text.feed(token)
+                thought, readable, stopped = text.feed(token)
                 if stopped:
                     reason = "stop_string"
                 elif produced == max_tokens:
@@ -274,8 +286,9 @@ class Engine:
                 elif length == self._context:
                     reason = "context"
                 if reason in ("length", "context"):
-                    readable += text.rest()
-                yield GenerationEvent(readable, (token,), meter.snapshot(), reason)
+                    last_thought, rest = text.rest()
+                    thought, readable = thought + last_thought, readable + rest
+                yield GenerationEvent(readable, (token,), meter.snapshot(), reason, thought)
                 if reason is not None:
                     return
                 if lookup is not None:

@@ -25,6 +25,17 @@ class Message:
 
 
 @dataclass(frozen=True)
+class Begun:
+    """What there is already of an answer that is to be gone on with. thought: None where nothing was thought."""
+
+    text: str = ""
+    thought: str | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.text) or self.thought is not None
+
+
+@dataclass(frozen=True)
 class SamplingParams:
     """temperature 0 is greedy: exact argmax. top_k 0, top_p 1, min_p 0 and penalties at their neutral value are off.
 
@@ -75,10 +86,12 @@ class GenerationStats:
 class GenerationEvent:
     """One step of an answer. The last event carries a stop_reason (a key of STOP_REASONS) and may have no text.
 
-    text: what became readable with this step; never half a character, never part of a stop string.
+    text:    what became readable of the answer with this step; never half a character, never part of a stop string
+    thought: the same of what the model says to itself before it; "" for one that does not
     """
 
     text: str
     token_ids: tuple[int, ...]
     stats: GenerationStats
     stop_reason: str | None = None
+    thought: str = ""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from engine.runtime.answer_split import overlap
+
 
 class StopStrings:
     """A filter over a stream of text.
@@ -25,7 +27,7 @@ class StopStrings:
         if matches:
             self._held = ""
             return text[: min(matches)[1]], True
-        held = max((_overlap(text, stop) for stop in self._stops), default=0)
+        held = max((overlap(text, stop) for stop in self._stops), default=0)
         shown = text[: len(text) - held]
         self._held = text[len(shown) :]
         return shown, False
@@ -34,9 +36,3 @@ class StopStrings:
         """What was held back and turned out to be plain text."""
         text, self._held = self._held, ""
         return text
-
-
-def _overlap(text: str, stop: str) -> int:
-    """The length of the longest end of `text` that is a beginning of `stop`, shorter than all of it."""
-    longest = min(len(text), len(stop) - 1)
-    return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)

@@ -25,7 +25,7 @@ from engine.hub.catalogue import catalogue
 from engine.placement.plan import LABELS, OffloadPlan, PlanBytes, Prediction, Range
 from engine.placement.recommend import Recommendation, Recommendations, Unsuited
 from engine.progress import Progress, ProgressCallback
-from engine.runtime.events import GenerationEvent, GenerationStats, Message, SamplingParams
+from engine.runtime.events import Begun, GenerationEvent, GenerationStats, Message, SamplingParams
 from engine.runtime.status import EngineStatus, ExpertUsage
 
 #: Longest a fake waits for its test, in seconds.
@@ -120,7 +120,7 @@ class FakeEngine:
         self.steps = 0
         self.asked: list[tuple[list[Message], SamplingParams]] = []
         #: (thinking, begun) of every `generate`
-        self.wished: list[tuple[str | None, str]] = []
+        self.wished: list[tuple[str | None, Begun | None]] = []
         self.counted: list[str | Sequence[Message]] = []
 
     def usage(self) -> ExpertUsage | None:
@@ -142,7 +142,7 @@ class FakeEngine:
         params: SamplingParams,
         cancel: threading.Event,
         thinking: str | None = None,
-        begun: str = "",
+        begun: Begun | None = None,
     ) -> Iterator[GenerationEvent]:
         self.asked.append((list(messages), params))
         self.wished.append((thinking, begun))

@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 from app.host import ANSWER_INTERVAL_MS, DEMO, AnswerDelta, AnswerResult, EngineHost, HostState, TokenCount
 from engine.errors import Cancelled, GreenroomError
 from engine.progress import Progress
-from engine.runtime.events import Message, SamplingParams
+from engine.runtime.events import Begun, Message, SamplingParams
 
 QUESTION = [Message("user", "Hello?")]
 PATH = "/models/Qwen3-30B-A3B.gguf"
@@ -397,8 +397,8 @@ def test_what_makes_room_is_named_while_another_model_is_loaded(
 def test_wishes_reach_the_engine(host: EngineHost, api: FakeApi, load: Load, qtbot: QtBot) -> None:
     load(host)
     with qtbot.waitSignal(host.answerFinished, timeout=LONG):
-        host.generate(QUESTION, SamplingParams(), thinking="off", begun="It is")
-    assert api.engines[-1].wished == [("off", "It is")]
+        host.generate(QUESTION, SamplingParams(), thinking="off", begun=Begun("It is"))
+    assert api.engines[-1].wished == [("off", Begun("It is"))]
 
 
 def test_usage_and_status_are_the_loaded_engines(host: EngineHost, api: FakeApi, load: Load, qtbot: QtBot) -> None:

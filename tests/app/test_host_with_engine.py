@@ -8,7 +8,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.host import AnswerResult, EngineHost
-from engine.runtime.events import Message, SamplingParams
+from engine.runtime.events import Begun, Message, SamplingParams
 
 LONG = 120_000
 
@@ -61,7 +61,7 @@ def test_counts_continues_and_plans(real_host: EngineHost, qtbot: QtBot) -> None
     assert "Paris" in whole.text
     begun = whole.text.partition(" Paris")[0]
     with qtbot.waitSignal(real_host.answerFinished, timeout=LONG) as finished:
-        real_host.generate(question, SamplingParams(temperature=0, max_tokens=8), begun=begun)
+        real_host.generate(question, SamplingParams(temperature=0, max_tokens=8), begun=Begun(begun))
     rest = finished.args[0]
     assert rest.text.startswith(" Paris"), "the space before the first word counts where an answer goes on"
     assert rest.stats.prompt_tokens > whole.stats.prompt_tokens

@@ -50,17 +50,17 @@ class FakeHost(QObject):
         self.planned = []
         self.loads = []
         self.stops = 0
-        self._text = ""
+        self._text = self._thought = ""
 
     def set_state(self, state):
         self.state = state
         self.stateChanged.emit(state)
 
-    def generate(self, messages, params, thinking=None, begun=""):
+    def generate(self, messages, params, thinking=None, begun=None):
         assert self.state.kind == "ready"
         self.asked.append((messages, params))
         self.wished.append((thinking, begun))
-        self._text = ""
+        self._text = self._thought = ""
         self.set_state(replace(self.state, kind="generating"))
 
     def count(self, key, prompt, thinking=None):
@@ -82,16 +82,17 @@ class FakeHost(QObject):
     def stop(self):
         self.stops += 1
 
-    def say(self, text, stats=STATS):
+    def say(self, text, stats=STATS, thought=""):
         self._text += text
-        self.answerEvent.emit(AnswerDelta(text, stats))
+        self._thought += thought
+        self.answerEvent.emit(AnswerDelta(text, stats, thought=thought))
 
     def end(self, reason="end", stats=STATS, error=None):
         self.set_state(replace(self.state, kind="ready"))
-        self.answerFinished.emit(AnswerResult(self._text, stats, reason, error))
+        self.answerFinished.emit(AnswerResult(self._text, stats, reason, error, self._thought))
 
-    def answer(self, text):
-        self.say(text)
+    def answer(self, text, thought=""):
+        self.say(text, thought=thought)
         self.end()
 
 

@@ -14,6 +14,7 @@ from app.chat.store import CLOSED
 from app.host import HostState
 from app.settings.store import Settings
 from engine.placement.plan import PlanBytes
+from engine.runtime.events import Begun
 
 QWEN = HostState("ready", "Qwen3", "/m/q.gguf", replace(PLAN, bytes=PlanBytes({}, {}, 17_500_000_000, 0)))
 
@@ -62,7 +63,7 @@ def test_after_a_crash_the_answer_can_be_continued(make_page, host, store, qtbot
     assert page.notice_bar.text == "This answer was cut off when Greenroom ended."
     assert choices(page) == ["Continue the answer"]
     press(qtbot, page)
-    assert host.wished[-1] == (None, "half an ans")
+    assert host.wished[-1] == (None, Begun("half an ans"))
     assert page.notice_bar.isHidden()
     host.answer("wer.")
     assert store.messages(chat)[-1].text == "half an answer."
@@ -118,7 +119,7 @@ def test_the_token_limit_offers_to_go_on(make_page, host, qtbot):
     host.end("length")
     assert page.notice_bar.text == "The answer reached its token limit."
     press(qtbot, page)
-    assert host.wished[-1] == (None, "half")
+    assert host.wished[-1] == (None, Begun("half"))
     host.answer(" more")
     assert page.notice_bar.isHidden()
 

@@ -202,7 +202,7 @@ def test_an_error_is_told_in_its_place(page, host):
 
 def test_the_answer_is_copied_without_its_thoughts(page, host, qtbot):
     page.send("q")
-    host.say("<think>\nhm\n</think>\n\nParis <b>!")
+    host.say("Paris <b>!", thought="hm")
     host.end()
     copy = next(b for b in last(page).findChildren(QPushButton) if b.accessibleName() == "Copy answer")
     click(qtbot, copy)
@@ -211,10 +211,10 @@ def test_the_answer_is_copied_without_its_thoughts(page, host, qtbot):
 
 def test_thoughts_fold(page, host, qtbot):
     page.send("q")
-    host.say("<think>\nLet me see.")
+    host.say("", thought="Let me see.")
     answer = last(page)
     assert answer.thought.toggle.text().startswith("▸ Thinking…")
-    host.say("\n</think>\n\nParis.")
+    host.say("Paris.")
     host.end()
     assert answer.thought.toggle.text().startswith("▸ Thought for ")
     assert answer.body.text == "Paris."
@@ -226,10 +226,26 @@ def test_thoughts_fold(page, host, qtbot):
     assert answer.height() == closed
 
 
+def test_a_thought_that_was_cut_off_is_one(page, host):
+    page.send("q")
+    host.say("", thought="Let me")
+    host.end("length")
+    answer = last(page)
+    assert answer.thought.toggle.text().startswith("▸ Thought for "), "nobody thinks any more"
+    assert answer.body.isHidden()
+
+
+def test_tags_in_an_answer_are_shown(page, host):
+    page.send("How does a model think aloud?")
+    host.answer("<think> opens and\n</think>\ncloses.")
+    assert last(page).thought is None
+    assert last(page).body.text == "<think> opens and\n</think>\ncloses."
+
+
 def test_long_thoughts_open_in_slices(page, host, qtbot):
     thought = "\n\n".join(f"Thought {number} about `code`." for number in range(600))
     page.send("q")
-    host.answer(f"<think>\n{thought}\n</think>\n\nParis.")
+    host.answer("Paris.", thought)
     answer = last(page)
     closed = answer.height()
     click(qtbot, answer.thought.toggle)

@@ -12,7 +12,7 @@ from app.chat.store import ChatStore
 from app.host import HostState
 from app.settings.store import Settings
 from engine.errors import GreenroomError
-from engine.runtime.events import GenerationStats, Message
+from engine.runtime.events import Begun, GenerationStats, Message
 
 
 @pytest.fixture
@@ -121,10 +121,12 @@ def test_editing_a_question_makes_a_branch(controller, host, store):
 
 def test_thinking_is_timed_saved_and_not_sent_back(controller, host, store):
     chat_id = controller.ask(None, "q")
-    host.say("<think>hm")
-    host.answer("</think>\n\nParis.")
+    host.say("", thought="h")
+    assert controller.stream.text == "<think>\nh"
+    host.say("", thought="m")
+    host.answer("Paris.")
     answer = store.messages(chat_id)[-1]
-    assert answer.text == "<think>hm</think>\n\nParis."
+    assert answer.text == "<think>\nhm\n</think>\n\nParis."
     assert answer.thought_s is not None
     controller.ask(chat_id, "sure?")
     assert host.asked[-1][0][1] == Message("assistant", "Paris.")
@@ -195,7 +197,7 @@ def test_a_chat_has_settings_of_its_own(controller, host, store):
     messages, params = host.asked[-1]
     assert messages[0] == Message("system", "Be brief.")
     assert (params.seed, params.stop) == (7, ("END",))
-    assert host.wished[-1] == ("off", "")
+    assert host.wished[-1] == ("off", Begun())
     host.answer("a")
     assert controller.settings_of(chat_id).own.seed == 7
     assert controller.settings_of(None) == ChatSettings(), "the next new chat starts afresh"
@@ -207,13 +209,13 @@ def test_a_chat_has_settings_of_its_own(controller, host, store):
 
 def test_an_answer_that_was_cut_off_goes_on_where_it_ended(controller, host, store, qtbot):
     chat_id = controller.ask(None, "count")
-    host.say("<think>hm</think>\n\none two")
+    host.say("one two", thought="hm")
     host.end("length")
     cut = store.messages(chat_id)[-1]
     assert cut.cut_off
     controller.continue_answer(cut)
     assert host.asked[-1][0] == [Message("user", "count")]
-    assert host.wished[-1] == (None, "<think>hm</think>\n\none two")
+    assert host.wished[-1] == (None, Begun("one two", "hm"))
     host.say(" three")
     assert controller.stream.text.endswith("one two three")
     controller._flush()
@@ -222,9 +224,22 @@ def test_an_answer_that_was_cut_off_goes_on_where_it_ended(controller, host, sto
     host.end()
     whole = store.messages(chat_id)[-1]
     assert (whole.id, whole.versions, whole.stop_reason) == (cut.id, 1, "end")
-    assert whole.text == "<think>hm</think>\n\none two three"
+    assert whole.text == "<think>\nhm\n</think>\n\none two three"
     assert whole.stats.completion_tokens == 2 * STATS.completion_tokens
     assert whole.thought_s == cut.thought_s
+
+
+def test_a_thought_that_was_cut_off_goes_on_too(controller, host, store):
+    chat_id = controller.ask(None, "count")
+    host.say("", thought="one, ")
+    host.end("length")
+    cut = store.messages(chat_id)[-1]
+    controller.continue_answer(cut)
+    assert host.wished[-1] == (None, Begun("", "one,"))
+    host.answer("Two.", " two")
+    whole = store.messages(chat_id)[-1]
+    assert whole.text == "<think>\none, two\n</think>\n\nTwo."
+    assert whole.thought_s >= cut.thought_s
 
 
 def test_files_go_before_their_question(controller, host, store):
@@ -278,7 +293,7 @@ def test_the_beginning_of_a_chat_is_summarised(controller, host, store, qtbot):
     controller.summarise(chat_id, before[2].id)
     messages, params = host.asked[-1]
     assert [m.content for m in messages] == ["q1", "a1", SUMMARY_QUESTION]
-    assert host.wished[-1] == ("off", "")
+    assert host.wished[-1] == ("off", None)
     assert params.max_tokens
     host.say("They spoke")
     controller._flush()

@@ -12,6 +12,7 @@ from app.chat.page import ChatPage
 from app.chat.records import Attachment, Draft
 from app.chat.store import ChatStore
 from app.settings.store import Settings
+from engine.runtime.events import Begun
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_the_menu_of_an_answer(page, host, qtbot):
     assert not entry(first, "Continue the answer").isEnabled(), "others follow it"
     assert entry(first, "Delete, with all that follows").isEnabled()
     entry(last, "Continue the answer").trigger()
-    assert host.wished[-1] == (None, "answer to q2")
+    assert host.wished[-1] == (None, Begun("answer to q2"))
     during = page.message_menu(page._messages[1])
     assert not entry(during, "Delete, with all that follows").isEnabled(), "while the chat is answered"
     host.answer(" and more")
@@ -55,12 +56,12 @@ def test_the_menu_of_an_answer(page, host, qtbot):
 
 def test_copying(page, host):
     page.send("q")
-    host.answer("<think>hm</think>\n\nParis")
+    host.answer("Paris", "hm")
     question, answer = (page.message_menu(message) for message in page._messages)
     entry(answer, "Copy answer").trigger()
     assert QGuiApplication.clipboard().text() == "Paris"
     entry(answer, "Copy as it was written").trigger()
-    assert QGuiApplication.clipboard().text() == "<think>hm</think>\n\nParis"
+    assert QGuiApplication.clipboard().text() == "<think>\nhm\n</think>\n\nParis"
     entry(question, "Copy message").trigger()
     assert QGuiApplication.clipboard().text() == "q"
     question.close()

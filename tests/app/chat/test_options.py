@@ -10,6 +10,7 @@ from app.chat.page import ChatPage
 from app.chat.presets import ChatSettings, Sampling
 from app.host import HostState
 from app.settings.store import Settings
+from engine.runtime.events import Begun
 
 QWEN = HostState(
     "ready", "Qwen3", "/m/q.gguf", PLAN, family="qwen3moe", thinking=("off", "on"), suggested={"temperature": 0.6}
@@ -80,7 +81,7 @@ def test_every_change_holds_for_the_next_answer(page, host, store, qtbot):
     messages, params = ask(page, host)
     assert messages[0].content == "Answer in Korean."
     assert (params.temperature, params.seed, params.max_tokens, params.stop) == (1.25, 7, 100, ("END", "###"))
-    assert host.wished[-1] == ("off", "")
+    assert host.wished[-1] == ("off", Begun())
     assert page.composer.settings_button.text() == "Recommended, changed"
     kept = page._controller.settings_of(page.chat)
     assert kept.own == Sampling(temperature=1.25, seed=7, max_tokens=100, stop=("END", "###"))

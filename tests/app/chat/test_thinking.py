@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.chat.thinking import SplitAnswer, split_thought
+from app.chat.thinking import SplitAnswer, join_thought, split_thought
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,24 @@ from app.chat.thinking import SplitAnswer, split_thought
 )
 def test_split(text, expected):
     assert split_thought(text) == expected
+
+
+TEXTS = [
+    "",
+    "Paris.",
+    "<thi",
+    "<think>",
+    "<think> opens it.",
+    "Use\n</think>\nto end.",
+    "</think>",
+    "```\n</think>\n```",
+    "a </think> b",
+]
+
+
+@pytest.mark.parametrize("answer", TEXTS)
+@pytest.mark.parametrize("thought", [None, *TEXTS[1:]])
+def test_what_is_joined_is_split_again(thought, answer):
+    split = split_thought(join_thought(thought, answer))
+    assert (split.thought or None, split.answer) == (thought, answer)
+    assert split.thinking == (thought is not None and not answer)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from engine.checkpoints.chat_template import ChatTemplate
 from engine.errors import Cancelled
 from engine.runtime.engine import Engine
-from engine.runtime.events import Message
 from engine.runtime.status import EngineStatus
 
 END, SPECIAL = 256, 257
@@ -26,16 +27,23 @@ class ByteTokenizer:
     adds_space = add_bos = False
     bos_id: int | None = None
 
-    def encode(self, text: str, special: bool = True) -> list[int]:
+    added_tokens: ClassVar[dict[int, str]] = {}
+
+    def encode(self, text: str, special: bool = True, **_: object) -> list[int]:
         return list(text.encode())
+
+    def token_id(self, token: str) -> int | None:
+        return None
 
     def token_bytes(self, token: int) -> bytes:
         return bytes([token]) if token < 256 else b"<special>"
 
 
-class BracketTemplate:
-    def render(self, messages: Sequence[Message]) -> str:
-        return "".join(f"<{m.role}>{m.content}</{m.role}>" for m in messages) + "<assistant>"
+def bracket_template() -> ChatTemplate:
+    return ChatTemplate(
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}"
+    )
 
 
 class ScriptedExecutor:
@@ -98,7 +106,7 @@ class ScriptedExecutor:
 
 def scripted_engine(script: Callable[[list[int]], int], context: int = 4096) -> tuple[Engine, ScriptedExecutor]:
     executor = ScriptedExecutor(script, context)
-    checkpoint = SimpleNamespace(chat_template=BracketTemplate, path="scripted")
+    checkpoint = SimpleNamespace(chat_template=bracket_template, path="scripted")
     spec = SimpleNamespace(vocab=VOCAB, context_length=8192)
     return Engine(checkpoint, spec, SimpleNamespace(device="cpu"), ByteTokenizer(), executor), executor
 

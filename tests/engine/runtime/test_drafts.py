@@ -96,7 +96,7 @@ def test_an_end_token_may_be_drafted(make_engine: Callable) -> None:
     results = []
     for wanted in (True, False):
         model, executor = make_engine(script)
-        model.encode = lambda *_: list(prompt)
+        model.tokenizer.encode = lambda *_: list(prompt)
         events = list(model.generate("", greedy(lookup=wanted)))
         assert model._cached == executor.tokens == [*prompt, *b"the quick brown fox"]
         results.append([(event.text, event.token_ids, event.stop_reason) for event in events])

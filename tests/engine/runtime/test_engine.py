@@ -10,7 +10,7 @@ from engine.checkpoints.chat_template import ChatTemplate
 from engine.errors import Cancelled, GreenroomError
 from engine.placement.sizes import PREFILL_CHUNK
 from engine.runtime.engine import Engine
-from engine.runtime.events import GenerationEvent, Message, SamplingParams
+from engine.runtime.events import Begun, GenerationEvent, Message, SamplingParams
 
 GREEDY = SamplingParams(temperature=0.0)
 
@@ -180,9 +180,9 @@ def test_an_answer_that_was_begun_is_continued(make_engine: Callable) -> None:
     follows = {ord("P"): ord("a"), ord("a"): ord("r")}
     engine, executor = make_engine(lambda tokens: follows.get(tokens[-1], 256))
     messages = [Message("user", "Hi")]
-    assert text(engine.generate(messages, GREEDY, begun="It is P")) == "ar"
+    assert text(engine.generate(messages, GREEDY, begun=Begun("It is P"))) == "ar"
     assert bytes(executor.tokens).startswith(b"<user>Hi</user><assistant>It is P")
-    assert engine.encode(messages, begun="It") == list(b"<user>Hi</user><assistant>It")
+    assert engine.encode(messages, begun=Begun("It")) == list(b"<user>Hi</user><assistant>It")
 
 
 def test_cancel_event_ends_the_answer_before_the_next_token(say: Callable) -> None:
