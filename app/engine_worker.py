@@ -22,7 +22,7 @@ from engine.errors import Cancelled, GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.placement.plan import OffloadPlan
 from engine.progress import Progress
-from engine.runtime.events import GenerationStats, Message, SamplingParams
+from engine.runtime.events import Begun, GenerationStats, Message, SamplingParams
 
 if TYPE_CHECKING:
     from engine.runtime.status import EngineStatus, ExpertUsage
@@ -422,7 +422,7 @@ class EngineWorker:
                     reason = event.stop_reason or reason
         except Exception as error:
             reason, failure = "error", as_greenroom_error(error, "The answer broke off")
-        self._post(AnswerResult("".join(text), stats, reason, failure))
+        self._post(AnswerResult("".join(text), stats, reason, failure, "".join(thought)))
         self._learn(stats)
 
     def _active_bytes(self) -> float:

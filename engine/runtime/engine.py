@@ -23,7 +23,6 @@ from engine.runtime.prompt import Prompt, PromptWriter, raw_prompt
 from engine.runtime.sampler import Sampler
 from engine.runtime.stats import StatsMeter
 from engine.runtime.status import EngineStatus, ExpertUsage
-from engine.runtime.stop_strings import StopStrings
 
 if TYPE_CHECKING:
     from engine.checkpoints.checkpoint import Checkpoint
@@ -407,28 +406,6 @@ class Engine:
 def _busy() -> GreenroomError:
     why = "the model is still busy with an answer"
     return GreenroomError("The model cannot do this now", why, "Wait until it is done, or stop it.")
-
-
-class _Text:
-    """Tokens in, readable text out: detokeniser and stop strings in a row."""
-
-    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str], strip_leading_space: bool) -> None:
-        special = tokenizer.special_ids
-
-        def token_bytes(token: int) -> bytes:
-            return b"" if token in special else tokenizer.token_bytes(token)
-
-        self._detokeniser = Detokeniser(token_bytes, strip_leading_space and tokenizer.adds_space)
-        self._stops = StopStrings(stop)
-
-    def feed(self, token: int) -> tuple[str, bool]:
-        """(what became readable, whether a stop string ended the answer)."""
-        return self._stops.feed(self._detokeniser.feed(token))
-
-    def rest(self) -> str:
-        """What was held back, at the end of an answer that met no stop string."""
-        text, stopped = self._stops.feed(self._detokeniser.flush())
-        return text if stopped else text + self._stops.flush()
 
 
 def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
