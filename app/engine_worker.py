@@ -85,9 +85,9 @@ class AnswerDelta:
     text: str
     stats: GenerationStats
     marks: tuple[tuple[float, int], ...] = ()
-
-
     thought: str = ""
+
+
 @dataclass(frozen=True)
 class AnswerResult:
     """A whole answer. stop_reason: a key of `engine.runtime.events.STOP_REASONS`; error with "error" only.
@@ -99,9 +99,9 @@ class AnswerResult:
     stats: GenerationStats
     stop_reason: str
     error: GreenroomError | None = None
-
-
     thought: str = ""
+
+
 @dataclass(frozen=True)
 class LoadRequest:
     path: str
@@ -181,18 +181,18 @@ class AnswerBuffer:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._text: list[str] = []
+        self._thought: list[str] = []
         self._marks: list[tuple[float, int]] = []
         self._stats: GenerationStats | None = None
 
-        self._thought: list[str] = []
     def add(self, text: str, stats: GenerationStats, thought: str = "") -> None:
         now = time.monotonic()
         with self._lock:
             self._text.append(text)
+            self._thought.append(thought)
             self._marks.append((now, stats.completion_tokens))
             self._stats = stats
 
-            self._thought.append(thought)
     def take(self) -> AnswerDelta | None:
         """Everything since the last call, or None when nothing came."""
         with self._lock:
@@ -401,10 +401,10 @@ class EngineWorker:
 
     def _generate(self, request: AnswerRequest) -> None:
         text: list[str] = []
+        thought: list[str] = []
         stats, reason, failure = GenerationStats(), "cancelled", None
         try:
             if self._engine is None:
-        thought: list[str] = []
                 raise GreenroomError("There is no answer", "no model is loaded", "Load a model first.")
             if not request.cancelled.is_set():
                 events = self._engine.generate(
