@@ -73,7 +73,7 @@ class Actions(QObject):
         """Every spec needs a handler."""
         super().__init__(window)
         self._made = {}
-        self._chosen: dict[str, str] = {}
+        self._live: dict[str, str] = {}
         for spec in ACTIONS:
             action = QAction(window)
             action.setCheckable(spec.checkable)
@@ -98,17 +98,24 @@ class Actions(QObject):
         self.changed.emit()
 
     def set_shortcuts(self, chosen: Mapping[str, str]) -> None:
-        """chosen: instead of an action's own, by its key; "" for none."""
-        self._chosen = dict(chosen)
-        for key, action in self._made.items():
-            keys = self.shortcut(key)
+        """chosen: instead of an action's own, by its key; "" for none.
+
+        Keys that two have would do nothing: those who chose them have them, then who stands first.
+        """
+        taken: set[str] = set()
+        for key in sorted(self._made, key=lambda key: key not in chosen):
+            own = chosen.get(key, SPECS[key].shortcut)
             also = ALSO.get(key, ()) if key not in chosen else ()
-            action.setShortcuts([QKeySequence(text) for text in (keys, *also) if text])
+            live = {QKeySequence(text).toString(): text for text in (own, *also)}
+            live = {keys: text for keys, text in live.items() if keys and keys not in taken}
+            taken.update(live)
+            self._made[key].setShortcuts([QKeySequence(text) for text in live.values()])
+            self._live[key] = next(iter(live.values()), "")
         self.changed.emit()
 
     def shortcut(self, key: str) -> str:
-        """In Qt's portable form."""
-        return self._chosen.get(key, SPECS[key].shortcut)
+        """What works, in Qt's portable form; "" for none."""
+        return self._live[key]
 
     def shortcut_text(self, key: str) -> str:
         """As this system writes it, e.g. "Ctrl+N"; "" for none."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 from pathlib import Path
 
 import platformdirs
 
 from engine.errors import GreenroomError
+from engine.words import say
+
+log = logging.getLogger(__name__)
 
 _NAME = "greenroom"
 
@@ -33,8 +38,16 @@ def make_writable(folder: Path) -> Path:
         probe.unlink()
     except OSError as error:
         raise GreenroomError(
-            f"Nothing can be saved in {folder}",
+            say("Nothing can be saved in {folder}", folder=folder),
             (error.strerror or str(error)).lower(),
-            "Free some space or correct the folder's permissions; until then this session is kept in memory only.",
+            say("Free some space or correct the folder's permissions; until then this session is kept in memory only."),
         ) from error
     return folder
+
+
+def keep_aside(path: Path) -> None:
+    """Copy a file that cannot be read as it should, before another one takes its place."""
+    try:
+        shutil.copyfile(path, path.with_name(path.name + ".unreadable"))
+    except OSError as error:
+        log.warning("%s could not be kept aside: %s", path, error)

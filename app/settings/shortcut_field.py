@@ -36,7 +36,7 @@ class ShortcutField(QWidget):
         self.reset = button(
             "", icon="refresh", kind="ghost", role="muted", name=tr("The usual shortcut of {action}", action=title)
         )
-        self.reset.clicked.connect(lambda: self._save(spec.shortcut))
+        self.reset.clicked.connect(self._back)
         for part in (self.clear, self.reset):
             part.setToolTip(part.accessibleName())
             policy = part.sizePolicy()
@@ -69,6 +69,12 @@ class ShortcutField(QWidget):
         self._conflict.hide()
 
     @Slot()
+    def _back(self) -> None:
+        """Somebody else may have the usual keys by now."""
+        self.keys.setKeySequence(QKeySequence(self._spec.shortcut))
+        self._take()
+
+    @Slot()
     def _take(self) -> None:
         wanted = self.keys.keySequence().toString(QKeySequence.SequenceFormat.PortableText)
         if wanted == QKeySequence(self._shown).toString():
@@ -86,7 +92,9 @@ class ShortcutField(QWidget):
     def _take_over(self) -> None:
         if self._other is not None:
             wanted = self.keys.keySequence().toString(QKeySequence.SequenceFormat.PortableText)
-            self._save(wanted, {self._other.key: ""})
+            # One of several keys of the other leaves it the rest.
+            theirs = self._settings.values.shortcuts.get(self._other.key, self._other.shortcut)
+            self._save(wanted, {self._other.key: ""} if QKeySequence(theirs) == self.keys.keySequence() else {})
 
     def _save(self, keys: str, others: dict[str, str] | None = None) -> None:
         chosen = {**self._settings.values.shortcuts, **(others or {}), self._spec.key: keys}

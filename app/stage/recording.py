@@ -28,7 +28,10 @@ SUFFIX = ".stage"
 MOST_LAYERS, MOST_EXPERTS, MOST_CELLS = 4096, 65536, 1 << 22
 MOST_HEADER = 1 << 16
 MOST_FILE = 256 << 20
-MOST_FRAMES_BYTES = 512 << 20
+#: Of a whole file unpacked: what is kept, and room for what older versions keep.
+MOST_FRAMES_BYTES = 128 << 20
+#: Hours of answers.
+MOST_FRAMES = 200_000
 #: Bytes of a run that are kept in memory; what comes later is not.
 MOST_KEPT = 64 << 20
 _HEAD = struct.Struct("<dIII")
@@ -52,7 +55,7 @@ class Recording:
 
     def add(self, frame: Frame) -> None:
         self._kept += _HEAD.size + 8 * len(frame.used) + 4 * len(frame.moved)
-        if self._kept > MOST_KEPT:
+        if self._kept > MOST_KEPT or len(self.frames) == MOST_FRAMES:
             self.full = True
         if not self.full:
             self.frames.append(frame)
@@ -93,6 +96,8 @@ def _distances(cells: np.ndarray) -> bytes:
 def open_recording(path: Path) -> Recording:
     """Raises GreenroomError for what is no recording, or a damaged one."""
     try:
+        if path.exists() and not path.is_file():
+            raise ValueError("it is no file")
         if path.stat().st_size > MOST_FILE:
             raise ValueError("it is too large")
         data = path.read_bytes()
@@ -102,7 +107,7 @@ def open_recording(path: Path) -> Recording:
         raise _not_opened(path, str(error)) from error
     try:
         return _parsed(data)
-    except (ValueError, struct.error, zlib.error) as error:
+    except (ValueError, RecursionError, struct.error, zlib.error) as error:
         raise _not_opened(path, tr("it is no run kept by Greenroom, or it is damaged")) from error
 
 
@@ -142,8 +147,11 @@ def _header(raw: Any) -> Recording:
 
 
 def _frames(body: bytes, cells: int) -> Iterator[Frame]:
-    at, before = 0, 0.0
+    at, before, made = 0, 0.0, 0
     while at < len(body):
+        made += 1
+        if made > MOST_FRAMES:
+            raise ValueError("there are too many frames")
         seconds, tokens, used, moved = _HEAD.unpack_from(body, at)
         at += _HEAD.size
         if not (math.isfinite(seconds) and seconds >= before) or max(used, moved) > cells:

@@ -141,3 +141,23 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path, monkeypatch):
     full.save(Preset("A"))
     with pytest.raises(GreenroomError, match="Delete some first"):
         full.save(Preset("B"))
+
+
+def test_presets_that_cannot_be_read_are_kept_aside_before_others_are_saved(tmp_path):
+    path = tmp_path / "presets.json"
+    for broken in ("{", '{"format": "greenroom-presets", "version": 9, "presets": [{"name": "of tomorrow"}]}'):
+        path.write_text(broken)
+        PresetStore(tmp_path).save(Preset("mine"))
+        assert [preset.name for preset in PresetStore(tmp_path).own] == ["mine"]
+        assert (tmp_path / "presets.json.unreadable").read_text() == broken
+
+
+def test_presets_of_half_characters_and_endless_numbers(tmp_path):
+    path = tmp_path / "in.json"
+    path.write_text(
+        '{"format": "greenroom-presets", "version": 1, "presets": [{"name": "a\\ud800", "system": "\\udcff", '
+        '"sampling": {"temperature": %s, "seed": Infinity, "top_k": 1e308, "stop": ["\\ud800"]}}]}' % ("9" * 400)
+    )
+    PresetStore(tmp_path).take(path)
+    (kept,) = PresetStore(tmp_path).own
+    assert (kept.name, kept.system, kept.sampling.chosen) == ("a?", "?", {"stop": ("?",)})

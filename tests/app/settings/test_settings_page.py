@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication, QCheckBox, QComboBox, QLabel, QMessa
 from pytestqt.qtbot import QtBot
 
 from app import tasks
-from app.actions import ACTIONS
+from app.actions import ACTIONS, Actions
 from app.settings.fields import Combo
 from app.settings.licences import components
 from app.settings.page import SettingsPage
@@ -257,9 +257,34 @@ def test_a_conflict_is_named_and_nothing_taken_unasked(settings: SettingsStore, 
     field.take.click()
     assert settings.values.shortcuts == {"eject": "Ctrl+N", "new_chat": ""}
     assert control(page, "shortcuts", "shortcut:new_chat").keys.keySequence().isEmpty()
+    back = control(page, "shortcuts", "shortcut:new_chat")
+    back.reset.click()
+    assert back.trouble.text() == "Ctrl+N belongs to: Eject the model"
+    assert settings.values.shortcuts == {"eject": "Ctrl+N", "new_chat": ""}
+    back.take.click()
+    assert settings.values.shortcuts == {}
     zoom = control(page, "shortcuts", "shortcut:quit")
     press(zoom, "Ctrl+=")
     assert zoom.trouble.text() == "Ctrl+= belongs to: Larger text"
+    zoom.take.click()
+    assert settings.values.shortcuts == {"quit": "Ctrl+="}, "Ctrl++ still makes the text larger"
+
+
+def test_keys_that_two_actions_have_work_for_one(qtbot: QtBot) -> None:
+    window = QWidget()
+    qtbot.addWidget(window)
+    actions = Actions(window, {spec.key: lambda: None for spec in ACTIONS})
+    for chosen in (
+        {"eject": "Ctrl+N", "wizard": "ctrl+n"},
+        {"quit": "Ctrl+="},
+        {"quit": "nonsense", "eject": "\ud800"},
+    ):
+        actions.set_shortcuts(chosen)
+        keys = [keys.toString() for action in actions.values() for keys in action.shortcuts()]
+        assert len(keys) == len(set(keys))
+    actions.set_shortcuts({"eject": "Ctrl+N", "zoom_out": "Ctrl+="})
+    assert (actions.shortcut("eject"), actions.shortcut("new_chat")) == ("Ctrl+N", "")
+    assert [keys.toString() for keys in actions["zoom_in"].shortcuts()] == ["Ctrl++"]
 
 
 # The models folder

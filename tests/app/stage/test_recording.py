@@ -66,6 +66,11 @@ def test_a_long_run_keeps_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None
     run = run_of(2)
     assert run.full
     assert 0 < len(run.frames) < 30
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "MOST_FRAMES", 5)
+    run = run_of(2)
+    assert run.full
+    assert len(run.frames) == 5
 
 
 def packed(header: bytes, body: bytes) -> bytes:
@@ -85,6 +90,7 @@ FRAME = struct.pack("<dIII", 1.0, 1, 1, 0) + struct.pack("<II", 2, 1)
         MAGIC + struct.pack("<I", 1 << 30) + b"{}",
         packed(b"[]", b""),
         packed(b"not json", b""),
+        packed(b"[" * 60_000, b""),
         packed(b'{"layers": [], "experts": 3, "expert_bytes": 0}', b""),
         packed(b'{"layers": [0], "experts": 0, "expert_bytes": 0}', b""),
         packed(b'{"layers": [true], "experts": 1, "expert_bytes": 0}', b""),
@@ -110,6 +116,11 @@ def test_a_small_file_cannot_unpack_to_a_huge_one(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(module, "MOST_FRAMES_BYTES", 1000)
     path = tmp_path / "bomb.stage"
     path.write_bytes(packed(HEADER, FRAME * 1000))
+    with pytest.raises(GreenroomError, match="damaged"):
+        open_recording(path)
+    # Frames in which nothing happens are the smallest in a file and the largest in memory.
+    monkeypatch.undo()
+    path.write_bytes(packed(HEADER, bytes(20) * (module.MOST_FRAMES + 1)))
     with pytest.raises(GreenroomError, match="damaged"):
         open_recording(path)
 
