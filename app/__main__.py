@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from engine.words import say
+
 if TYPE_CHECKING:
     from engine.placement.compare import Comparison, Use
 
@@ -110,9 +112,9 @@ class _FaultReporter:
         if isinstance(error, Exception):
             self._window.show_fault(
                 GreenroomError(
-                    "Something in Greenroom went wrong",
+                    say("Something in Greenroom went wrong"),
                     f"{kind.__name__}: {error}",
-                    "You can go on; the log has the details.",
+                    say("You can go on; the log has the details."),
                 )
             )
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.checkpoint_facts import limit_of, suggested_sampling, thinking_choices
 from app.faults import as_greenroom_error
+from app.language import tr
 from app.planning import active_bytes, plan_with
 from app.words import file_name, needed
 from engine.errors import Cancelled, GreenroomError
@@ -23,6 +24,7 @@ from engine.hardware.report import HardwareReport
 from engine.placement.plan import OffloadPlan
 from engine.progress import Progress
 from engine.runtime.events import Begun, GenerationStats, Message, SamplingParams
+from engine.words import say
 
 if TYPE_CHECKING:
     from engine.runtime.status import EngineStatus, ExpertUsage
@@ -168,11 +170,12 @@ def _name(path: str, checkpoint: Any) -> str:
 
 
 def _refusal(name: str, plan: OffloadPlan) -> GreenroomError:
-    what = f"{name} was not loaded"
+    what = say("{name} was not loaded", name=name)
     if plan.mode == "too_large":
-        why = f"it is too large for this PC: it takes {needed(plan.bytes.ram_total)} of RAM"
-        return GreenroomError(what, why, "Choose a smaller file, or load it anyway.")
-    return GreenroomError(what, plan.label, "Close other programs, choose a smaller file, or load it anyway.")
+        takes = needed(plan.bytes.ram_total)
+        why = say("it is too large for this PC: it takes {takes} of RAM", takes=takes)
+        return GreenroomError(what, why, say("Choose a smaller file, or load it anyway."))
+    return GreenroomError(what, plan.label, say("Close other programs, choose a smaller file, or load it anyway."))
 
 
 class AnswerBuffer:
@@ -276,19 +279,19 @@ class EngineWorker:
         self._release()
 
     def _load(self, request: LoadRequest) -> None:
-        name = "Demo model" if request.path == DEMO else file_name(Path(request.path))
+        name = tr("Demo model") if request.path == DEMO else file_name(Path(request.path))
         state = HostState("planning", name, request.path)
         checkpoint = None
         try:
             report = self._progress_to(request, state)
-            report(Progress(0, 0, "Reading the model's header"))
+            report(Progress(0, 0, say("Reading the model's header")))
             path = self._demo(progress=report) if request.path == DEMO else request.path
             checkpoint = self._api.open_checkpoint(path)
             state = replace(state, model_name=_name(request.path, checkpoint))
             report = self._progress_to(request, state)
-            report(Progress(0, 0, "Looking at this PC"))
+            report(Progress(0, 0, say("Looking at this PC")))
             hardware = self._api.probe()
-            report(Progress(0, 0, "Working out where everything goes"))
+            report(Progress(0, 0, say("Working out where everything goes")))
             wishes = dict(request.wishes)
             if self._loaded and self._loaded.plan:
                 wishes["unload_bytes"] = self._loaded.plan.bytes.ram_total
@@ -300,7 +303,7 @@ class EngineWorker:
                 raise _refusal(state.model_name, plan)
             state = replace(state, kind="loading")
             report = self._progress_to(request, state)
-            report(Progress(0, 0, "Starting the engine"))
+            report(Progress(0, 0, say("Starting the engine")))
             self._release()
             engine = self._api.load(checkpoint, plan, progress=report)
             self._engine, self._checkpoint, checkpoint = engine, checkpoint, None
@@ -312,7 +315,7 @@ class EngineWorker:
                 self._release()
             self._post(StatePosted(request, self._loaded or HostState(), self._loaded))
         except Exception as error:
-            failure = as_greenroom_error(error, f"{state.model_name} could not be loaded")
+            failure = as_greenroom_error(error, say("{name} could not be loaded", name=state.model_name))
             self._post(StatePosted(request, replace(state, kind="failed", error=failure), self._loaded))
         else:
             self._loaded = replace(
@@ -405,7 +408,7 @@ class EngineWorker:
         stats, reason, failure = GenerationStats(), "cancelled", None
         try:
             if self._engine is None:
-                raise GreenroomError("There is no answer", "no model is loaded", "Load a model first.")
+                raise GreenroomError(say("There is no answer"), say("no model is loaded"), say("Load a model first."))
             if not request.cancelled.is_set():
                 events = self._engine.generate(
                     request.messages,
@@ -421,7 +424,7 @@ class EngineWorker:
                     self._buffer.add(event.text, stats, event.thought)
                     reason = event.stop_reason or reason
         except Exception as error:
-            reason, failure = "error", as_greenroom_error(error, "The answer broke off")
+            reason, failure = "error", as_greenroom_error(error, say("The answer broke off"))
         self._post(AnswerResult("".join(text), stats, reason, failure, "".join(thought)))
         self._learn(stats)
 

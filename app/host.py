@@ -28,6 +28,7 @@ from app.engine_worker import (
     StatePosted,
     TokenCount,
 )
+from app.language import tr
 from app.words import file_name
 from engine.runtime.events import Begun, GenerationStats, Message, SamplingParams
 
@@ -102,7 +103,7 @@ class EngineHost(QObject):
         self.stop()
         self._cancel_request()
         self._load = LoadRequest(str(path), force, context, wishes)
-        self._set(HostState("planning", "Demo model" if str(path) == DEMO else file_name(Path(path)), str(path)))
+        self._set(HostState("planning", tr("Demo model") if str(path) == DEMO else file_name(Path(path)), str(path)))
         self._worker.load(self._load)
 
     def cancel_load(self) -> None:

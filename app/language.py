@@ -22,7 +22,7 @@ from PySide6.QtCore import QCoreApplication, QLibraryInfo, QLocale, QObject, Qt,
 
 from engine.errors import GreenroomError
 from engine.resources import asset
-from engine.words import translated
+from engine.words import Said, translated
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +55,8 @@ def tr(text: str, /, n: int | None = None, **values: object) -> str:
 
 
 def told(text: str) -> str:
-    """What the engine said, in the user's language; any other text as it is."""
-    return translated(text, _sentence)
+    """What the engine said, in the user's language; any other text as `tr` has it, which may be as it is."""
+    return translated(text, _sentence) if isinstance(text, Said) else tr(text)
 
 
 def _sentence(template: str, /, **values: object) -> str:

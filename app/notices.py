@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.host import DEMO, EngineHost, HostState
-from app.language import tr
+from app.language import told, tr
 from app.settings.store import SettingsStore
 from app.widgets.banner import Action, BannerArea
 from engine.errors import GreenroomError
@@ -107,7 +107,7 @@ class Notices(QObject):
             actions += self._ways_around(state.model_name, plan, path)
         if loaded is not None:
             stays = tr("{name} stays loaded.", name=loaded.model_name)
-            error = GreenroomError(error.what, error.why, f"{error.remedy} {stays}")
+            error = GreenroomError(error.what, error.why, f"{told(error.remedy)} {stays}")
         elif path != DEMO:
             actions.append((tr("Use the demo model"), lambda: self.loadWanted.emit(DEMO, False)))
         elif not refused:

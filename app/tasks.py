@@ -21,6 +21,7 @@ from shiboken6 import isValid
 from app.faults import as_greenroom_error
 from engine.errors import Cancelled, GreenroomError
 from engine.progress import Progress
+from engine.words import say
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +64,8 @@ class Task(QObject):
             self._cancelled.set()
             self._ended.emit(None, None)
         except Exception as error:
-            what = f"{getattr(fn, '__name__', 'Background work').strip('_').replace('_', ' ').capitalize()} failed"
-            self._ended.emit(None, as_greenroom_error(error, what))
+            work = getattr(fn, "__name__", "Background work").strip("_").replace("_", " ").capitalize()
+            self._ended.emit(None, as_greenroom_error(error, say("{work} failed", work=work)))
         else:
             self._ended.emit(result, None)
 

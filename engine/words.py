@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
@@ -32,6 +32,18 @@ def say(template: str, /, **values: Any) -> str:
     Templates are literals: translations are looked up by them.
     """
     return Said(template, values)
+
+
+def joined(separator: str, parts: Sequence[str]) -> str:
+    """Sentences, or parts of one, in a row: each may be translated. separator: marks, no words."""
+    if len(parts) == 1:
+        return parts[0]
+    return Said(separator.join(f"{{part{i}}}" for i in range(len(parts))), {f"part{i}": p for i, p in enumerate(parts)})
+
+
+def filled(text: str, name: str) -> str:
+    """What fills {name} in a sentence; "" where nothing does."""
+    return str.__str__(text.values.get(name, "")) if isinstance(text, Said) else ""
 
 
 def translated(text: str, translate: Callable[..., str]) -> str:

@@ -78,12 +78,13 @@ def test_texts_are_found_where_they_are_written(tmp_path: Path, update: ModuleTy
     (tmp_path / "app" / "chat").mkdir(parents=True)
     (tmp_path / "engine").mkdir()
     (tmp_path / "app" / "chat" / "a.py").write_text('X = mark("One" " text")\nprint(tr(X), tr("%n files", n=2))\n')
-    (tmp_path / "app" / "b.py").write_text('tr("One text"); other("Not this"); say("Nor this")\n')
+    (tmp_path / "app" / "b.py").write_text('tr("One text"); other("Not this"); say("Also this")\n')
     (tmp_path / "engine" / "c.py").write_text('say("Out of {what}", what=1)\n')
     texts = update.collect(tmp_path)
     assert {source: text.files for source, text in texts.items()} == {
         "One text": ["app/b.py", "app/chat/a.py"],
         "%n files": ["app/chat/a.py"],
+        "Also this": ["app/b.py"],
         "Out of {what}": ["engine/c.py"],
     }
 

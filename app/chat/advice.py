@@ -16,7 +16,7 @@ from app.chat.notice import Choice, Notice
 from app.chat.records import Attachment, StoredMessage
 from app.chat.store import CLOSED, ChatStore
 from app.host import DEMO, ContextPlan, EngineHost
-from app.language import tr
+from app.language import told, tr
 from app.settings.store import Settings
 from app.words import file_name, gigabytes, needed
 from engine.placement.plan import OffloadPlan
@@ -275,7 +275,7 @@ class Advice(QObject):
         )
         choice = tr("Load with {count} tokens", count=size)
         if not plan.runnable:
-            text += f" {plan.label}."
+            text += f" {told(plan.label)}."
             choice = tr("Load anyway")
         self._ask(Notice("context", text, ((choice, lambda: self._load_with(planned.context, not plan.runnable)),)))
 

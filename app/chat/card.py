@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from app.chat.figures import seconds
 from app.chat.performance import Measured
 from app.hardware.checks import plain_name
-from app.language import tr
+from app.language import told, tr
 from app.words import gigabytes, rate, rate_range
 from engine import __version__
 from engine.hardware.report import CpuReport, HardwareReport
@@ -82,7 +82,7 @@ def make_card(measured: Measured) -> Card | None:
     )
     system = machine.os.get("name") or machine.os.get("system", "")
     foot = f"Greenroom {__version__}" + (f" · {system}" if system else "")
-    return Card(measured.state.model_name, plan.label, figures, tuple(_rows(measured, plan, machine)), foot)
+    return Card(measured.state.model_name, told(plan.label), figures, tuple(_rows(measured, plan, machine)), foot)
 
 
 def _rows(measured: Measured, plan: OffloadPlan, machine: HardwareReport) -> list[tuple[str, str]]:

@@ -341,7 +341,7 @@ def save_picture(path: Path, rows: Sequence[Comparison], title: str, use: Use) -
             hours=f"{use.hours_per_day:g}",
         )
     if not paint_comparison(rows, title, note).save(str(path), "PNG"):
-        raise OSError(0, "it is no place for a picture")
+        raise OSError(0, tr("it is no place for a picture"))
 
 
 def _name(name: str, example: str) -> QLineEdit:

@@ -145,7 +145,7 @@ def _processor(cpu: CpuReport, warning: str) -> Check:
         cores = tr("{cores} in {sockets} sockets", cores=cores, sockets=cpu.sockets)
     more = cpu.logical_cores != cpu.physical_cores
     note = cpu.generation or (tr("%n threads", n=cpu.logical_cores) if more else "")
-    sentence = tr("{name}, {cores}.", name=plain_name(cpu.name), cores=cores)
+    sentence = tr("{name}, {cores}.", name=plain_name(told(cpu.name)), cores=cores)
     if not warning and cpu.usable_cores < cpu.physical_cores:
         warning = tr(
             "This program may use only {count} of them: raise the container's or the system's limit to use more.",
@@ -220,7 +220,7 @@ def _graphics(gpu: GpuReport, warning: str, speed: DeviceSpeed | None) -> Check:
         note = f"{note}, {link:.0f} GB/s".removeprefix(", ")
     amounts = tr("{total}, {free} free", total=gigabytes(gpu.total_bytes), free=gigabytes(gpu.free_bytes))
     if gpu.unusable or warning:
-        why = told(warning) or f"{gpu.name} {gpu.unusable}."
+        why = told(warning) or tr("{gpu} {unusable}.", gpu=gpu.name, unusable=told(gpu.unusable))
         return Check("warn", "Graphics", f"{why[:-1]} ({amounts}).", note)
     return Check("good", "Graphics", f"{gpu.name}, {amounts}.", note)
 

@@ -23,14 +23,19 @@ def report_text(report: HardwareReport) -> str:
     ]
     for check in checks(report):
         # The folder of the models says nothing about the machine, and may say much about its owner.
-        said = f"{gigabytes(report.disk.free_bytes)} free." if check.title == "Disk" else check.sentence
+        said = (
+            tr("{amount} free.", amount=gigabytes(report.disk.free_bytes)) if check.title == "Disk" else check.sentence
+        )
         note = f" ({check.note})" if check.note else ""
         lines.append(f"[{_STATES[check.state]}] {tr(check.title)}: {said}{note}")
     speeds = report.memory.bandwidth_gbs or {}
     if speeds:
-        measured = ", ".join(f"{speeds[key]:.1f} with {key}" for key in sorted(speeds, key=int))
-        lines.append(f"Memory reads in GB/s by threads: {measured}")
-    lines.append(f"Instruction sets: {' '.join(report.cpu.isa.usable) or 'none known'}")
+        measured = ", ".join(
+            tr("{speed} with {threads}", speed=f"{speeds[key]:.1f}", threads=key) for key in sorted(speeds, key=int)
+        )
+        lines.append(tr("Memory reads in GB/s by threads: {measured}", measured=measured))
+    usable = " ".join(report.cpu.isa.usable) or tr("none known")
+    lines.append(tr("Instruction sets: {names}", names=usable))
     return _without_names("\n".join(lines)) + "\n"
 
 

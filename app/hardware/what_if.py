@@ -212,6 +212,10 @@ class WhatIfPanel(QFrame):
             return
         if self._task is not None:
             self._task.cancel()
+        # What stands there answers another question.
+        self.chip.hide()
+        self.speed.hide()
+        self.figures.setText(tr("Working it out…"))
         self._task = tasks.run(
             self._answer, self._api, self._report, self.question, done=self._show, failed=self._complain
         )

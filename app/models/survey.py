@@ -105,7 +105,7 @@ def find_models(api: Any, folder: Path | None, opened: Sequence[str]) -> Found:
                 file_name(path),
                 detail,
                 model.nbytes or _size(path),
-                problem=None if model.reason is None else sentence(model.reason),
+                problem=None if model.reason is None else sentence(told(model.reason)),
                 checkpoint=path,
                 own=True,
             )
@@ -140,7 +140,7 @@ def _name_duplicates(rows: list[ModelRow]) -> list[ModelRow]:
         if row.path in alike and row.checkpoint is not None:
             same = first.setdefault((alike[row.path], fingerprint(row.checkpoint)), row)
             if same is not row:
-                row = replace(row, detail=f"{row.detail} · the same file as {same.name}")
+                row = replace(row, detail=f"{row.detail} · {tr('the same file as {name}', name=same.name)}")
         named.append(row)
     return named
 

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QComboBox, QFileDialog, QHBoxLayout, QSlider, QVBoxLayout, QWidget
 
 from app import tasks
-from app.language import tr
+from app.language import told, tr
 from app.stage.recording import SUFFIX, Recording, open_recording, save_recording
 from app.stage.sources import Replay
 from app.theme import theme
@@ -182,7 +182,8 @@ class ReplayBar(QWidget):
 
     def _complain(self, error: GreenroomError | None) -> None:
         self.trouble.setVisible(error is not None)
-        self.trouble.setText("" if error is None else f"{error.what}: {sentence(error.why)}. {error.remedy}")
+        if error is not None:
+            self.trouble.setText(f"{told(error.what)}: {sentence(told(error.why))}. {told(error.remedy)}")
 
 
 def clock(seconds: float) -> str:

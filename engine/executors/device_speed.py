@@ -11,6 +11,7 @@ import torch
 from engine.executors.device_blocks import BlockDecoder, Tables
 from engine.executors.devices import Device, device_errors, open_device
 from engine.placement.sizes import DEQUANTISED_BYTES
+from engine.words import say
 
 #: Of each copy. Large enough for latency not to count, small enough to fit beside what the card holds already.
 COPY_BYTES = 64 << 20
@@ -39,7 +40,7 @@ def device_speed(name: str) -> dict[str, float]:
         # Of the host: not made while torch works on the device.
         plain, pinned = torch.ones(count), device.host_buffer(count, dtype=torch.float32)
         pinned.fill_(1.0)
-        with device_errors(device, "The graphics card could not be measured"), device.working():
+        with device_errors(device, say("The graphics card could not be measured")), device.working():
             found = _copies(device, plain, pinned) | _memory(device, room)
             # Where the CPU plays the device it would measure the CPU.
             if device.torch_device.type != "cpu":

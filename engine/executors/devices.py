@@ -14,6 +14,7 @@ import torch
 from engine.errors import GreenroomError
 from engine.hardware.simulated import is_simulated, simulated
 from engine.placement.plan import OffloadPlan
+from engine.words import say
 
 #: A plan's dense_dtype -> arithmetic, and what matrices are re-coded to.
 DENSE = {
@@ -137,7 +138,7 @@ class Device(ABC):
 
     def _unpinned(self, why: str) -> None:
         self.pinned = False
-        note = f"Copies between RAM and the GPU hold up the work: memory could not be page-locked ({why})."
+        note = say("Copies between RAM and the GPU hold up the work: memory could not be page-locked ({why}).", why=why)
         if note not in self.notes:
             self.notes.append(note)
 
@@ -211,9 +212,9 @@ class TorchDevice(Device):
             torch.empty(1, device=device)
         except (RuntimeError, AssertionError) as error:
             raise GreenroomError(
-                f"The model cannot be loaded on {name}",
-                f"this device does not answer ({str(error).splitlines()[0]})",
-                "Check its driver, or load the model on the CPU.",
+                say("The model cannot be loaded on {name}", name=name),
+                say("this device does not answer ({value})", value=str(error).splitlines()[0]),
+                say("Check its driver, or load the model on the CPU."),
             ) from error
         super().__init__(name, device)
         self._module: Any = getattr(torch, device.type)
@@ -348,6 +349,6 @@ def device_errors(device: Device, what: str) -> Iterator[None]:
             raise
         raise GreenroomError(
             what,
-            f"{device.name} has stopped working ({str(error).splitlines()[0]})",
-            "Load the model again; if that fails too, restart Greenroom.",
+            say("{name} has stopped working ({value})", name=device.name, value=str(error).splitlines()[0]),
+            say("Load the model again; if that fails too, restart Greenroom."),
         ) from error

@@ -30,6 +30,7 @@ from engine.models.spec import ModelSpec, MoeSpec
 from engine.placement.sizes import DEQUANTISED_AT_ONCE
 from engine.runtime.hot_cache import HotCache, Policy
 from engine.runtime.status import EngineStatus, ExpertUsage
+from engine.words import say
 
 if TYPE_CHECKING:
     pass
@@ -148,15 +149,24 @@ class HybridExperts:
         left_out = len(self._moe) - len(self._layers)
         if left_out:
             self.notes.append(
-                f"The experts of {left_out} layers are stored in an order that only the CPU can use: none of them has "
-                "a place in VRAM."
+                say(
+                    "The experts of {layers} layers are stored in an order that only the CPU can use: none of them has "
+                    "a place in VRAM.",
+                    layers=left_out,
+                )
             )
         if not self._layers or slots < 1:
             return
         nbytes = max(layer.packed.nbytes for layer in self._layers.values())
         found = self._allocate(slots, nbytes, keep_free)
         if found < NEARLY_ALL * slots:
-            self.notes.append(f"VRAM had room for {found} of the {slots} experts that were planned to be there.")
+            self.notes.append(
+                say(
+                    "VRAM had room for {found} of the {slots} experts that were planned to be there.",
+                    found=found,
+                    slots=slots,
+                )
+            )
         if not found:
             return
         total = sum(layer.spec.experts for layer in self._layers.values())
@@ -167,7 +177,7 @@ class HybridExperts:
         )
         self._carrier = Carrier(self._device, nbytes)
         if not self._carrier.staging.pinned:
-            self.notes.append("Experts are copied to VRAM more slowly: the system page-locks no memory for it.")
+            self.notes.append(say("Experts are copied to VRAM more slowly: the system page-locks no memory for it."))
         self.speeds.link = measure_link(self._device, self._carrier, self._slot(0)[:nbytes])
         if ring:
             buffers = [self._slot(found - ring + i) for i in range(ring)]
@@ -381,8 +391,14 @@ class HybridExperts:
         if device_us >= cpu_us:
             self._hits_pay = False
             self.notes.append(
-                f"Experts in VRAM serve prompts only: in answers the GPU would take {device_us:.0f} us for "
-                f"{len(inside)} of a layer's, the CPU takes {cpu_us:.0f} us for all {used}."
+                say(
+                    "Experts in VRAM serve prompts only: in answers the GPU would take {gpu:.0f} us for {some} of a "
+                    "layer's, the CPU takes {cpu:.0f} us for all {used}.",
+                    gpu=device_us,
+                    some=len(inside),
+                    cpu=cpu_us,
+                    used=used,
+                )
             )
 
     def _leave_out(self, layer: int, hits: Future[_Hits], x: Floats, ids: Ints, weights: Floats) -> None:

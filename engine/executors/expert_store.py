@@ -22,6 +22,7 @@ from engine.hardware.numa import ThreadPlaces, place_threads
 from engine.hardware.sources import Sources
 from engine.models.spec import MoeSpec
 from engine.runtime.status import ExpertUsage
+from engine.words import say
 
 if TYPE_CHECKING:
     import torch
@@ -80,14 +81,14 @@ class ExpertStore:
         """
         moe = {i: layer.ffn for i, layer in enumerate(loader.spec.layers) if isinstance(layer.ffn, MoeSpec)}
         sizes = {i: _packed_nbytes(loader, i, spec, recode, isa) for i, spec in moe.items()}
-        check_ram(sum(sizes.values()) + besides, loader.checkpoint.name, "its weights and context")
+        check_ram(sum(sizes.values()) + besides, loader.checkpoint.name, say("its weights and context"))
         places = place_threads(pool.threads, Sources()) if places is None else places
         layers: dict[int, _native.Experts] = {}
         readers = ThreadPoolExecutor(max(2, min(READERS, pool.threads)), "reader", initializer=_start_reader)
         try:
             for i, spec in moe.items():
                 # Others may have taken memory since the first look.
-                check_ram(sizes[i], loader.checkpoint.name, f"the experts of layer {i + 1}")
+                check_ram(sizes[i], loader.checkpoint.name, say("the experts of layer {layer}", layer=i + 1))
                 layers[i] = _read_layer(readers, loader, i, spec, recode, isa, places)
                 if not layers[i].lock():
                     log.debug("experts of layer %d could not be locked in RAM", i)
@@ -324,7 +325,7 @@ def _read_layer(
             except ValueError as error:
                 raise loader.refuse(role, error) from error
 
-    message = f"Reading experts of layer {layer + 1} of {len(loader.spec.layers)}"
+    message = say("Reading experts of layer {layer} of {layers}", layer=layer + 1, layers=len(loader.spec.layers))
     _run(readers, [partial(read, e) for e in range(spec.experts)], stop, lambda: loader.report(message))
     return experts
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from engine import _native
 from engine.errors import GreenroomError
 from engine.models.spec import AttentionSpec
+from engine.words import say
 
 if TYPE_CHECKING:
     import torch
@@ -168,7 +169,7 @@ def _aligned(nbytes: int) -> Bytes:
 
 def no_room(context: int) -> GreenroomError:
     return GreenroomError(
-        "The model cannot be loaded",
-        f"there is no room for the memory of a conversation of {context} tokens",
-        "Choose a shorter context.",
+        say("The model cannot be loaded"),
+        say("there is no room for the memory of a conversation of {context} tokens", context=context),
+        say("Choose a shorter context."),
     )

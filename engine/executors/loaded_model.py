@@ -23,6 +23,7 @@ from engine.models.spec import ROLLBACK, ModelSpec
 from engine.placement.plan import OffloadPlan
 from engine.progress import ProgressCallback
 from engine.runtime.status import EngineStatus, ExpertUsage
+from engine.words import say
 
 Floats = npt.NDArray[np.float32]
 
@@ -70,7 +71,7 @@ class LoadedModel(ABC):
             raise ValueError(f"logits {logits!r}")
         self._cancelled.clear()
         try:
-            with self.memory_errors("The answer"):
+            with self.memory_errors(say("The answer")):
                 result = self._finished(self._compute(token_ids, last_only=logits == "last", draft=logits == "draft"))
         except _native.Interrupted as error:
             raise Cancelled from error
@@ -121,9 +122,9 @@ class LoadedModel(ABC):
             # C++ says no more than "std::bad_alloc".
             known = str(error) not in ("", "std::bad_alloc")
             raise GreenroomError(
-                f"{what} does not fit in memory",
-                str(error).partition("\n")[0] if known else "the system has no memory left for this program",
-                "Close other programs, choose a shorter context, or a smaller file of this model.",
+                say("{what} does not fit in memory", what=what),
+                str(error).partition("\n")[0] if known else say("the system has no memory left for this program"),
+                say("Close other programs, choose a shorter context, or a smaller file of this model."),
             ) from error
 
     def _embedded(self, rows: Floats) -> Floats:

@@ -22,6 +22,7 @@ from engine.hardware.memory import read_memory
 from engine.hardware.sources import Sources
 from engine.models.spec import ModelSpec, TensorRef
 from engine.progress import Progress, ProgressCallback
+from engine.words import say
 
 #: Seconds between two reports: often enough for a smooth bar, rare enough to cost nothing.
 REPORT_INTERVAL = 0.05
@@ -209,15 +210,22 @@ class Loader:
         if 0 < done < self._total and seconds > SETTLED:
             rate = done / seconds
             speed = f"{rate / 1e9:.1f} GB/s" if rate >= 1e8 else f"{rate / 1e6:.0f} MB/s"
-            message += f", {speed}, {(self._total - done) / rate:.0f} s left"
+            message = say(
+                "{message}, {speed}, {left:.0f} s left", message=message, speed=speed, left=(self._total - done) / rate
+            )
         self._progress(Progress(done, self._total, message))
 
     def refuse(self, role: str, error: ValueError) -> GreenroomError:
         """The user's words for a tensor the kernels would not take."""
         return GreenroomError(
-            f"{self.checkpoint.name} cannot be loaded",
-            f'its tensor "{self.spec.weights[role].name}" ({self.format(role)}) is not accepted: {error}',
-            "Choose a file of this model in another format.",
+            say("{name} cannot be loaded", name=self.checkpoint.name),
+            say(
+                'its tensor "{name}" ({role}) is not accepted: {error}',
+                name=self.spec.weights[role].name,
+                role=self.format(role),
+                error=error,
+            ),
+            say("Choose a file of this model in another format."),
         )
 
     def report_again(self) -> None:
@@ -266,9 +274,14 @@ def check_ram(needed: int, name: str, part: str) -> None:
     free = available_ram()
     if needed + RAM_RESERVE > free:
         raise GreenroomError(
-            f"{name} does not fit in memory",
-            f"{part} need {needed / 1e9:.1f} GB of RAM and {max(0, free - RAM_RESERVE) / 1e9:.1f} GB is free",
-            "Close other programs, or choose a smaller file of this model.",
+            say("{name} does not fit in memory", name=name),
+            say(
+                "{part} need {needed:.1f} GB of RAM and {value:.1f} GB is free",
+                part=part,
+                needed=needed / 1e9,
+                value=max(0, free - RAM_RESERVE) / 1e9,
+            ),
+            say("Close other programs, or choose a smaller file of this model."),
         )
 
 

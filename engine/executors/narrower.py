@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.placement.plan import OffloadPlan
+from engine.words import say
 
 #: Dense weights that are rounded more.
 _ROUNDED = {"bfloat16": "int8", "int8": "int4"}
@@ -18,13 +19,19 @@ def narrower(plan: OffloadPlan, *, has_experts: bool) -> tuple[OffloadPlan, str]
     exact = plan.dense_dtype == "float32"
     all_gpu = plan.mode == "all_gpu" and has_experts
     if not exact and plan.kv_type != "q8":
-        why = f"VRAM is shorter than planned: the KV cache is held in q8 instead of {plan.kv_type}."
+        why = say(
+            "VRAM is shorter than planned: the KV cache is held in q8 instead of {kv_type}.", kv_type=plan.kv_type
+        )
         return replace(plan, kv_type="q8"), why
     rounded = _ROUNDED.get(plan.dense_dtype)
     if rounded is not None and not (all_gpu and rounded == "int4"):
-        why = f"VRAM is shorter than planned: dense weights are held as {rounded} instead of {plan.dense_dtype}."
+        why = say(
+            "VRAM is shorter than planned: dense weights are held as {rounded} instead of {planned}.",
+            rounded=rounded,
+            planned=plan.dense_dtype,
+        )
         return replace(plan, dense_dtype=rounded), why
     if all_gpu:
-        why = "VRAM is shorter than planned: the experts stay in RAM and are computed by the CPU."
+        why = say("VRAM is shorter than planned: the experts stay in RAM and are computed by the CPU.")
         return replace(plan, mode="hybrid", hot_slots=0), why
     return None

@@ -16,6 +16,7 @@ from engine.executors.native_decoder import NativeDecoder
 from engine.executors.rope import ropes_of
 from engine.placement.plan import OffloadPlan
 from engine.runtime.status import EngineStatus, ExpertUsage
+from engine.words import say
 
 
 class NativeExecutor(LoadedModel):
@@ -32,7 +33,7 @@ class NativeExecutor(LoadedModel):
     def _load(self, loader: Loader, plan: OffloadPlan) -> None:
         spec = self._spec
         build = Builder(loader, self._pool, plan)
-        loader.report("Making room for the context", always=True)
+        loader.report(say("Making room for the context"), always=True)
         cached = spec.kv_bytes(plan.context, plan.kv_type)
         recode = None if plan.experts == "stored" else plan.experts
         besides = loader.dense_nbytes(None) + cached
@@ -40,10 +41,10 @@ class NativeExecutor(LoadedModel):
         self._experts = experts
         layers = []
         for i, layer in enumerate(spec.layers):
-            loader.report(f"Reading attention of layer {i + 1} of {len(spec.layers)}")
+            loader.report(say("Reading attention of layer {layer} of {layers}", layer=i + 1, layers=len(spec.layers)))
             layers.append(build.layer(i, layer, experts))
         self._cache = KvCache(plan.context, build.states)
-        loader.report("Reading the output head")
+        loader.report(say("Reading the output head"))
         norm = build.norm("norm")
         head = build.linear(["lm_head" if loader.has("lm_head") else "embed"])
         self._embedding = embedding(loader, head)
@@ -57,7 +58,7 @@ class NativeExecutor(LoadedModel):
         self._status = EngineStatus(
             kernel=self.kernel, locked=experts.nbytes > 0 and experts.locked, ram_bytes=experts.nbytes + besides
         )
-        loader.report("Ready", always=True)
+        loader.report(say("Ready"), always=True)
 
     def usage(self) -> ExpertUsage | None:
         experts = self.__dict__.get("_experts")

@@ -11,6 +11,7 @@ import torch
 from engine.executors.devices import Device, Event
 from engine.executors.streaming import Carrier, Pieces
 from engine.runtime.hot_cache import HotCache, Upload
+from engine.words import say
 
 log = logging.getLogger(__name__)
 
@@ -94,4 +95,4 @@ class SlotUploads:
         log.warning("an expert could not be copied to VRAM: %s", error)
         if self.failures == MOST_FAILURES:
             why = str(error).partition("\n")[0]
-            self.notes.append(f"The experts in VRAM stay as they are: copies to it fail ({why}).")
+            self.notes.append(say("The experts in VRAM stay as they are: copies to it fail ({why}).", why=why))

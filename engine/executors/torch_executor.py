@@ -37,6 +37,7 @@ from engine.placement.sizes import CUDA_CONTEXT_BYTES
 from engine.progress import ProgressCallback
 from engine.runtime import hot_cache_statistics
 from engine.runtime.status import EngineStatus, ExpertUsage
+from engine.words import say
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,9 @@ class TorchExecutor(LoadedModel):
 
     def truncate(self, length: int) -> int:
         if self._broken:
-            raise GreenroomError("The model cannot answer", "its device has stopped working", "Load it again.")
+            raise GreenroomError(
+                say("The model cannot answer"), say("its device has stopped working"), say("Load it again.")
+            )
         with torch.inference_mode(), self._device.device.working():
             return super().truncate(length)
 
@@ -107,7 +110,7 @@ class TorchExecutor(LoadedModel):
                 raise MemoryError(str(error)) from error
 
     def _load(self, loader: Loader, plan: OffloadPlan) -> None:
-        device, what = self._device.device, f"{loader.checkpoint.name} could not be loaded"
+        device, what = self._device.device, say("{name} could not be loaded", name=loader.checkpoint.name)
         while True:
             try:
                 with (
@@ -134,14 +137,14 @@ class TorchExecutor(LoadedModel):
     def _load_blocks(self, loader: Loader, plan: OffloadPlan) -> None:
         spec = self._spec
         build = TorchBuilder(loader, self._device, self._pool, plan)
-        loader.report("Making room for the context", always=True)
+        loader.report(say("Making room for the context"), always=True)
         cached = spec.kv_bytes(plan.context, plan.kv_type)
         self._experts = self._load_experts(loader, plan, cached)
         for i, layer in enumerate(spec.layers):
-            loader.report(f"Reading attention of layer {i + 1} of {len(spec.layers)}")
+            loader.report(say("Reading attention of layer {layer} of {layers}", layer=i + 1, layers=len(spec.layers)))
             self._layers.append(build.layer(i, layer, self._experts))
         self._cache = KvCache(plan.context, build.states)
-        loader.report("Reading the output head")
+        loader.report(say("Reading the output head"))
         self._norm = build.norm("norm")
         self._head = build.linear(["lm_head" if loader.has("lm_head") else "embed"])
         self._embedding = embedding(loader, self._head)
@@ -154,7 +157,7 @@ class TorchExecutor(LoadedModel):
         self.takes_drafts = self._device.native and not self.fallbacks
         self.kernel = self._kernel(plan)
         self._status = self._status_of(loader, plan, cached, held)
-        loader.report("Ready", always=True)
+        loader.report(say("Ready"), always=True)
 
     def _check_room(self, plan: OffloadPlan) -> int:
         """Bytes held on the device, before slots take what is left. Raises OutOfMemoryError without room to answer."""
@@ -165,7 +168,10 @@ class TorchExecutor(LoadedModel):
             if memory.free < work // 4:
                 raise torch.OutOfMemoryError(f"{memory.free} bytes are left for {work} of work space")
             self.chunk = max(SMALLEST_CHUNK, self.chunk * memory.free // work)
-            self._tell("chunk", f"VRAM is shorter than planned: prompts are read {self.chunk} tokens at a time.")
+            self._tell(
+                "chunk",
+                say("VRAM is shorter than planned: prompts are read {chunk} tokens at a time.", chunk=self.chunk),
+            )
         return memory.held
 
     def _load_experts(
@@ -192,7 +198,7 @@ class TorchExecutor(LoadedModel):
         return HybridExperts(store, self._device, self._spec, self._cancelled.is_set)
 
     def _open_slots(self, experts: HybridExperts, loader: Loader, plan: OffloadPlan) -> None:
-        loader.report("Copying experts to the GPU", always=True)
+        loader.report(say("Copying experts to the GPU"), always=True)
         experts.defer(plan.defer_experts)
         layers, most = experts.cacheable, experts.most_experts
         known = hot_cache_statistics.read(cache_folder(), self._checkpoint, layers, most) if plan.hot_slots else None
@@ -202,7 +208,7 @@ class TorchExecutor(LoadedModel):
             keep_free=_work_bytes(plan),
             # A simulated device is there to be looked at, not to be fast.
             measured=not is_simulated(plan.device),
-            report=lambda: loader.report("Copying experts to the GPU"),
+            report=lambda: loader.report(say("Copying experts to the GPU")),
         )
 
     def _keep_statistics(self, experts: HybridExperts) -> None:
@@ -250,7 +256,7 @@ class TorchExecutor(LoadedModel):
     def _compute(self, token_ids: npt.NDArray[np.int64], *, last_only: bool, draft: bool) -> Floats:
         device = self._device.device
         try:
-            with device_errors(device, "The answer broke off"):
+            with device_errors(device, say("The answer broke off")):
                 return self._computed(token_ids, last_only=last_only, draft=draft)
         except GreenroomError:
             self._broken = True
@@ -270,13 +276,15 @@ class TorchExecutor(LoadedModel):
             experts.drain()
             if experts.cache is not None and experts.cache.slots:
                 left = experts.shrink(experts.cache.slots // 2)
-                self._tell("slots", f"VRAM ran short in an answer: {left} experts are left in it.")
+                self._tell("slots", say("VRAM ran short in an answer: {left} experts are left in it.", left=left))
                 return True
         device.release()
         if tokens <= SMALLEST_CHUNK:
             return False
         self.chunk = max(SMALLEST_CHUNK, tokens // 2)
-        self._tell("chunk", f"VRAM ran short in an answer: prompts are read {self.chunk} tokens at a time.")
+        self._tell(
+            "chunk", say("VRAM ran short in an answer: prompts are read {chunk} tokens at a time.", chunk=self.chunk)
+        )
         return True
 
     def _tell(self, about: str, note: str) -> None:

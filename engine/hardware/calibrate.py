@@ -108,7 +108,11 @@ def measure(
         if step >= len(counts) and step % len(counts) == 0 and time.monotonic() - started > BUDGET_SECONDS:
             break
         threads = counts[step % len(counts)]
-        progress(Progress(step, total, f"Reading RAM with {threads} thread{'s' if threads > 1 else ''}"))
+        if threads == 1:
+            what = say("Reading RAM with 1 thread")
+        else:
+            what = say("Reading RAM with {threads} threads", threads=threads)
+        progress(Progress(step, total, what))
         pool = _native.ThreadPool(threads)
         try:
             speeds[threads] += _native.read_bandwidth(pool, nbytes, REPEATS)
@@ -124,7 +128,7 @@ def measure(
     for step, device in enumerate(devices, reads + STEPS):
 
         def waiting(step: int = step) -> None:
-            progress(Progress(step, total, "Measuring the graphics card"))
+            progress(Progress(step, total, say("Measuring the graphics card")))
 
         reply = ask_device(f"device={device}", DEVICE_TIMEOUT, waiting)
         try:
@@ -134,7 +138,7 @@ def measure(
         except (ValueError, TypeError) as error:
             logger.warning("calibration: %s is left out: %s", device, error)
     measured = replace(measured, devices=found)
-    progress(Progress(total, total, "This PC is measured"))
+    progress(Progress(total, total, say("This PC is measured")))
     return measured
 
 
@@ -261,6 +265,12 @@ def store(folder: Path, report: HardwareReport, calibration: Calibration) -> lis
     except OSError as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
-        why = f"{folder} cannot be written ({error.strerror})"
-        return [f"What was measured could not be remembered: {why}; give it write permission or free some space."]
+        return [
+            say(
+                "What was measured could not be remembered: {folder} cannot be written ({why}); give it write "
+                "permission or free some space.",
+                folder=folder,
+                why=error.strerror,
+            )
+        ]
     return []

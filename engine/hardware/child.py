@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import GreenroomError
+from engine.words import say
 
 #: A reply is a few kilobytes; whatever is longer is not a reply.
 REPLY_LIMIT = 1 << 20
@@ -217,7 +218,7 @@ def ask(
                 creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
             )
         except OSError as error:
-            return Reply({}, f"its helper process could not be started ({error.strerror})")
+            return Reply({}, say("its helper process could not be started ({why})", why=error.strerror))
         try:
             code = _wait(process, timeout, waiting)
         except BaseException as error:
@@ -226,7 +227,7 @@ def ask(
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(1)
             if isinstance(error, subprocess.TimeoutExpired):
-                return Reply({}, f"it did not answer within {timeout:g} s")
+                return Reply({}, say("it did not answer within {timeout:g} s", timeout=timeout))
             raise
         output.seek(0)
         text = output.read(REPLY_LIMIT)
@@ -258,7 +259,9 @@ def _parse(text: bytes, code: int) -> Reply:
         if isinstance(answer.get("failure"), str):
             return Reply({}, answer["failure"])
     # Negative on POSIX: the signal that ended it. Windows reports exceptions as large codes.
-    return Reply({}, f"it crashed ({f'signal {-code}' if code < 0 else f'exit code {code}'})")
+    if code < 0:
+        return Reply({}, say("it crashed (signal {code})", code=-code))
+    return Reply({}, say("it crashed (exit code {code})", code=code))
 
 
 if __name__ == "__main__":

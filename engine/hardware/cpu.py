@@ -7,6 +7,7 @@ from engine.hardware.child import Reply
 from engine.hardware.generations import BEFORE_AVX2, generation
 from engine.hardware.report import CpuReport, Isa, Kernels
 from engine.hardware.sources import Sources, cpu_list
+from engine.words import say
 
 #: Short name -> the flag in /proc/cpuinfo.
 LINUX_FLAGS = {
@@ -45,7 +46,10 @@ def read_cpu(sources: Sources, native: Reply, system: Reply, timeout: float) -> 
         vendor = vendor or str(slow.value.get("vendor", ""))
         if slow.failure:
             warnings.append(
-                f"The CPU's name could not be read: {slow.failure}; calibrate, since its speed cannot be looked up."
+                say(
+                    "The CPU's name could not be read: {why}; calibrate, since its speed cannot be looked up.",
+                    why=slow.failure,
+                )
             )
     made = generation(
         vendor,
@@ -58,11 +62,17 @@ def read_cpu(sources: Sources, native: Reply, system: Reply, timeout: float) -> 
     kernels = Kernels(**said["kernels"]) if "kernels" in said else Kernels("none", "none", "none")
     if native.failure:
         warnings.append(
-            f"The compiled kernels could not be asked what this CPU can do: {native.failure}; run the set-up again."
+            say(
+                "The compiled kernels could not be asked what this CPU can do: {why}; run the set-up again.",
+                why=native.failure,
+            )
         )
     elif "missing" in said:
         warnings.append(
-            f"The compiled kernels are not installed, so no model can run: {said['missing']}; run the set-up again."
+            say(
+                "The compiled kernels are not installed, so no model can run: {why}; run the set-up again.",
+                why=said["missing"],
+            )
         )
     flags = first.get("flags", "").split()
     if "cpu" not in said:
@@ -85,15 +95,19 @@ def read_cpu(sources: Sources, native: Reply, system: Reply, timeout: float) -> 
         usable = max(1, min(usable, int(quota)))
     if usable < logical:
         warnings.append(
-            f"This process may use {usable} of {logical} logical CPUs (container limit or affinity mask); "
-            "raise the limit to use more."
+            say(
+                "This process may use {usable} of {logical} logical CPUs (container limit or affinity mask); raise the "
+                "limit to use more.",
+                usable=usable,
+                logical=logical,
+            )
         )
     fast, slow_cores = _kinds_of_cores(sources, cores, allowed)
     if not cores:
         fast, slow_cores = (int(system.value.get(kind, 0)) for kind in ("performance_cores", "efficiency_cores"))
     smt = logical > physical if cores else system.value.get("smt", logical > physical if counters else None)
     report = CpuReport(
-        name=" ".join(name.split()) or "unknown CPU",
+        name=" ".join(name.split()) or say("unknown CPU"),
         vendor=vendor,
         physical_cores=physical,
         logical_cores=logical,
@@ -115,19 +129,32 @@ def _isa_warnings(sources: Sources, isa: Isa, made: str, *, virtual: bool) -> li
     if sources.machine.lower() not in X86:
         return []
     if "avx2" not in isa.usable and (isa.usable or isa.cpu):
-        what = "AVX2 is missing, or switched off in the BIOS or VM: models run on the slow portable kernels"
+        what = say("AVX2 is missing, or switched off in the BIOS or VM: models run on the slow portable kernels")
         if virtual:
-            return [f'{what}. Give the virtual machine the host\'s CPU type (for example "host" in QEMU).']
+            return [
+                say('{what}. Give the virtual machine the host\'s CPU type (for example "host" in QEMU).', what=what)
+            ]
         if made in BEFORE_AVX2:
-            return [f"{what}. {made} CPUs have none: choose the smallest models, or a newer PC."]
-        return [f"{what}. Switch AVX on in the BIOS; Intel CPUs from before 2013 and AMD's from before 2015 have none."]
+            return [
+                say("{what}. {made} CPUs have none: choose the smallest models, or a newer PC.", what=what, made=made)
+            ]
+        return [
+            say(
+                "{what}. Switch AVX on in the BIOS; Intel CPUs from before 2013 and AMD's from before 2015 have none.",
+                what=what,
+            )
+        ]
     blocked = [name for name in isa.cpu if name not in isa.usable]
     if blocked:
-        remedy = "update the system (AMX needs Linux 5.16 or Windows 11)"
+        remedy = say("update the system (AMX needs Linux 5.16 or Windows 11)")
         if any(not name.startswith("amx") for name in blocked):
-            remedy = "update the system, or let the virtual machine have it"
+            remedy = say("update the system, or let the virtual machine have it")
         return [
-            f"The operating system does not let programs use {', '.join(blocked)}, though the CPU has it; {remedy}."
+            say(
+                "The operating system does not let programs use {names}, though the CPU has it; {remedy}.",
+                names=", ".join(blocked),
+                remedy=remedy,
+            )
         ]
     return []
 

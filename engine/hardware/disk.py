@@ -8,6 +8,7 @@ from pathlib import Path
 
 from engine.hardware.report import DiskReport
 from engine.hardware.sources import Sources
+from engine.words import say
 
 NETWORK = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs", "ceph", "glusterfs", "lustre", "fuse.sshfs")
 IN_MEMORY = ("tmpfs", "ramfs")
@@ -29,7 +30,7 @@ class Mount:
 
 def read_disk(sources: Sources, folder: Path) -> tuple[DiskReport, list[str]]:
     """Free space where `folder` is, or will be: its nearest existing parent is asked."""
-    why = "no such drive"
+    why = say("no such drive")
     for place in (folder, *folder.parents):
         try:
             total, _, free = sources.disk_usage(place)
@@ -39,7 +40,11 @@ def read_disk(sources: Sources, folder: Path) -> tuple[DiskReport, list[str]]:
             why = error.strerror or str(error)
             break
         return DiskReport(str(folder), int(free), int(total), _kind_of(sources, place)), []
-    warning = f"Free space of {folder} could not be read: {why}; choose another folder for models in the settings."
+    warning = say(
+        "Free space of {folder} could not be read: {why}; choose another folder for models in the settings.",
+        folder=folder,
+        why=why,
+    )
     return DiskReport(str(folder), 0, 0), [warning]
 
 

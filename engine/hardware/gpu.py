@@ -9,6 +9,7 @@ from dataclasses import replace
 from engine.hardware.child import Reply
 from engine.hardware.report import GpuReport
 from engine.hardware.sources import Sources
+from engine.words import say
 
 VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
 
@@ -60,17 +61,23 @@ def read_gpus(
         gpus += _by_torch(sources.ask("torch", timeout))
     for gpu in gpus:
         if gpu.unusable:
-            warnings.append(f"{gpu.name} {gpu.unusable}.")
+            warnings.append(say("{gpu} {unusable}.", gpu=gpu.name, unusable=gpu.unusable))
     return gpus, warnings + drm_warnings
 
 
 def _nvidia(nvml: Reply, torch: Mapping[str, str]) -> tuple[list[GpuReport], list[str]]:
     warnings = []
     if nvml.failure:
-        warnings.append(f"NVIDIA GPUs could not be asked (NVML): {nvml.failure}; restart the PC or update the driver.")
+        warnings.append(
+            say("NVIDIA GPUs could not be asked (NVML): {why}; restart the PC or update the driver.", why=nvml.failure)
+        )
     elif error := nvml.value.get("error"):
         warnings.append(
-            f"The NVIDIA driver answered with an error (NVML): {error}; restart the PC, or install the driver again."
+            say(
+                "The NVIDIA driver answered with an error (NVML): {error}; restart the PC, or install the driver "
+                "again.",
+                error=error,
+            )
         )
     driver = str(nvml.value.get("driver", ""))
     gpus = [
@@ -100,15 +107,20 @@ def _unusable(driver: str, capability: str, cuda: str) -> str:
     needed = DRIVER_FOR_CUDA.get(int(major), 0)
     version = driver.partition(".")[0]
     if version.isdigit() and int(version) < needed:
-        return (
-            f"stays unused: its driver {driver} is too old for CUDA {cuda}; install NVIDIA's driver {needed} or newer"
+        return say(
+            "stays unused: its driver {driver} is too old for CUDA {cuda}; install NVIDIA's driver {needed} or newer",
+            driver=driver,
+            cuda=cuda,
+            needed=needed,
         )
     parts = capability.split(".")
     lowest = CAPABILITY_FOR_CUDA.get(int(major), (0, 0))
     if len(parts) == 2 and all(part.isdigit() for part in parts) and (int(parts[0]), int(parts[1])) < lowest:
-        return (
-            f"stays unused: CUDA {cuda} no longer supports cards of its age (compute capability {capability}); "
-            "run the set-up again for an older CUDA"
+        return say(
+            "stays unused: CUDA {cuda} no longer supports cards of its age (compute capability {capability}); run the "
+            "set-up again for an older CUDA",
+            cuda=cuda,
+            capability=capability,
         )
     return ""
 
@@ -157,7 +169,9 @@ def _drm(sources: Sources, *, nvidia_answered: bool) -> tuple[list[GpuReport], l
         vendor = VENDORS.get(sources.text(f"{device}/vendor").lower(), "")
         if vendor == "nvidia" and not nvidia_answered:
             name = _name(sources, device, "NVIDIA GPU")
-            warnings.append(f"{name} is present, but no NVIDIA driver answers; install the driver to use it.")
+            warnings.append(
+                say("{name} is present, but no NVIDIA driver answers; install the driver to use it.", name=name)
+            )
         elif vendor == "amd":
             gpus.append(_linked(sources, folder, card, _amd(sources, device)))
         elif vendor == "intel":

@@ -12,6 +12,7 @@ import numpy as np
 
 from engine.hardware.report import Calibration, HardwareReport, KernelSpeed
 from engine.progress import Progress, ProgressCallback
+from engine.words import say
 
 if TYPE_CHECKING:
     from engine import _native
@@ -66,11 +67,11 @@ def measure_kernels(
     kernels: dict[str, KernelSpeed] = {}
     try:
         for step, shape in enumerate(SHAPES):
-            progress(Progress(done + step, total, f"Computing {shape.name} experts"))
+            progress(Progress(done + step, total, say("Computing {shape} experts", shape=shape.name)))
             nbytes = min(_LAYER_BYTES, report.memory.available_bytes // 4)
             if nbytes >= _TOP_K * shape.stored_bytes:
                 kernels[shape.name] = _speed(pool, shape, nbytes // shape.stored_bytes)
-        progress(Progress(done + len(SHAPES), total, "Handing work to the threads"))
+        progress(Progress(done + len(SHAPES), total, say("Handing work to the threads")))
         layer = _layer(pool, TINY, 1)
         region = min(_timed(pool, layer, TINY, 1, 1, 1))
         handover = _native.handover_seconds(pool)

@@ -7,6 +7,7 @@ from engine.hardware.child import Reply
 from engine.hardware.report import MemoryReport
 from engine.hardware.smbios import memory_modules
 from engine.hardware.sources import Sources
+from engine.words import say
 
 GB = 1_000_000_000
 
@@ -33,8 +34,12 @@ def read_memory(sources: Sources, system: Reply = NOTHING_MORE) -> tuple[MemoryR
     bound = None
     if limit is not None and limit[0] < total:
         warnings.append(
-            f"This process may use {limit[0] / GB:.1f} of the machine's {total / GB:.1f} GB of RAM; "
-            "raise the container's memory limit to use more."
+            say(
+                "This process may use {may:.1f} of the machine's {total:.1f} GB of RAM; raise the container's memory "
+                "limit to use more.",
+                may=limit[0] / GB,
+                total=total / GB,
+            )
         )
         bound = limit[0]
         total, available = limit[0], min(available, limit[1])

@@ -32,11 +32,12 @@ from engine.hardware.report import (
 )
 from engine.hardware.sources import Sources
 from engine.progress import ProgressCallback, ignore_progress
+from engine.words import say
 
 logger = logging.getLogger(__name__)
 
 #: What to do about a part that could not be read.
-AGAIN = "probe again, and report it with the log if it stays so"
+AGAIN = say("probe again, and report it with the log if it stays so")
 
 
 def probe(
@@ -82,7 +83,15 @@ def probe(
             value, said = read()
         except Exception as error:
             logger.exception("probe: %s", what)
-            warnings[name].append(f"{what} could not be read ({type(error).__name__}: {error}); {AGAIN}.")
+            warnings[name].append(
+                say(
+                    "{what} could not be read ({kind}: {error}); {again}.",
+                    what=what,
+                    kind=type(error).__name__,
+                    error=error,
+                    again=AGAIN,
+                )
+            )
         else:
             warnings[name] += said
             report = replace(report, **{name: value})
@@ -95,25 +104,32 @@ def probe(
         def reply(name: str) -> Reply:
             return asked[name].result() if name in asked else Reply({})
 
-        part("disk", "The models' disk", lambda: read_disk(sources, Path(report.disk.path)))
-        part("disks", "The disks", lambda: (read_disks(sources), []))
-        part("numa", "The memory nodes", lambda: (read_numa(sources), []))
+        part("disk", say("The models' disk"), lambda: read_disk(sources, Path(report.disk.path)))
+        part("disks", say("The disks"), lambda: (read_disks(sources), []))
+        part("numa", say("The memory nodes"), lambda: (read_numa(sources), []))
         system = reply("system")
         if system.failure:
             warnings["system"].append(
-                f"{sources.system} could not be asked about its cores and graphics: {system.failure}; {AGAIN}."
+                say(
+                    "{system} could not be asked about its cores and graphics: {why}; {again}.",
+                    system=sources.system,
+                    why=system.failure,
+                    again=AGAIN,
+                )
             )
-        part("memory", "The memory", lambda: read_memory(sources, system))
-        part("cpu", "The processor", lambda: read_cpu(sources, reply("native"), system, left()))
-        part("os", "The installed torch", lambda: ({**report.os, **sources.torch_build()}, []))
+        part("memory", say("The memory"), lambda: read_memory(sources, system))
+        part("cpu", say("The processor"), lambda: read_cpu(sources, reply("native"), system, left()))
+        part("os", say("The installed torch"), lambda: ({**report.os, **sources.torch_build()}, []))
         part(
             "gpus",
-            "The graphics cards",
+            say("The graphics cards"),
             lambda: read_gpus(sources, reply("nvml"), system, report.os, report.cpu.name, left()),
         )
     nvidia = any(gpu.vendor == "nvidia" and not gpu.integrated for gpu in report.gpus)
     if report.os.get("torch_cuda") == "none" and nvidia:
-        unused = "The installed torch is a CPU build, so the NVIDIA GPU stays unused; run the set-up again for CUDA."
+        unused = say(
+            "The installed torch is a CPU build, so the NVIDIA GPU stays unused; run the set-up again for CUDA."
+        )
         report = replace(report, warnings=[*report.warnings, unused])
     for warning in report.warnings:
         logger.info("probe: %s", warning)
@@ -137,7 +153,7 @@ def probe(
 def _nothing_yet(sources: Sources, models_folder: Path) -> HardwareReport:
     """What stands in the report until it is known, or for good where it cannot be read."""
     return HardwareReport(
-        cpu=CpuReport("unknown CPU", "", 1, 1, 1, Isa(), Kernels("none", "none", "none"), 1),
+        cpu=CpuReport(say("unknown CPU"), "", 1, 1, 1, Isa(), Kernels("none", "none", "none"), 1),
         memory=MemoryReport(0, 0),
         gpus=[],
         numa=[],

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 
 from engine.errors import GreenroomError
 from engine.hardware.report import GpuReport
+from engine.words import say
 
 NAME = "Simulated accelerator"
 #: What can be made to fail: page-locking of host memory.
@@ -71,7 +72,7 @@ def simulated(device: str) -> Simulated:
 
 def _refuse(device: str, why: str) -> GreenroomError:
     return GreenroomError(
-        f'The simulated device "{device}" cannot be used',
+        say('The simulated device "{device}" cannot be used', device=device),
         why,
-        f'Write it like "sim:vram=4e9,copy=12e9,latency=20e-6,fail={FAULTS[0]}".',
+        say('Write it like "sim:vram=4e9,copy=12e9,latency=20e-6,fail={value}".', value=FAULTS[0]),
     )

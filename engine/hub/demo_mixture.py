@@ -20,6 +20,7 @@ import numpy.typing as npt
 from gguf.quants import dequantize, quantize
 
 from engine.progress import Progress, ProgressCallback, ignore_progress
+from engine.words import say
 
 Array = npt.NDArray[Any]
 
@@ -101,7 +102,13 @@ def write_demo(dense: Path, target: Path, parts: Parts, progress: ProgressCallba
         _write_metadata(writer, source, parts)
         _add_embeddings(writer, source, parts)
         for layer in range(parts.layers):
-            progress(Progress(layer, parts.layers, f"Rearranging layer {layer + 1} of {parts.layers} into experts"))
+            progress(
+                Progress(
+                    layer,
+                    parts.layers,
+                    say("Rearranging layer {layer} of {layers} into experts", layer=layer + 1, layers=parts.layers),
+                )
+            )
             _add_attention(writer, source, parts, layer)
             _add_experts(writer, source, parts, layer)
         writer.write_header_to_file()
@@ -109,7 +116,7 @@ def write_demo(dense: Path, target: Path, parts: Parts, progress: ProgressCallba
         writer.write_tensors_to_file()
     finally:
         writer.close()
-    progress(Progress(parts.layers, parts.layers, "The demo model is ready"))
+    progress(Progress(parts.layers, parts.layers, say("The demo model is ready")))
 
 
 def _write_metadata(writer: gguf.GGUFWriter, source: _Dense, parts: Parts) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.checkpoints.stored import size_text
 from engine.hub.downloads import DownloadStatus
+from engine.words import joined, say
 
 
 def progress_text(status: DownloadStatus) -> str:
@@ -12,15 +13,16 @@ def progress_text(status: DownloadStatus) -> str:
     if status.state == "downloading":
         parts = [f"{_of(status.done, status.total)} ({share})"]
         if status.bytes_per_s:
-            parts.append(f"{_rate(status.bytes_per_s)}")
+            parts.append(_rate(status.bytes_per_s))
         if status.remaining_s is not None:
-            parts.append(f"{duration(status.remaining_s)} left")
-        return " · ".join(parts)
+            parts.append(say("{duration} left", duration=duration(status.remaining_s)))
+        return joined(" · ", parts)
+    waiting = say("Waiting for its turn, {share} is here", share=share) if status.done else say("Waiting for its turn")
     return {
-        "verifying": f"Verifying {share}",
-        "queued": "Waiting for its turn" if not status.done else f"Waiting for its turn, {share} is here",
-        "paused": f"Paused at {share}",
-        "failed": f"Stopped at {share}",
+        "verifying": say("Verifying {share}", share=share),
+        "queued": waiting,
+        "paused": say("Paused at {share}", share=share),
+        "failed": say("Stopped at {share}", share=share),
         "finished": size_text(status.total),
     }[status.state]
 
@@ -28,15 +30,17 @@ def progress_text(status: DownloadStatus) -> str:
 def duration(seconds: float) -> str:
     """ "12 s", "2 min", "1 h 5 min", "3 days": as exact as a guess about a network is."""
     if seconds < 60:
-        return f"{max(1, round(seconds))} s"
+        return say("{seconds} s", seconds=max(1, round(seconds)))
     minutes = round(seconds / 60)
     if minutes < 60:
-        return f"{minutes} min"
+        return say("{minutes} min", minutes=minutes)
     if minutes < 600:
         hours, minutes = divmod(minutes, 60)
-        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+        return (
+            say("{hours} h {minutes} min", hours=hours, minutes=minutes) if minutes else say("{hours} h", hours=hours)
+        )
     hours = round(minutes / 60)
-    return f"{hours} h" if hours < 48 else f"{round(hours / 24)} days"
+    return say("{hours} h", hours=hours) if hours < 48 else say("{days} days", days=round(hours / 24))
 
 
 def _percent(status: DownloadStatus) -> int:

@@ -82,7 +82,7 @@ def fetch_headers(
 
         for _ in pool.map(one, model.files):
             done += 1
-            progress(Progress(done, total, f"Reading what {model.name} is"))
+            progress(Progress(done, total, say("Reading what {name} is", name=model.name)))
     with disk_errors(place):
         (place / _DONE).touch()
     return opened

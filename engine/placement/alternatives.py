@@ -8,6 +8,7 @@ from engine.placement import sizes
 from engine.placement.amounts import amount
 from engine.placement.candidates import Candidate, Problem, candidates, choose, with_wishes
 from engine.placement.plan import LABELS
+from engine.words import say
 
 RUNNABLE = ("all_gpu", "hybrid", "cpu")
 #: Files to look for instead, best first: format of most tensors and how such a file is usually called.
@@ -23,12 +24,12 @@ def alternatives(problem: Problem, chosen: Candidate, mode: str) -> list[str]:
     if mode not in RUNNABLE:
         lines += _narrower_cache(problem, chosen)
         lines += _shorter_context(problem)
-        lines += _recoded(problem, "would fit")
+        lines += _recoded(problem, say("would fit"))
         lines += _smaller_file(problem)
         lines += _more_ram(problem, chosen, mode)
     elif mode != "all_gpu":
         lines += _more_on_gpu(problem, mode)
-        lines += _recoded(problem, "would take less room and time")
+        lines += _recoded(problem, say("would take less room and time"))
     return lines
 
 
@@ -45,7 +46,14 @@ def _narrower_cache(problem: Problem, chosen: Candidate) -> list[str]:
         kinds.append("q8")
     for kind in kinds:
         if found := _fitting(with_wishes(problem, kv_type=kind)):
-            return [f"A KV cache in {kind} instead of {chosen.kv_type} would fit: {_takes(found)}."]
+            return [
+                say(
+                    "A KV cache in {kind} instead of {chosen} would fit: {takes}.",
+                    kind=kind,
+                    chosen=chosen.kv_type,
+                    takes=_takes(found),
+                )
+            ]
     return []
 
 
@@ -55,7 +63,7 @@ def _shorter_context(problem: Problem) -> list[str]:
         return []
     while (context := context // 2) >= SHORTEST_CONTEXT:
         if found := _fitting(replace(problem, context=context)):
-            return [f"A context of {context} tokens would fit: {_takes(found)}."]
+            return [say("A context of {context} tokens would fit: {takes}.", context=context, takes=_takes(found))]
     return []
 
 
@@ -69,7 +77,14 @@ def _recoded(problem: Problem, gain: str) -> list[str]:
     for code in ("int8", "int4"):
         found = _fitting(with_wishes(problem, experts=code))
         if found and found[0].experts == code:
-            return [f"Experts re-coded to {code} while loading {gain}, with some loss of accuracy: {_takes(found)}."]
+            return [
+                say(
+                    "Experts re-coded to {code} while loading {gain}, with some loss of accuracy: {takes}.",
+                    code=code,
+                    gain=gain,
+                    takes=_takes(found),
+                )
+            ]
     return []
 
 
@@ -82,7 +97,14 @@ def _smaller_file(problem: Problem) -> list[str]:
         smaller = with_wishes(replace(problem, inventory=inventory), experts="stored")
         size = _stored_bytes(smaller)
         if size < stored and (found := _fitting(smaller)):
-            return [f"A {title} file of this model ({amount(size)}) would fit: {_takes(found)}."]
+            return [
+                say(
+                    "A {title} file of this model ({size}) would fit: {takes}.",
+                    title=title,
+                    size=amount(size),
+                    takes=_takes(found),
+                )
+            ]
     return []
 
 
@@ -96,14 +118,15 @@ def _more_ram(problem: Problem, chosen: Candidate, mode: str) -> list[str]:
     if not chosen.missing_ram or chosen.missing_vram:
         return []
     if mode == "tight":
-        return [f"Close other programs until {amount(chosen.ram_total + chosen.ram_room.reserve)} of RAM is free."]
+        needed = amount(chosen.ram_total + chosen.ram_room.reserve)
+        return [say("Close other programs until {needed} of RAM is free.", needed=needed)]
     module = SMALLEST_MODULE
     while module < 1 << 50:
         # What is in use now stays in use; a larger machine also keeps more back.
         total, free = chosen.ram_room.total + module, chosen.ram_room.free + module
         leave = problem.wishes.leave_ram
         if chosen.ram_total + (sizes.ram_reserve(total) if leave is None else leave) <= free:
-            return [f"{module >> 30} GB more RAM would make it fit."]
+            return [say("{more} GB more RAM would make it fit.", more=module >> 30)]
         module *= 2
     return []
 
@@ -112,9 +135,9 @@ def _more_on_gpu(problem: Problem, mode: str) -> list[str]:
     """What a shorter conversation leaves room for: everything, or where nothing fits there now all but the experts."""
     if problem.gpu is None or problem.wishes.device == "cpu":
         return []
-    wanted = {"all_gpu": "everything"}
+    wanted = {"all_gpu": say("everything")}
     if mode == "cpu" and all(candidate.missing_vram for candidate in candidates(problem) if candidate.vram):
-        wanted["hybrid"] = "everything but the routed experts"
+        wanted["hybrid"] = say("everything but the routed experts")
     shortest = choose(replace(problem, context=min(SHORTEST_CONTEXT, problem.context)))[1]
     if shortest != "all_gpu":
         wanted.pop("all_gpu")
@@ -125,7 +148,12 @@ def _more_on_gpu(problem: Problem, mode: str) -> list[str]:
         if found in wanted:
             what = wanted.pop(found)
             lines.append(
-                f"With a context of {context} tokens {what} would fit on the GPU: {_takes((candidate, found))}."
+                say(
+                    "With a context of {context} tokens {what} would fit on the GPU: {takes}.",
+                    context=context,
+                    what=what,
+                    takes=_takes((candidate, found)),
+                )
             )
         if found == "all_gpu":
             break
@@ -134,5 +162,9 @@ def _more_on_gpu(problem: Problem, mode: str) -> list[str]:
 
 def _takes(found: tuple[Candidate, str]) -> str:
     candidate, mode = found
-    vram = f" and {amount(candidate.vram_total)} of VRAM" if candidate.vram else ""
-    return f"{LABELS[mode]}, {amount(candidate.ram_total)} of RAM{vram}"
+    ram = amount(candidate.ram_total)
+    if not candidate.vram:
+        return say("{label}, {ram} of RAM", label=LABELS[mode], ram=ram)
+    return say(
+        "{label}, {ram} of RAM and {vram} of VRAM", label=LABELS[mode], ram=ram, vram=amount(candidate.vram_total)
+    )

@@ -8,18 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from engine.words import joined, say
+
 #: How each role is called in a sentence.
 ROLE_NAMES = {
-    "experts": "routed experts",
-    "hot_experts": "copies of routed experts",
-    "shared_experts": "shared experts",
-    "dense_mlp": "MLP layers",
-    "attention": "attention",
-    "router_and_norms": "router and norms",
-    "embeddings": "embeddings",
-    "lm_head": "output head",
-    "kv_cache": "KV cache",
-    "buffers": "program and buffers",
+    "experts": say("routed experts"),
+    "hot_experts": say("copies of routed experts"),
+    "shared_experts": say("shared experts"),
+    "dense_mlp": say("MLP layers"),
+    "attention": say("attention"),
+    "router_and_norms": say("router and norms"),
+    "embeddings": say("embeddings"),
+    "lm_head": say("output head"),
+    "kv_cache": say("KV cache"),
+    "buffers": say("program and buffers"),
 }
 
 
@@ -75,7 +77,7 @@ def rounded_parts(parts: Mapping[str, int], unit: Unit) -> dict[str, int]:
 def addition(parts: Mapping[str, int], unit: Unit) -> str:
     """ "routed experts 17.2 GB + attention 0.8 GB = 18.0 GB"; parts that round to nothing are left out."""
     steps = {name: count for name, count in rounded_parts(parts, unit).items() if count}
-    terms = [f"{title} {unit.write(steps[name])}" for name, title in ROLE_NAMES.items() if name in steps]
+    terms = [joined(" ", (title, unit.write(steps[name]))) for name, title in ROLE_NAMES.items() if name in steps]
     if len(terms) < 2:
-        return "".join(terms) or unit.write(0)
-    return f"{' + '.join(terms)} = {unit.write(sum(steps.values()))}"
+        return terms[0] if terms else unit.write(0)
+    return joined(" = ", (joined(" + ", terms), unit.write(sum(steps.values()))))

@@ -16,6 +16,7 @@ from engine.hardware.report import HardwareReport
 from engine.placement.machines import GB, what_if
 from engine.placement.plan import Range
 from engine.placement.planner import plan
+from engine.words import say
 
 #: A table that still can be read.
 MOST_MACHINES = 64
@@ -141,35 +142,41 @@ def read_machines(content: bytes, where: str, here: HardwareReport) -> list[Mach
 
     Raises GreenroomError, with the machine that is wrong.
     """
-    what = f"{where} is no list of machines"
-    example = 'Write for example [{"name": "Server", "cpu": "2x EPYC 9355", "ram_gb": 768, "gpu": "RTX 5090"}].'
+    what = say("{where} is no list of machines", where=where)
+    example = say('Write for example [{"name": "Server", "cpu": "2x EPYC 9355", "ram_gb": 768, "gpu": "RTX 5090"}].')
     try:
         if len(content) > _MOST_BYTES:
-            raise ValueError("it is too large")
+            raise ValueError(say("it is too large"))
         entries = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise GreenroomError(what, str(error), example) from error
+        raise GreenroomError(what, error.args[0], example) from error
     if not isinstance(entries, list) or not 0 < len(entries) <= MOST_MACHINES:
-        raise GreenroomError(what, f"it is not a list of 1 to {MOST_MACHINES}", example)
+        raise GreenroomError(
+            what, say("it is not a list of 1 to {most_machines}", most_machines=MOST_MACHINES), example
+        )
     return [_machine(entry, number, what, here) for number, entry in enumerate(entries, 1)]
 
 
 def _machine(entry: Any, number: int, what: str, here: HardwareReport) -> Machine:
     def refuse(why: str) -> GreenroomError:
-        return GreenroomError(what, f"machine {number}: {why}", f"Known keys are {', '.join(KEYS)}.")
+        return GreenroomError(
+            what,
+            say("machine {number}: {why}", number=number, why=why),
+            say("Known keys are {keys}.", keys=", ".join(KEYS)),
+        )
 
     if not isinstance(entry, dict):
-        raise refuse("it is not an object")
+        raise refuse(say("it is not an object"))
     for key, value in entry.items():
         if key not in KEYS:
-            raise refuse(f'"{key}" is not known')
+            raise refuse(say('"{key}" is not known', key=key))
         if KEYS[key] is str:
             good = isinstance(value, str) and 0 < len(value) <= 100 and value.isprintable()
         else:
             whole = isinstance(value, int) or (KEYS[key] is float and isinstance(value, float))
             good = whole and not isinstance(value, bool) and 0 <= value < 1e12 and math.isfinite(value)
         if not good:
-            raise refuse(f'"{key}" cannot be {str(value)[:40]!r}')
+            raise refuse(say('"{key}" cannot be {value!r}', key=key, value=str(value)[:40]))
     return other_machine(
         here,
         name=entry.get("name"),

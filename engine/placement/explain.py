@@ -7,21 +7,22 @@ from engine.placement import sizes
 from engine.placement.amounts import addition, amount, free_amount, rounded_parts, unit_for
 from engine.placement.candidates import Candidate, Problem, Room
 from engine.placement.estimate import cache_hits, cached_share
-from engine.placement.plan import CACHED, LABELS, Prediction
+from engine.placement.plan import LABELS, Prediction, label_with_cache
+from engine.words import say
 
 
 def label(problem: Problem, chosen: Candidate, mode: str) -> str:
     """The label of LABELS, completed with what is missing, or how many experts have a copy in VRAM."""
     if mode == "hybrid" and (percent := _cached_percent(problem, chosen)):
-        return f"{LABELS[mode]}{CACHED}{percent}% of experts cached in VRAM"
+        return label_with_cache(percent)
     if mode != "tight":
         return LABELS[mode]
-    parts = []
-    if chosen.missing_ram:
-        parts.append(f"{_missing(chosen.ram_total, chosen.ram_room)} more free RAM")
-    if chosen.missing_vram:
-        parts.append(f"{_missing(chosen.vram_total, chosen.vram_room)} more free VRAM")
-    return f"{LABELS[mode]}: needs {' and '.join(parts)}"
+    ram, vram = _missing(chosen.ram_total, chosen.ram_room), _missing(chosen.vram_total, chosen.vram_room)
+    if not chosen.missing_vram:
+        return say("Tight: needs {ram} more free RAM", ram=ram)
+    if not chosen.missing_ram:
+        return say("Tight: needs {vram} more free VRAM", vram=vram)
+    return say("Tight: needs {ram} more free RAM and {vram} more free VRAM", ram=ram, vram=vram)
 
 
 def explanation(
@@ -33,16 +34,17 @@ def explanation(
     """
     lines = [_why(problem, chosen, mode) if slower is None else _why_not_gpu(problem, prediction, slower)]
     wishes = problem.wishes
-    keeper = "the system" if wishes.leave_ram is None else "other programs, as asked for"
+    keeper = say("the system") if wishes.leave_ram is None else say("other programs, as asked for")
     lines.append(_sum("RAM", keeper, chosen.ram, chosen.ram_room, chosen.missing_ram, mode))
     if chosen.vram:
-        keeper = "the desktop" if wishes.leave_vram is None else "other programs, as asked for"
+        keeper = say("the desktop") if wishes.leave_vram is None else say("other programs, as asked for")
         lines.append(_sum("VRAM", keeper, chosen.vram, chosen.vram_room, chosen.missing_vram, mode))
     lines += _cached(problem, chosen)
     lines.append(_context(problem, chosen))
     lines += _weights(problem, chosen)
     if problem.wishes.unload_bytes:
-        lines.append(f"The free RAM counts {free_amount(problem.wishes.unload_bytes)} of the model loaded now.")
+        freed = free_amount(problem.wishes.unload_bytes)
+        lines.append(say("The free RAM counts {freed} of the model loaded now.", freed=freed))
     return lines
 
 
@@ -57,21 +59,31 @@ def _cached(problem: Problem, chosen: Candidate) -> list[str]:
         return []
     experts = sum(moe.experts for moe, _ in problem.inventory.experts)
     if share == 1:
-        return [f"VRAM has room for copies of all {experts} experts; they lie in RAM as well."]
+        return [say("VRAM has room for copies of all {experts} experts; they lie in RAM as well.", experts=experts)]
     hits = cache_hits(problem, chosen)
     return [
-        f"VRAM has room for copies of {chosen.hot_slots} of {experts} experts, those used last and most; the "
-        f"prediction assumes that about {hits.likely:.0%} of all uses find one there ({hits.even:.0%} to "
-        f"{hits.steady:.0%})."
+        say(
+            "VRAM has room for copies of {slots} of {experts} experts, those used last and most; the prediction "
+            "assumes that about {likely:.0%} of all uses find one there ({even:.0%} to {steady:.0%}).",
+            slots=chosen.hot_slots,
+            experts=experts,
+            likely=hits.likely,
+            even=hits.even,
+            steady=hits.steady,
+        )
     ]
 
 
 def _why_not_gpu(problem: Problem, taken: Prediction, slower: Prediction) -> str:
     gpu = problem.gpu[1].name if problem.gpu is not None else ""
     fast, slow = taken.decode_tps.likely, slower.decode_tps.likely
-    return (
-        f"{LABELS['cpu']}: by prediction faster here, about {_tps(fast)} tok/s against {_tps(slow)} with the experts "
-        f"in RAM and the rest on {gpu}."
+    return say(
+        "{label}: by prediction faster here, about {fast} tok/s against {slow} with the experts in RAM and the rest "
+        "on {gpu}.",
+        label=LABELS["cpu"],
+        fast=_tps(fast),
+        slow=_tps(slow),
+        gpu=gpu,
     )
 
 
@@ -81,38 +93,63 @@ def _tps(speed: float) -> str:
 
 def _why(problem: Problem, chosen: Candidate, mode: str) -> str:
     gpu = problem.gpu[1].name if problem.gpu is not None else ""
+    short = LABELS[mode]
     if mode == "too_large":
-        return f"{LABELS[mode]}: it would not fit even if no other program ran."
+        return say("{label}: it would not fit even if no other program ran.", label=short)
     if mode == "tight":
-        return f"{label(problem, chosen, mode)}; it would fit if other programs were closed."
+        return say("{label}; it would fit if other programs were closed.", label=label(problem, chosen, mode))
     if mode == "all_gpu":
-        return f"{LABELS[mode]}: the whole model fits in the free memory of {gpu}, where it is fastest."
-    if mode == "hybrid":
-        return f"{LABELS[mode]}: the whole model does not fit in the free memory of {gpu}; all but its experts does."
-    if problem.wishes.device == "cpu":
-        return f"{LABELS[mode]}, as asked for."
-    if problem.gpu is None:
-        return f"{LABELS[mode]}: {problem.no_gpu_reason}."
-    if not problem.spec.is_moe:
-        return (
-            f"{LABELS[mode]}: the model does not fit in the free memory of {gpu}, and it has no experts to keep in RAM."
+        return say(
+            "{label}: the whole model fits in the free memory of {gpu}, where it is fastest.", label=short, gpu=gpu
         )
-    return f"{LABELS[mode]}: even without its experts the model does not fit in the free memory of {gpu}."
+    if mode == "hybrid":
+        return say(
+            "{label}: the whole model does not fit in the free memory of {gpu}; all but its experts does.",
+            label=short,
+            gpu=gpu,
+        )
+    if problem.wishes.device == "cpu":
+        return say("{label}, as asked for.", label=short)
+    if problem.gpu is None:
+        return say("{label}: {why}.", label=short, why=problem.no_gpu_reason)
+    if not problem.spec.is_moe:
+        return say(
+            "{label}: the model does not fit in the free memory of {gpu}, and it has no experts to keep in RAM.",
+            label=short,
+            gpu=gpu,
+        )
+    return say(
+        "{label}: even without its experts the model does not fit in the free memory of {gpu}.", label=short, gpu=gpu
+    )
 
 
 def _sum(memory: str, keeper: str, parts: dict[str, int], room: Room, missing: int, mode: str) -> str:
     need = sum(parts.values())
     unit = unit_for(need)
-    line = f"{memory}: {addition(parts, unit)}"
+    facts = {"memory": memory, "sum": addition(parts, unit), "keeper": keeper}
     if not missing:
-        return f"{line}, and {amount(room.reserve)} is kept back for {keeper}; {free_amount(room.free)} is free."
+        return say(
+            "{memory}: {sum}, and {reserve} is kept back for {keeper}; {free} is free.",
+            reserve=amount(room.reserve),
+            free=free_amount(room.free),
+            **facts,
+        )
     # From here on the numbers must give the last one as written, so all are in one unit.
-    line += f", and {unit.write(unit.up(room.reserve))} is kept back for {keeper}"
+    facts["reserve"] = unit.write(unit.up(room.reserve))
     if mode == "too_large" and need + room.reserve > room.total:
         lacking = unit.up(need) + unit.up(room.reserve) - unit.down(room.total)
-        return f"{line}; the PC has {unit.write(unit.down(room.total))}, {unit.write(lacking)} too little."
-    free = unit.write(unit.down(room.free))
-    return f"{line}; {free} is free, {_missing(need, room)} too little."
+        return say(
+            "{memory}: {sum}, and {reserve} is kept back for {keeper}; the PC has {total}, {lacking} too little.",
+            total=unit.write(unit.down(room.total)),
+            lacking=unit.write(lacking),
+            **facts,
+        )
+    return say(
+        "{memory}: {sum}, and {reserve} is kept back for {keeper}; {free} is free, {lacking} too little.",
+        free=unit.write(unit.down(room.free)),
+        lacking=_missing(need, room),
+        **facts,
+    )
 
 
 def _missing(need: int, room: Room) -> str:
@@ -124,34 +161,60 @@ def _missing(need: int, room: Room) -> str:
 def _context(problem: Problem, chosen: Candidate) -> str:
     spec = problem.spec
     number, scale = KV_TYPES[chosen.kv_type]
-    most = "" if problem.context == spec.context_length else f" of the {spec.context_length} this model allows"
-    line = (
-        f"The KV cache is the memory of the conversation: {problem.context} tokens{most} "
-        f"at {sizes.kv_traffic(spec, 1, chosen.kv_type)} bytes each"
+    tokens = say("{context} tokens", context=problem.context)
+    if problem.context != spec.context_length:
+        tokens = say(
+            "{context} tokens of the {most} this model allows", context=problem.context, most=spec.context_length
+        )
+    traffic = sizes.kv_traffic(spec, 1, chosen.kv_type)
+    line = say(
+        "The KV cache is the memory of the conversation: {tokens} at {traffic} bytes each",
+        tokens=tokens,
+        traffic=traffic,
     )
     kept = [attention.kept(problem.context) for attention in spec.attentions]
     short = [tokens for tokens in kept if tokens < problem.context]
     if short:
-        line = (
-            f"The KV cache is the memory of the conversation: {spec.kv_bytes(problem.context, chosen.kv_type)} bytes "
-            f"for {problem.context} tokens{most}; {len(short)} of {len(spec.layers)} layers keep only the last "
-            f"{max(short)} of them, and a copy to go back to"
+        line = say(
+            "The KV cache is the memory of the conversation: {kv_bytes} bytes for {tokens}; {short} of {layers} "
+            "layers keep only the last {last} of them, and a copy to go back to",
+            kv_bytes=spec.kv_bytes(problem.context, chosen.kv_type),
+            tokens=tokens,
+            short=len(short),
+            layers=len(spec.layers),
+            last=max(short),
         )
+    facts = {"line": line, "layers": len(spec.layers), "number": number, "scale": scale, "kv_type": chosen.kv_type}
     latent = {(a.latent, a.rotated) for a in spec.attentions if isinstance(a, LatentAttentionSpec)}
     if len(latent) == 1 and len(spec.attentions) == len(spec.layers):
-        (kept_numbers, rotated), each_scale = latent.pop(), f" + {scale} bytes of scale" if scale else ""
-        total = amount(spec.kv_bytes(problem.context, chosen.kv_type))
-        line += (
-            f": {len(spec.layers)} layers x ({kept_numbers} latent + {rotated} position numbers) x {number} bytes"
-            f"{each_scale} ({chosen.kv_type}), {total} in all"
+        kept_numbers, rotated = latent.pop()
+        facts |= {"latent": kept_numbers, "rotated": rotated}
+        facts["total"] = amount(spec.kv_bytes(problem.context, chosen.kv_type))
+        if scale:
+            return say(
+                "{line}: {layers} layers x ({latent} latent + {rotated} position numbers) x {number} bytes + {scale} "
+                "bytes of scale ({kv_type}), {total} in all.",
+                **facts,
+            )
+        return say(
+            "{line}: {layers} layers x ({latent} latent + {rotated} position numbers) x {number} bytes ({kv_type}), "
+            "{total} in all.",
+            **facts,
         )
-        return f"{line}."
     kinds = {(attention.kv_heads, attention.head_dim) for attention in spec.attentions}
     if not short and len(kinds) == 1 and len(spec.attentions) == len(spec.layers):
-        heads, dim = kinds.pop()
-        each = f"({dim} numbers + {scale} bytes of scale)" if scale else f"{dim} numbers x {number} bytes"
-        line += f": {len(spec.layers)} layers x 2 (keys, values) x {heads} heads x {each} ({chosen.kv_type})"
-    return f"{line}."
+        facts["heads"], facts["dim"] = kinds.pop()
+        if scale:
+            return say(
+                "{line}: {layers} layers x 2 (keys, values) x {heads} heads x ({dim} numbers + {scale} bytes of "
+                "scale) ({kv_type}).",
+                **facts,
+            )
+        return say(
+            "{line}: {layers} layers x 2 (keys, values) x {heads} heads x {dim} numbers x {number} bytes ({kv_type}).",
+            **facts,
+        )
+    return say("{line}.", line=line)
 
 
 def _weights(problem: Problem, chosen: Candidate) -> list[str]:
@@ -159,14 +222,14 @@ def _weights(problem: Problem, chosen: Candidate) -> list[str]:
     inventory, wishes = problem.inventory, problem.wishes
     lines = []
     if chosen.vram:
-        loss = "; this loses some accuracy" if chosen.dense_dtype in ("int4", "int8") else ""
-        kept = " but routed experts" if problem.spec.is_moe else ""
-        lines.append(f"On the GPU all weights{kept} are held as {chosen.dense_dtype}, whatever the file stores{loss}.")
+        lines.append(_dense_weights(problem, chosen))
         if "experts" in chosen.vram:
-            lines.append("Routed experts keep the codes that the file stores.")
+            lines.append(say("Routed experts keep the codes that the file stores."))
     if "experts" not in chosen.ram:
         if wishes.experts != "stored":
-            lines.append(f"Re-coding to {wishes.experts} is not needed: the experts fit on the GPU unchanged.")
+            lines.append(
+                say("Re-coding to {code} is not needed: the experts fit on the GPU unchanged.", code=wishes.experts)
+            )
         return lines
     packed = chosen.ram["experts"]
     # As the sum above writes it.
@@ -176,13 +239,39 @@ def _weights(problem: Problem, chosen: Candidate) -> list[str]:
     if chosen.experts not in ("stored", "float32"):
         formats = ", ".join(sorted(inventory.expert_formats()))
         lines.append(
-            f"Experts are re-coded from {formats} to {chosen.experts} while loading ({amount(stored)} become "
-            f"{written}); this loses some accuracy."
+            say(
+                "Experts are re-coded from {formats} to {code} while loading ({stored} become {written}); this loses "
+                "some accuracy.",
+                formats=formats,
+                code=chosen.experts,
+                stored=amount(stored),
+                written=written,
+            )
         )
     elif abs(packed - stored) > stored // 50:
-        line = f"The file stores the experts in {amount(stored)}; laid out for the kernels they take {written}"
+        line = say(
+            "The file stores the experts in {stored}; laid out for the kernels they take {written}",
+            stored=amount(stored),
+            written=written,
+        )
         kinds = sorted({shape.widened for _, shapes in inventory.experts for shape in shapes if shape.widened})
         if kinds:
-            line += f": those stored as {', '.join(kinds)} are held in wider codes, with the same values"
-        lines.append(f"{line}.")
+            lines.append(
+                say(
+                    "{line}: those stored as {kinds} are held in wider codes, with the same values.",
+                    line=line,
+                    kinds=", ".join(kinds),
+                )
+            )
+        else:
+            lines.append(say("{line}.", line=line))
     return lines
+
+
+def _dense_weights(problem: Problem, chosen: Candidate) -> str:
+    held, loses = chosen.dense_dtype, chosen.dense_dtype in ("int4", "int8")
+    if problem.spec.is_moe:
+        line = say("On the GPU all weights but routed experts are held as {held}, whatever the file stores", held=held)
+    else:
+        line = say("On the GPU all weights are held as {held}, whatever the file stores", held=held)
+    return say("{line}; this loses some accuracy.", line=line) if loses else say("{line}.", line=line)

@@ -7,8 +7,9 @@ import re
 from dataclasses import dataclass, replace
 
 from engine.errors import GreenroomError
-from engine.hardware.report import CpuReport, GpuReport, HardwareReport, Isa, Kernels
+from engine.hardware.report import CpuReport, GpuReport, HardwareReport, Isa, Kernels, MemoryReport
 from engine.placement.parts import find_cpu, known_gpu
+from engine.words import say
 
 GB = 1_000_000_000
 
@@ -55,8 +56,7 @@ def ram_bandwidth(report: HardwareReport, threads: int) -> Bandwidth:
     if memory.channels and memory.speed_mts:
         peak = memory.channels * 8 * memory.speed_mts / 1000 / max(1, count) * sockets
         likely = min(peak * SUSTAINED_SHARE, CORE_GBS * threads)
-        plural = "s" if memory.channels > 1 else ""
-        source = f"{memory.kind or 'modules'} at {memory.speed_mts} in {memory.channels} channel{plural}"
+        source = _modules(memory)
         return Bandwidth(0.7 * likely, likely, 1.15 * likely, source)
     if model is None:
         # Two channels of DDR4-3200 is the commonest PC; a server without a name may have six times that.
@@ -64,7 +64,18 @@ def ram_bandwidth(report: HardwareReport, threads: int) -> Bandwidth:
         return Bandwidth(0.4 * likely, likely, 2.5 * likely, "")
     likely = min(model.peak_gbs * SUSTAINED_SHARE * sockets, CORE_GBS * threads)
     # Half of the channels empty is common in servers; laptops and cheap modules run below the platform's rate.
-    return Bandwidth(0.5 * likely, likely, 1.2 * likely, f"{model.memory} in {model.channels} channels")
+    return Bandwidth(0.5 * likely, likely, 1.2 * likely, _in_channels(model.memory, model.channels))
+
+
+def _modules(memory: MemoryReport) -> str:
+    kind = memory.kind or say("modules")
+    return _in_channels(say("{kind} at {speed}", kind=kind, speed=memory.speed_mts), memory.channels)
+
+
+def _in_channels(what: str, channels: int) -> str:
+    if channels == 1:
+        return say("{what} in 1 channel", what=what)
+    return say("{what} in {channels} channels", what=what, channels=channels)
 
 
 def _spread(report: HardwareReport, threads: int) -> tuple[float, float]:
@@ -125,13 +136,17 @@ def what_if(
     for name, value in (("ram", ram), ("ram_bandwidth", ram_bandwidth), ("threads", threads)):
         if value is not None and not 0 < value < 1 << 60:
             raise GreenroomError(
-                f"{name} {value} cannot be planned with", "it is not an amount above zero", "Correct it."
+                say("{name} {value} cannot be planned with", name=name, value=value),
+                say("it is not an amount above zero"),
+                say("Correct it."),
             )
     if vram is not None and not 0 <= vram < 1 << 60:
-        raise GreenroomError(f"vram {vram} cannot be planned with", "it is not an amount", "Correct it.")
+        raise GreenroomError(
+            say("vram {vram} cannot be planned with", vram=vram), say("it is not an amount"), say("Correct it.")
+        )
     if sockets is not None and (sockets not in SOCKETS or cpu is None):
-        why = "it needs the CPU's name" if cpu is None else "boards have 1, 2, 4 or 8"
-        raise GreenroomError(f"{sockets} sockets cannot be planned with", why, "Correct it.")
+        why = say("it needs the CPU's name") if cpu is None else say("boards have 1, 2, 4 or 8")
+        raise GreenroomError(say("{sockets} sockets cannot be planned with", sockets=sockets), why, say("Correct it."))
     if cpu is not None:
         report = _with_cpu(report, cpu, threads, sockets)
     elif threads is not None:
@@ -160,9 +175,11 @@ def _with_cpu(report: HardwareReport, name: str, threads: int | None, sockets: i
     model = find_cpu(name)
     if model is None:
         raise GreenroomError(
-            f'The CPU "{name}" cannot be planned with',
-            "its generation is not in the table of known CPUs",
-            'Write it as sold, for example "Ryzen 9 7950X", "Core i9-14900K", "Xeon Gold 6454S" or "2x EPYC 9355".',
+            say('The CPU "{name}" cannot be planned with', name=name),
+            say("its generation is not in the table of known CPUs"),
+            say(
+                'Write it as sold, for example "Ryzen 9 7950X", "Core i9-14900K", "Xeon Gold 6454S" or "2x EPYC 9355".'
+            ),
         )
     cores = threads or (_client_cores(name) or model.cores) * sockets
     sixteen_bit = {"amx": "avx512bf16", "avx512vnni": "avx512vnni", "avx512bf16": "avx512bf16"}.get(
@@ -219,10 +236,12 @@ def _with_gpu(report: HardwareReport, vram: int | None, name: str | None) -> Har
         size = here.total_bytes
     else:
         raise GreenroomError(
-            f'The GPU "{name}" cannot be planned with', "its memory is not known", "Say how much VRAM it has."
+            say('The GPU "{name}" cannot be planned with', name=name),
+            say("its memory is not known"),
+            say("Say how much VRAM it has."),
         )
     imagined = GpuReport(
-        name=name or (here.name if here else "an NVIDIA GPU"),
+        name=name or (here.name if here else say("an NVIDIA GPU")),
         vendor="nvidia",
         total_bytes=size,
         free_bytes=size,

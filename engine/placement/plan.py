@@ -5,16 +5,25 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from engine.words import filled, say
+
 #: Modes, in order of preference, with the label the user reads.
 LABELS = {
-    "all_gpu": "All on the GPU",
-    "hybrid": "Experts in RAM, the rest on the GPU",
-    "cpu": "On the CPU",
-    "tight": "Tight",  # completed with what is missing: "Tight: needs 3.1 GB more free RAM"
-    "too_large": "Too large for this PC",
+    "all_gpu": say("All on the GPU"),
+    "hybrid": say("Experts in RAM, the rest on the GPU"),
+    "cpu": say("On the CPU"),
+    "tight": say("Tight"),  # completed with what is missing: "Tight: needs 3.1 GB more free RAM"
+    "too_large": say("Too large for this PC"),
 }
-#: Between a label and what it is completed with: "Experts in RAM, the rest on the GPU + 9% of experts cached in VRAM".
-CACHED = " + "
+
+
+def label_with_cache(percent: int) -> str:
+    """ "Experts in RAM, the rest on the GPU + 9% of experts cached in VRAM"."""
+    return say(
+        "{place} + {cached}",
+        place=LABELS["hybrid"],
+        cached=say("{percent}% of experts cached in VRAM", percent=percent),
+    )
 
 
 @dataclass(frozen=True)
@@ -139,12 +148,12 @@ class OffloadPlan:
     @property
     def short_label(self) -> str:
         """Without how many experts are cached."""
-        return self.label.partition(CACHED)[0]
+        return filled(self.label, "place") or self.label
 
     @property
     def cached(self) -> str:
         """How many experts are cached in VRAM, "" where that is not said."""
-        return self.label.partition(CACHED)[2]
+        return filled(self.label, "cached")
 
     def explain(self) -> str:
         """The arithmetic in words, one sentence a line."""

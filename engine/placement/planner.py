@@ -22,12 +22,13 @@ from engine.placement.explain import explanation, label
 from engine.placement.packing import RECODES, code_of
 from engine.placement.plan import OffloadPlan, PlanBytes, Prediction, Wishes
 from engine.placement.sizes import Inventory
+from engine.words import say
 
 #: Tokens of KV cache when nobody says otherwise: a long conversation, at a price most machines can pay.
 DEFAULT_CONTEXT = 8192
 
 #: How the explanation begins of a model that cannot be loaded.
-ONLY_A_PLAN = "Only a plan"
+ONLY_A_PLAN = "Only a plan: "
 
 CHOICES = {
     "device": ("auto", "cpu", "cuda", "sim"),
@@ -67,9 +68,9 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
     if is_simulated(wanted.device):
         gpu, reason = (0, simulated(wanted.device).gpu()), ""
     elif wanted.keep_gpu:
-        gpu, reason = None, "the GPU is left to other programs, as asked for"
+        gpu, reason = None, say("the GPU is left to other programs, as asked for")
     if wanted.device == "cuda" and gpu is None:
-        raise GreenroomError("The model cannot run on a GPU here", reason, "Choose the device auto or cpu.")
+        raise GreenroomError(say("The model cannot run on a GPU here"), reason, say("Choose the device auto or cpu."))
     if gpu is None:
         wanted = replace(wanted, vram_free=None, max_vram=None, leave_vram=None)
     problem = Problem(spec, inventory, report, tokens, wanted, gpu, reason)
@@ -129,7 +130,7 @@ def _spec(checkpoint: Checkpoint) -> tuple[ModelSpec, list[str]]:
         found = sketch(checkpoint) if checkpoint.described else None
         if found is None:
             raise
-        return found, [f"{ONLY_A_PLAN}: {error.why}."]
+        return found, [say("Only a plan: {why}.", why=error.why)]
 
 
 def read_wishes(wishes: dict[str, Any]) -> Wishes:
@@ -138,25 +139,37 @@ def read_wishes(wishes: dict[str, Any]) -> Wishes:
     for name, value in wishes.items():
         if name not in known:
             raise GreenroomError(
-                f'The wish "{name}" is not known', "no plan has such a setting", f"Known are {', '.join(known)}."
+                say('The wish "{name}" is not known', name=name),
+                say("no plan has such a setting"),
+                say("Known are {known}.", known=", ".join(known)),
             )
         if name == "device" and isinstance(value, str) and is_simulated(value):
             simulated(value)
         elif name in CHOICES and value not in CHOICES[name]:
             raise GreenroomError(
-                f'{name} "{value}" cannot be planned', "there is no such choice", f"Choose {_either(CHOICES[name])}."
+                say('{name} "{value}" cannot be planned', name=name, value=value),
+                say("there is no such choice"),
+                say("Choose {value}.", value=_either(CHOICES[name])),
             )
         if name == "isa" and value is not None and value not in TIERS:
             raise GreenroomError(
-                f'isa "{value}" cannot be planned', "no kernels have that name", f"Choose {_either(TIERS)}."
+                say('isa "{value}" cannot be planned', value=value),
+                say("no kernels have that name"),
+                say("Choose {tiers}.", tiers=_either(TIERS)),
             )
         if name == "keep_gpu" and not isinstance(value, bool):
-            raise GreenroomError(f"keep_gpu {value!r} cannot be planned", "it is neither yes nor no", "Correct it.")
+            raise GreenroomError(
+                say("{name} {value!r} cannot be planned", name=name, value=value),
+                say("it is neither yes nor no"),
+                say("Correct it."),
+            )
         if name in AMOUNTS and value is not None:
             lowest = 1 if name in ("threads", "experts_per_token") else 0
             if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
                 raise GreenroomError(
-                    f"{name} {value!r} cannot be planned", f"it is not a whole number from {lowest}", "Correct it."
+                    say("{name} {value!r} cannot be planned", name=name, value=value),
+                    say("it is not a whole number from {lowest}", lowest=lowest),
+                    say("Correct it."),
                 )
     return Wishes(**wishes)
 
@@ -167,23 +180,26 @@ def find_usable_gpu(report: HardwareReport) -> tuple[tuple[int, GpuReport] | Non
     present = [(index, gpu) for index, gpu in enumerate(nvidia) if not gpu.integrated and gpu.total_bytes > 0]
     usable = [(index, gpu) for index, gpu in present if not gpu.unusable]
     if present and not usable:
-        return None, f"{present[0][1].name} {present[0][1].unusable}"
+        return None, say("{gpu} {unusable}", gpu=present[0][1].name, unusable=present[0][1].unusable)
     if usable and report.os.get("torch_cuda") == "none":
-        return None, f"the installed torch is a CPU build, so {usable[0][1].name} cannot be used"
+        return None, say("the installed torch is a CPU build, so {gpu} cannot be used", gpu=usable[0][1].name)
     if usable:
         return max(usable, key=lambda entry: entry[1].free_bytes), ""
     others = [gpu for gpu in report.gpus if not gpu.integrated and gpu.vendor != "nvidia"]
     if others:
-        return None, f"{others[0].name} is not used: this version computes on NVIDIA GPUs only"
+        return None, say("{gpu} is not used: this version computes on NVIDIA GPUs only", gpu=others[0].name)
     if report.gpus:
-        return None, f"{report.gpus[0].name} is integrated and shares the RAM, so it has no memory of its own"
-    return None, "no GPU was found"
+        shared = report.gpus[0].name
+        return None, say("{gpu} is integrated and shares the RAM, so it has no memory of its own", gpu=shared)
+    return None, say("no GPU was found")
 
 
 def _check_cap(tier: str | None) -> None:
     if tier and tier not in TIERS:
         raise GreenroomError(
-            f'{CAP_VARIABLE} "{tier}" cannot be used', "no kernels have that name", f"Set it to {_either(TIERS)}."
+            say('{cap_variable} "{tier}" cannot be used', cap_variable=CAP_VARIABLE, tier=tier),
+            say("no kernels have that name"),
+            say("Set it to {tiers}.", tiers=_either(TIERS)),
         )
 
 
@@ -192,13 +208,15 @@ def _context(spec: ModelSpec, context: int | None) -> int:
         return min(DEFAULT_CONTEXT, spec.context_length)
     if not isinstance(context, int) or isinstance(context, bool) or context < 1:
         raise GreenroomError(
-            f"A context of {context!r} tokens cannot be planned", "it is not a whole number above zero", "Correct it."
+            say("A context of {context!r} tokens cannot be planned", context=context),
+            say("it is not a whole number above zero"),
+            say("Correct it."),
         )
     if context > spec.context_length:
         raise GreenroomError(
-            f"A context of {context} tokens cannot be planned",
-            f"the model was made for at most {spec.context_length}",
-            f"Choose {spec.context_length} or fewer.",
+            say("A context of {context} tokens cannot be planned", context=context),
+            say("the model was made for at most {context_length}", context_length=spec.context_length),
+            say("Choose {context_length} or fewer.", context_length=spec.context_length),
         )
     return context
 
@@ -209,9 +227,12 @@ def _threads(wishes: Wishes, report: HardwareReport) -> int:
         return max(1, cpu.performance_cores or min(cpu.physical_cores, cpu.usable_cores))
     if wishes.threads > cpu.logical_cores:
         raise GreenroomError(
-            f"{wishes.threads} threads cannot be used",
-            f"this CPU has {cpu.logical_cores} logical cores, and more threads than cores are only slower",
-            f"Choose {cpu.logical_cores} or fewer.",
+            say("{threads} threads cannot be used", threads=wishes.threads),
+            say(
+                "this CPU has {logical_cores} logical cores, and more threads than cores are only slower",
+                logical_cores=cpu.logical_cores,
+            ),
+            say("Choose {logical_cores} or fewer.", logical_cores=cpu.logical_cores),
         )
     return wishes.threads
 
@@ -219,25 +240,33 @@ def _threads(wishes: Wishes, report: HardwareReport) -> int:
 def _check_experts(wishes: Wishes, inventory: Inventory, name: str) -> None:
     if wishes.experts == "stored":
         return
-    asked = f"Experts of {name} cannot be re-coded to {wishes.experts}"
+    asked = say("Experts of {name} cannot be re-coded to {experts}", name=name, experts=wishes.experts)
     if not inventory.experts:
-        raise GreenroomError(asked, "the model has no routed experts", "Leave the experts as stored.")
+        raise GreenroomError(asked, say("the model has no routed experts"), say("Leave the experts as stored."))
     if wishes.dtype == "float32":
-        raise GreenroomError(asked, "float32 asks for exact weights", "Choose one of the two.")
+        raise GreenroomError(asked, say("float32 asks for exact weights"), say("Choose one of the two."))
     formats = inventory.expert_formats()
     if not formats & sizes.RECODABLE:
         stored = ", ".join(sorted(formats))
-        raise GreenroomError(asked, f"they are quantised already ({stored})", "Leave the experts as stored.")
+        raise GreenroomError(
+            asked, say("they are quantised already ({stored})", stored=stored), say("Leave the experts as stored.")
+        )
     group = RECODES[wishes.experts].group
     for _, shapes in inventory.experts:
         for shape in shapes:
             if shape.rows and shape.columns % group and code_of(shape.format, wishes.experts).group == group:
                 raise GreenroomError(
                     asked,
-                    f"its groups of {group} weights do not divide rows of {shape.columns}",
-                    "Choose int4." if group > 32 and shape.columns % 32 == 0 else "Leave the experts as stored.",
+                    say(
+                        "its groups of {group} weights do not divide rows of {columns}",
+                        group=group,
+                        columns=shape.columns,
+                    ),
+                    say("Choose int4.")
+                    if group > 32 and shape.columns % 32 == 0
+                    else say("Leave the experts as stored."),
                 )
 
 
 def _either(choices: tuple[str, ...]) -> str:
-    return f"{', '.join(choices[:-1])} or {choices[-1]}"
+    return say("{first} or {last}", first=", ".join(choices[:-1]), last=choices[-1])

@@ -16,6 +16,7 @@ from engine.placement.machines import Bandwidth
 from engine.placement.plan import Prediction, Range
 from engine.placement.profiles import GREENROOM, REGIONS, SLOWEST_GOPS, EngineProfile
 from engine.placement.sizes import PREFILL_CHUNK as CHUNK
+from engine.words import say
 
 #: Tokens in the conversation that a prediction speaks of, and in the prompt.
 CONVERSATION = 512
@@ -219,27 +220,46 @@ def _bottleneck(terms: Mapping[str, float], work: Work, speeds: Speeds, profile:
     largest = max(terms, key=lambda name: terms[name])
     if largest == "ram":
         read = work.cpu_expert_bytes + work.cpu_dense_bytes
-        what = "weights" if work.cpu_dense_bytes else "experts"
+        what = say("weights") if work.cpu_dense_bytes else say("experts")
         read -= round(work.cpu_expert_bytes * work.hits.likely)
         if _core_limit(work, profile) < speeds.ram.likely * profile.share_large:
-            return f"limited by arithmetic: {_gb(read)} of {what} per token on the slow {work.tier} kernels"
-        rate = f"{speeds.ram.likely:.0f} GB/s{_source(speeds)}"
-        return f"limited by RAM bandwidth: {_gb(read)} of {what} per token at {rate}"
+            return say(
+                "limited by arithmetic: {read} of {what} per token on the slow {tier} kernels",
+                read=_gb(read),
+                what=what,
+                tier=work.tier,
+            )
+        return say(
+            "limited by RAM bandwidth: {read} of {what} per token at {rate}",
+            read=_gb(read),
+            what=what,
+            rate=_rate(speeds),
+        )
     if largest == "vram":
-        return f"limited by VRAM bandwidth: {_gb(work.gpu_bytes)} of weights per token at {speeds.vram_gbs:.0f} GB/s"
+        return say(
+            "limited by VRAM bandwidth: {read} of weights per token at {rate:.0f} GB/s",
+            read=_gb(work.gpu_bytes),
+            rate=speeds.vram_gbs,
+        )
     if largest == "attention":
-        return f"limited by attention over the conversation, {min(CONVERSATION, work.context)} tokens of it"
+        tokens = min(CONVERSATION, work.context)
+        return say("limited by attention over the conversation, {tokens} tokens of it", tokens=tokens)
     each = terms["layers"] / max(1, work.layers)
-    return f"limited by the fixed cost of each layer: {work.layers} layers at about {each * 1e6:.0f} us (an estimate)"
+    return say(
+        "limited by the fixed cost of each layer: {layers} layers at about {each:.0f} us (an estimate)",
+        layers=work.layers,
+        each=each * 1e6,
+    )
 
 
-def _source(speeds: Speeds) -> str:
-    source = speeds.ram.source
+def _rate(speeds: Speeds) -> str:
+    """With where it is from, unless it was measured."""
+    rate, source = speeds.ram.likely, speeds.ram.source
     if source == "measured":
-        return ""
+        return f"{rate:.0f} GB/s"
     if source:
-        return f" (not measured: assumed from {source})"
-    return " (not measured: a guess for an unknown CPU)"
+        return say("{rate:.0f} GB/s (not measured: assumed from {source})", rate=rate, source=source)
+    return say("{rate:.0f} GB/s (not measured: a guess for an unknown CPU)", rate=rate)
 
 
 def _gb(nbytes: int) -> str:

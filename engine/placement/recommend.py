@@ -11,6 +11,7 @@ from engine.hardware.report import HardwareReport
 from engine.placement.amounts import amount, free_amount
 from engine.placement.plan import OffloadPlan
 from engine.placement.planner import find_usable_gpu, plan
+from engine.words import say
 
 if TYPE_CHECKING:
     from engine.hub.catalogue import CatalogueDownload, CatalogueModel
@@ -100,10 +101,17 @@ def _best(model: CatalogueModel, report: HardwareReport, wishes: dict[str, Any])
         if found and _ceiling(model, download) <= max(entry.score for entry in found):
             continue
         if nbytes > _memory(report):
-            why = why or f"{download.label} takes {amount(nbytes)}, more than all free memory here"
+            why = why or say(
+                "{label} takes {size}, more than all free memory here", label=download.label, size=amount(nbytes)
+            )
             continue
         if nbytes + DISK_RESERVE > report.disk.free_bytes:
-            why = f"{download.label} takes {amount(nbytes)}; {free_amount(report.disk.free_bytes)} of disk is free"
+            why = say(
+                "{label} takes {size}; {free} of disk is free",
+                label=download.label,
+                size=amount(nbytes),
+                free=free_amount(report.disk.free_bytes),
+            )
             continue
         try:
             made = plan(model.checkpoint(download.label), report, **wishes)
@@ -141,21 +149,26 @@ def _judged(
 ) -> Recommendation:
     score = _ceiling(model, download)
     speed = made.prediction.decode_tps.likely
-    reasons = [f"Good at {model.good_at}."]
+    reasons = [say("Good at {what}.", what=model.good_at)]
     if speed >= COMFORTABLE_TPS:
-        reasons.append(f"{made.label}; about {speed:.0f} tok/s, fast enough to read along.")
+        reasons.append(
+            say("{label}; about {speed:.0f} tok/s, fast enough to read along.", label=made.label, speed=speed)
+        )
     elif speed >= PATIENT_TPS:
         score -= SLOW
-        reasons.append(f"{made.label}; about {speed:.1f} tok/s, slower than one reads.")
+        reasons.append(say("{label}; about {speed:.1f} tok/s, slower than one reads.", label=made.label, speed=speed))
     else:
         score -= VERY_SLOW
-        reasons.append(f"{made.label}; about {speed:.1f} tok/s, for questions that may take minutes.")
+        reasons.append(
+            say("{label}; about {speed:.1f} tok/s, for questions that may take minutes.", label=made.label, speed=speed)
+        )
     cost = _quant(download.label)[1]
     if cost >= 0.5:
-        reasons.append(f"Only {download.label} fits, which loses some accuracy.")
+        reasons.append(say("Only {label} fits, which loses some accuracy.", label=download.label))
     if model.context < USUAL_CONTEXT:
-        reasons.append(f"Its conversations end at {model.context} tokens.")
-    reasons.append(f"{amount(nbytes)} to download, {free_amount(report.disk.free_bytes)} of disk is free.")
+        reasons.append(say("Its conversations end at {context} tokens.", context=model.context))
+    free = free_amount(report.disk.free_bytes)
+    reasons.append(say("{size} to download, {free} of disk is free.", size=amount(nbytes), free=free))
     return Recommendation(
         model.id, model.name, download.repo, download.label, nbytes, round(score, 2), made, tuple(reasons)
     )

@@ -23,6 +23,7 @@ from engine.runtime.prompt import Prompt, PromptWriter, raw_prompt
 from engine.runtime.sampler import Sampler
 from engine.runtime.stats import StatsMeter
 from engine.runtime.status import EngineStatus, ExpertUsage
+from engine.words import say
 
 if TYPE_CHECKING:
     from engine.checkpoints.checkpoint import Checkpoint
@@ -372,7 +373,9 @@ class Engine:
         """Keep at most `length` tokens of the sequence; returns how many the executor could keep."""
         with self._stepping:
             if self._executor is None:
-                raise GreenroomError("The model cannot answer", "it is no longer loaded", "Load it again.")
+                raise GreenroomError(
+                    say("The model cannot answer"), say("it is no longer loaded"), say("Load it again.")
+                )
             return self._truncate(self._executor, length)
 
     def _truncate(self, executor: Executor, length: int) -> int:
@@ -392,20 +395,26 @@ class Engine:
 
     def _check_length(self, token_ids: Sequence[int], already: int = 0) -> None:
         if not token_ids:
-            raise GreenroomError("There is nothing to answer", "the prompt is empty", "Write something.")
+            raise GreenroomError(say("There is nothing to answer"), say("the prompt is empty"), say("Write something."))
         if already + len(token_ids) > self._context:
             limit = self.spec.context_length
-            longer = f"or load the model with a longer context (it allows {limit})" if self._context < limit else ""
+            remedy = say("Shorten it.")
+            if self._context < limit:
+                remedy = say("Shorten it or load the model with a longer context (it allows {limit}).", limit=limit)
             raise GreenroomError(
-                "The prompt is too long",
-                f"it has {already + len(token_ids)} tokens and the context holds {self._context}",
-                f"Shorten it{' ' + longer if longer else ''}.",
+                say("The prompt is too long"),
+                say(
+                    "it has {already} tokens and the context holds {context}",
+                    already=already + len(token_ids),
+                    context=self._context,
+                ),
+                remedy,
             )
 
 
 def _busy() -> GreenroomError:
-    why = "the model is still busy with an answer"
-    return GreenroomError("The model cannot do this now", why, "Wait until it is done, or stop it.")
+    why = say("the model is still busy with an answer")
+    return GreenroomError(say("The model cannot do this now"), why, say("Wait until it is done, or stop it."))
 
 
 def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:

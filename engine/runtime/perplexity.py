@@ -13,6 +13,7 @@ import numpy.typing as npt
 from engine.errors import GreenroomError
 from engine.progress import Progress, ProgressCallback, ignore_progress
 from engine.runtime.engine import Engine
+from engine.words import say
 
 WINDOW = 512
 
@@ -74,9 +75,9 @@ def perplexity(
     # exp would overflow. It takes logits of hundreds, or a token the model gives no probability at all.
     if mean > 700:
         raise GreenroomError(
-            "The perplexity cannot be measured",
-            "the model takes this text for impossible",
-            "Check that the file holds text of the kind the model was trained on.",
+            say("The perplexity cannot be measured"),
+            say("the model takes this text for impossible"),
+            say("Check that the file holds text of the kind the model was trained on."),
         )
     result = math.exp(mean)
     variance = math.fsum((loss - mean) ** 2 for loss in losses) / max(1, len(losses) - 1)
@@ -104,9 +105,9 @@ def _negative_log_likelihood(
     largest = x.max(axis=1)
     if not np.isfinite(largest).all():
         raise GreenroomError(
-            "The perplexity cannot be measured",
-            "the model's output contains values that are not numbers",
-            "Check the file (download it again if in doubt) or load it with float32 arithmetic.",
+            say("The perplexity cannot be measured"),
+            say("the model's output contains values that are not numbers"),
+            say("Check the file (download it again if in doubt) or load it with float32 arithmetic."),
         )
     total = largest + np.log(np.exp(x - largest[:, None]).sum(axis=1))
     loss: npt.NDArray[np.float64] = total - x[np.arange(len(targets)), targets]
@@ -115,17 +116,19 @@ def _negative_log_likelihood(
 
 def _check(engine: Engine, token_ids: Sequence[int], window: int, stride: int) -> None:
     if len(token_ids) < 2:
-        raise GreenroomError("The perplexity cannot be measured", "the text is empty", "Give a longer text.")
+        raise GreenroomError(
+            say("The perplexity cannot be measured"), say("the text is empty"), say("Give a longer text.")
+        )
     if not 2 <= window <= engine.context:
         raise GreenroomError(
-            f"A window of {window} tokens cannot be used",
-            f"it must be from 2 to the context of {engine.context}",
-            "Choose another window, or load the model with a longer context.",
+            say("A window of {window} tokens cannot be used", window=window),
+            say("it must be from 2 to the context of {context}", context=engine.context),
+            say("Choose another window, or load the model with a longer context."),
         )
     # The first token a window scores must have one before it.
     if not 1 <= stride < window:
         raise GreenroomError(
-            f"A stride of {stride} tokens cannot be used",
-            f"with this window it must be from 1 to {window - 1}",
-            "Choose another stride.",
+            say("A stride of {stride} tokens cannot be used", stride=stride),
+            say("with this window it must be from 1 to {window}", window=window - 1),
+            say("Choose another stride."),
         )

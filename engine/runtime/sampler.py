@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from engine.errors import GreenroomError
 from engine.runtime.events import SamplingParams
+from engine.words import say
 
 
 class Sampler:
@@ -69,9 +70,9 @@ class Sampler:
         x[self._bias_ids] += self._bias
         if x.max() == -math.inf:
             raise GreenroomError(
-                "No token is left to choose",
-                "the logit bias forbids every token of this model",
-                "Remove some of it.",
+                say("No token is left to choose"),
+                say("the logit bias forbids every token of this model"),
+                say("Remove some of it."),
             )
         if p.repetition_penalty != 1.0:
             seen = x[self._seen]
@@ -94,9 +95,9 @@ def _check_finite(largest: np.float32) -> None:
     """numpy's max and argmax give NaN if any value is."""
     if not math.isfinite(largest):
         raise GreenroomError(
-            "The model gave no usable answer",
-            "its output contains values that are not numbers, so its weights or the arithmetic went wrong",
-            "Check the file (download it again if in doubt) or load it with float32 arithmetic.",
+            say("The model gave no usable answer"),
+            say("its output contains values that are not numbers, so its weights or the arithmetic went wrong"),
+            say("Check the file (download it again if in doubt) or load it with float32 arithmetic."),
         )
 
 
@@ -145,30 +146,34 @@ def _nucleus(weights: npt.NDArray[np.float64], top_p: float) -> npt.NDArray[np.i
 
 def _check(p: SamplingParams, vocab: int) -> None:
     finite = (
-        ("temperature", p.temperature, p.temperature >= 0, "0 or more"),
-        ("top_k", p.top_k, p.top_k >= 0, "0 (off) or more"),
-        ("top_p", p.top_p, 0 <= p.top_p <= 1, "from 0 to 1"),
-        ("min_p", p.min_p, 0 <= p.min_p <= 1, "from 0 to 1"),
-        ("repetition_penalty", p.repetition_penalty, p.repetition_penalty > 0, "more than 0"),
-        ("presence_penalty", p.presence_penalty, True, "a number"),
-        ("frequency_penalty", p.frequency_penalty, True, "a number"),
-        ("max_tokens", p.max_tokens or 1, p.max_tokens is None or p.max_tokens >= 1, "1 or more"),
-        ("seed", p.seed or 0, p.seed is None or p.seed >= 0, "0 or more"),
+        ("temperature", p.temperature, p.temperature >= 0, say("0 or more")),
+        ("top_k", p.top_k, p.top_k >= 0, say("0 (off) or more")),
+        ("top_p", p.top_p, 0 <= p.top_p <= 1, say("from 0 to 1")),
+        ("min_p", p.min_p, 0 <= p.min_p <= 1, say("from 0 to 1")),
+        ("repetition_penalty", p.repetition_penalty, p.repetition_penalty > 0, say("more than 0")),
+        ("presence_penalty", p.presence_penalty, True, say("a number")),
+        ("frequency_penalty", p.frequency_penalty, True, say("a number")),
+        ("max_tokens", p.max_tokens or 1, p.max_tokens is None or p.max_tokens >= 1, say("1 or more")),
+        ("seed", p.seed or 0, p.seed is None or p.seed >= 0, say("0 or more")),
     )
     for name, value, allowed, rule in finite:
         if not (allowed and (isinstance(value, int) or math.isfinite(value))):
             shown = getattr(p, name)
-            raise GreenroomError(f"The setting {name} = {shown} cannot be used", f"it must be {rule}", "Change it.")
+            raise GreenroomError(
+                say("The setting {name} = {shown} cannot be used", name=name, shown=shown),
+                say("it must be {rule}", rule=rule),
+                say("Change it."),
+            )
     for token, bias in p.logit_bias.items():
         if not 0 <= token < vocab:
             raise GreenroomError(
-                f"The logit bias for token {token} cannot be used",
-                f"this model's tokens are 0 to {vocab - 1}",
-                "Remove it.",
+                say("The logit bias for token {token} cannot be used", token=token),
+                say("this model's tokens are 0 to {vocab}", vocab=vocab - 1),
+                say("Remove it."),
             )
         if math.isnan(bias) or bias == math.inf:
             raise GreenroomError(
-                f"The logit bias {bias} for token {token} cannot be used",
-                "it must be a number, or minus infinity to forbid the token",
-                "Change it.",
+                say("The logit bias {bias} for token {token} cannot be used", bias=bias, token=token),
+                say("it must be a number, or minus infinity to forbid the token"),
+                say("Change it."),
             )

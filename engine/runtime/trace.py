@@ -19,6 +19,7 @@ import numpy.typing as npt
 from engine.errors import GreenroomError
 from engine.models.spec import MoeSpec
 from engine.runtime.events import Message, SamplingParams
+from engine.words import say
 
 if TYPE_CHECKING:
     from engine.runtime.engine import Engine
@@ -72,7 +73,7 @@ class RoutingTrace:
                 return cls(**{name: np.ascontiguousarray(file[name], kind) for name, kind in types.items()})
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise GreenroomError(
-                f"The routing trace {path.name} cannot be read", str(error), "Record it again."
+                say("The routing trace {name} cannot be read", name=path.name), str(error), say("Record it again.")
             ) from error
 
 
@@ -88,7 +89,9 @@ def record_routing(
     before = engine.usage()
     if before is None:
         raise GreenroomError(
-            "There is no routing to record", "this model has no routed experts", "Choose a Mixture-of-Experts model."
+            say("There is no routing to record"),
+            say("this model has no routed experts"),
+            say("Choose a Mixture-of-Experts model."),
         )
     top_k = next(layer.ffn.top_k for layer in engine.spec.layers if isinstance(layer.ffn, MoeSpec))
     tokens: list[int] = []

@@ -14,6 +14,7 @@ from app.host import DEMO, AnswerResult, HostState
 from app.settings.store import SettingsStore
 from app.topbar import TopBar
 from app.widgets.plan_popover import PlanPopover
+from engine.placement.plan import label_with_cache
 from engine.progress import Progress
 from engine.runtime.events import GenerationStats
 
@@ -125,7 +126,7 @@ def test_a_refused_plan_offers_load_anyway_beside_the_sum(bar: TopBar, qtbot: Qt
 
 
 def test_cached_experts_have_a_chip_where_there_is_room(bar: TopBar) -> None:
-    label = "Experts in RAM, the rest on the GPU + 22% of experts cached in VRAM"
+    label = label_with_cache(22)
     bar.show_state(HostState("ready", "Qwen3-30B-A3B", "/m/q.gguf", make_plan(label=label), kernel="int4"))
     assert bar.chip.text() == "Experts in RAM, the rest on the GPU"
     assert bar.cached.text() == "22% of experts cached in VRAM"

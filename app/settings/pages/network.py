@@ -9,6 +9,7 @@ from app.settings.network import Line, Token
 from app.settings.options import Group, Option, Page, toggle, whole_number
 from app.settings.store import DOWNLOADS_RANGE, RATE_RANGE, SettingsStore
 from engine.hub.network import DEFAULT_ENDPOINT, check_address, read_certificates
+from engine.words import say
 
 THE_SYSTEMS = mark("The system's")
 
@@ -68,7 +69,7 @@ PAGE = Page(
                     mark("Hub"),
                     mark("Another address that speaks the same language, such as a mirror of your company."),
                     DEFAULT_ENDPOINT,
-                    lambda text: check_address(text, "The hub's address"),
+                    lambda text: check_address(text, say("The hub's address")),
                     "mirror endpoint hugging face",
                 ),
                 _line(
@@ -76,7 +77,7 @@ PAGE = Page(
                     mark("Proxy"),
                     mark("http, https, socks5 or socks5h, for example socks5h://localhost:1080."),
                     THE_SYSTEMS,
-                    lambda text: check_address(text, "The proxy's address", proxy=True),
+                    lambda text: check_address(text, say("The proxy's address"), proxy=True),
                     "socks http",
                 ),
                 _line(
