@@ -105,7 +105,7 @@ class ChatOptions(QWidget):
         self._fill()
 
     def _build(self) -> None:
-        card = QFrame(self)
+        card = self._card = QFrame(self)
         card.setProperty("surface", "card")
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
@@ -392,6 +392,8 @@ class ChatOptions(QWidget):
         self.presets.setFocus(Qt.FocusReason.PopupFocusReason)
 
     def _fit(self) -> None:
+        # What changed inside would reach the size only with the next event.
+        self._card.updateGeometry()
         self.adjustSize()
         if self._anchor is None:
             return

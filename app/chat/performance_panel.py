@@ -158,6 +158,8 @@ class PerformancePanel(QWidget):
         self.chart.show_steps(
             measured.step_times if measured is not None else [], predicted.decode_tps if predicted is not None else None
         )
+        for part in (self.chart, self._chart_note):
+            part.setVisible(measured is not None)
         tps = tr("{speed} tok/s")
         self._set("decode", tps.format(speed=rate(stats.decode_tps)) if stats and stats.decode_tps else "")
         self._set("prefill", tps.format(speed=rate(stats.prefill_tps)) if stats and stats.prefill_tps else "")

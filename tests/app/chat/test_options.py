@@ -121,6 +121,11 @@ def test_presets_are_saved_used_and_deleted(page, host, store, qtbot):
     assert options(page).presets.findText("Story teller") == -1
 
 
+def test_the_popover_is_no_taller_than_what_it_holds(page):
+    shown = options(page)
+    assert shown.height() == shown.sizeHint().height()
+
+
 def test_a_preset_is_named_in_the_popover(page, qtbot):
     """A dialog would close it, and be gone with it."""
     shown = options(page)

@@ -151,6 +151,8 @@ class Screen:
     def shoot(self, name: str) -> Path:
         """A picture of the screen, once it has come to rest."""
         time.sleep(0.35)
+        # The window's thread answers: whatever it was at has been painted.
+        self.look()
         path = self.pictures / f"{name}.png"
         subprocess.run(["import", "-window", "root", str(path)], env=self._environment, check=True, timeout=60)
         return path
