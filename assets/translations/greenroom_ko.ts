@@ -391,7 +391,7 @@
         <location filename="../../app/chat/importing.py"/>
         <location filename="../../app/chat/preset_store.py"/>
         <source>it is no file</source>
-        <translation type="unfinished"></translation>
+        <translation>파일이 아닙니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
@@ -761,12 +761,12 @@
     <message>
         <location filename="../../app/chat/database.py"/>
         <source>another window has deleted it</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 창에서 삭제했습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
         <source>Choose another chat.</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 채팅을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
@@ -1933,17 +1933,17 @@
     <message>
         <location filename="../../app/chat/store.py"/>
         <source>The answer cannot be continued here</source>
-        <translation type="unfinished"></translation>
+        <translation>여기서는 답변을 이어 쓸 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/store.py"/>
         <source>another window is writing it</source>
-        <translation type="unfinished"></translation>
+        <translation>다른 창에서 쓰고 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/store.py"/>
         <source>Wait for its end.</source>
-        <translation type="unfinished"></translation>
+        <translation>끝날 때까지 기다리세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/thought_view.py"/>
@@ -2724,7 +2724,7 @@
     <message>
         <location filename="../../app/hardware/what_if.py"/>
         <source>Working it out…</source>
-        <translation type="unfinished"></translation>
+        <translation>계산 중…</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
@@ -3716,17 +3716,17 @@
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>GPU or CPU</source>
-        <translation type="unfinished"></translation>
+        <translation>GPU 또는 CPU</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>The GPU is then used even where the prediction says that the CPU alone is faster.</source>
-        <translation type="unfinished"></translation>
+        <translation>예측으로는 CPU만 쓰는 편이 빠르더라도 GPU를 사용합니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>Prefer the GPU</source>
-        <translation type="unfinished"></translation>
+        <translation>GPU 우선</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
@@ -6574,12 +6574,12 @@
     <message>
         <location filename="../../engine/placement/alternatives.py"/>
         <source>{takes}, would fit too: about {likely} tok/s ({low} to {high}), prompts at {prompts} tok/s instead of {here}. Choose &quot;Prefer the GPU&quot; in the settings, or --prefer-gpu, to have that.</source>
-        <translation type="unfinished"></translation>
+        <translation>{takes}. 이 방법도 들어갑니다: 약 {likely} tok/s({low}~{high}), 프롬프트는 {here} 대신 {prompts} tok/s. 이렇게 쓰려면 설정에서 &quot;GPU 우선&quot;을 켜거나 --prefer-gpu를 사용하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/placement/alternatives.py"/>
         <source>{takes}, would fit too: about {likely} tok/s ({low} to {high}), prompts at {prompts} tok/s instead of {here}. Choose &quot;Keep my GPU for games&quot; in the settings, or --keep-gpu, to have that.</source>
-        <translation type="unfinished"></translation>
+        <translation>{takes}. 이 방법도 들어갑니다: 약 {likely} tok/s({low}~{high}), 프롬프트는 {here} 대신 {prompts} tok/s. 이렇게 쓰려면 설정에서 &quot;GPU를 게임용으로 남겨 두기&quot;를 켜거나 --keep-gpu를 사용하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/placement/alternatives.py"/>
@@ -6774,17 +6774,17 @@
     <message>
         <location filename="../../engine/placement/explain.py"/>
         <source>{label}: by prediction faster here, about {here} tok/s against {there} with the experts in RAM and the rest on {gpu}.</source>
-        <translation type="unfinished"></translation>
+        <translation>{label}: 이 PC에서는 더 빠를 것으로 예측됩니다. 약 {here} tok/s이며, 전문가를 RAM에 두고 나머지를 {gpu}에 두면 {there} tok/s입니다.</translation>
     </message>
     <message>
         <location filename="../../engine/placement/explain.py"/>
         <source>{label}, as asked for: by prediction about {here} tok/s with {gpu} against {there} on the CPU alone.</source>
-        <translation type="unfinished"></translation>
+        <translation>{label}, 요청한 대로입니다. 예측으로는 {gpu}에서 약 {here} tok/s, CPU만 쓰면 {there} tok/s입니다.</translation>
     </message>
     <message>
         <location filename="../../engine/placement/explain.py"/>
         <source>{label}: the whole model fits in the free memory of {gpu}. By prediction that gives about {here} tok/s against {there} on the CPU, which stays free for other work.</source>
-        <translation type="unfinished"></translation>
+        <translation>{label}: 모델 전체가 {gpu}의 여유 메모리에 들어갑니다. 예측으로는 약 {here} tok/s, CPU에서는 {there} tok/s이며, CPU는 다른 작업에 쓸 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../engine/placement/explain.py"/>
