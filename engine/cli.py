@@ -195,6 +195,7 @@ def _generate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--thinking", metavar="on|off|LEVEL", help="whether or how much to think before answering, where the model can"
     )
+    parser.add_argument("--hide-thoughts", action="store_true", help="show the answer only")
     parser.add_argument("--raw", action="store_true", help="continue the text as it is, without the chat template")
     parser.add_argument("--max-tokens", type=count, metavar="N", help="longest answer (default %(default)s)")
     parser.add_argument("--temperature", type=float, metavar="T", help="0 is greedy (default %(default)s)")
@@ -253,6 +254,7 @@ def _generate(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     system = [Message("system", args.system)] if args.system else []
     prompt = args.prompt if args.raw else [*system, Message("user", args.prompt)]
     text: list[str] = []
+    thoughts: list[str] = []
     token_ids: list[int] = []
     with _loaded(args, terminal, args.context) as (engine, learn):
         kernel = engine.kernel
@@ -262,6 +264,11 @@ def _generate(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
                 read = stats.reused_tokens + stats.prefilled_tokens
                 if stats.completion_tokens == 0 and read < stats.prompt_tokens:
                     terminal.progress(Progress(read, stats.prompt_tokens, "Reading the prompt"))
+                thoughts.append(event.thought)
+                if not args.hide_thoughts:
+                    terminal.aside(event.thought)
+                    if event.text and any(thoughts) and not any(text):
+                        terminal.aside("\n\n")
                 text.append(event.text)
                 token_ids += event.token_ids
                 terminal.stream(event.text)
@@ -280,6 +287,7 @@ def _generate(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     terminal.note(f"Predicted: {speed_range(predicted.decode_tps)}, prompt {speed_range(predicted.prefill_tps)}.")
     return {
         "text": "".join(text),
+        "thought": "".join(thoughts),
         "token_ids": token_ids,
         "stop_reason": reason,
         "stats": asdict(stats),
@@ -427,6 +435,7 @@ WISHES = (
     "leave_ram",
     "leave_vram",
     "keep_gpu",
+    "prefer_gpu",
 )
 
 

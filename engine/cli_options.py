@@ -64,6 +64,7 @@ def add_wishes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--leave-ram", type=amount, metavar="GB", help="RAM to leave to other programs")
     parser.add_argument("--leave-vram", type=amount, metavar="GB", help="VRAM to leave to other programs")
     parser.add_argument("--keep-gpu", action="store_true", help="leave the GPU to games and other programs")
+    parser.add_argument("--prefer-gpu", action="store_true", help="use the GPU even where the CPU should be faster")
 
 
 def add_shortcuts(parser: argparse.ArgumentParser) -> None:

@@ -33,7 +33,9 @@ RESERVE_RANGE = (0.0, 512.0)
 ZOOM_RANGE = (ZOOMS[0], ZOOMS[-1])
 KV_TYPES = ("auto", "f32", "bf16", "f16", "q8")
 #: Settings that every plan depends on.
-PLANNING = frozenset({"context", "threads", "kv_type", "keep_gpu", "leave_ram", "leave_vram", "max_vram", "exact"})
+PLANNING = frozenset(
+    {"context", "threads", "kv_type", "keep_gpu", "prefer_gpu", "leave_ram", "leave_vram", "max_vram", "exact"}
+)
 #: Characters of a system prompt.
 PROMPT_LIMIT = 20_000
 
@@ -51,7 +53,7 @@ class Settings:
         for none
     context: the most tokens of KV cache, None lets the plan choose
     threads: None lets the plan choose
-    kv_type, keep_gpu: as in `engine.placement.plan.Wishes`
+    kv_type, keep_gpu, prefer_gpu: as in `engine.placement.plan.Wishes`
     leave_ram, leave_vram, max_vram: gigabytes, as in Wishes; None lets the plan choose
     exact:   float32 everywhere, for comparing with other programs
     models_folder: where the user keeps models, None for the program's own folder
@@ -80,6 +82,7 @@ class Settings:
     threads: int | None = None
     kv_type: str = "auto"
     keep_gpu: bool = False
+    prefer_gpu: bool = False
     leave_ram: float | None = None
     leave_vram: float | None = None
     max_vram: float | None = None
@@ -109,6 +112,7 @@ class Settings:
             "threads": self.threads,
             "kv_type": None if self.kv_type == "auto" else self.kv_type,
             "keep_gpu": self.keep_gpu or None,
+            "prefer_gpu": self.prefer_gpu or None,
             "dtype": "float32" if self.exact else None,
         }
         for name in ("leave_ram", "leave_vram", "max_vram"):
@@ -155,6 +159,7 @@ def _checked(raw: Any) -> Settings:
         threads=number("threads", *THREADS_RANGE),
         kv_type=choice("kv_type", KV_TYPES),
         keep_gpu=raw.get("keep_gpu") is True,
+        prefer_gpu=raw.get("prefer_gpu") is True,
         leave_ram=fraction("leave_ram", *RESERVE_RANGE),
         leave_vram=fraction("leave_vram", *RESERVE_RANGE),
         max_vram=fraction("max_vram", *RESERVE_RANGE),

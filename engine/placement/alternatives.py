@@ -7,7 +7,8 @@ from dataclasses import replace
 from engine.placement import sizes
 from engine.placement.amounts import amount
 from engine.placement.candidates import Candidate, Problem, candidates, choose, with_wishes
-from engine.placement.plan import LABELS
+from engine.placement.explain import tps
+from engine.placement.plan import LABELS, Prediction
 from engine.words import say
 
 RUNNABLE = ("all_gpu", "hybrid", "cpu")
@@ -31,6 +32,39 @@ def alternatives(problem: Problem, chosen: Candidate, mode: str) -> list[str]:
         lines += _more_on_gpu(problem, mode)
         lines += _recoded(problem, say("would take less room and time"))
     return lines
+
+
+def other_device(
+    problem: Problem, mode: str, taken: Prediction, rival: tuple[Candidate, Prediction] | None
+) -> list[str]:
+    """The plan that was weighed as well, what it would bring, and how to have it."""
+    if rival is None or problem.wishes.device != "auto":
+        return []
+    candidate, prediction = rival
+    speed = prediction.decode_tps
+    facts = {
+        "likely": tps(speed.likely),
+        "low": tps(speed.low),
+        "high": tps(speed.high),
+        "prompts": tps(prediction.prefill_tps.likely),
+        "here": tps(taken.prefill_tps.likely),
+        "takes": _takes((candidate, candidate.mode)),
+    }
+    if mode == "cpu":
+        return [
+            say(
+                "{takes}, would fit too: about {likely} tok/s ({low} to {high}), prompts at {prompts} tok/s instead of "
+                '{here}. Choose "Prefer the GPU" in the settings, or --prefer-gpu, to have that.',
+                **facts,
+            )
+        ]
+    return [
+        say(
+            "{takes}, would fit too: about {likely} tok/s ({low} to {high}), prompts at {prompts} tok/s instead of "
+            '{here}. Choose "Keep my GPU for games" in the settings, or --keep-gpu, to have that.',
+            **facts,
+        )
+    ]
 
 
 def _fitting(problem: Problem) -> tuple[Candidate, str] | None:

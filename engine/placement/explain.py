@@ -26,13 +26,13 @@ def label(problem: Problem, chosen: Candidate, mode: str) -> str:
 
 
 def explanation(
-    problem: Problem, chosen: Candidate, mode: str, prediction: Prediction, slower: Prediction | None = None
+    problem: Problem, chosen: Candidate, mode: str, prediction: Prediction, rival: Prediction | None = None
 ) -> list[str]:
     """One sentence each: why this mode, the sums, the KV cache, what happens to the weights.
 
-    slower: of the plan with the GPU that was not taken
+    rival: of a slower plan with the GPU that was not taken, or of a faster one on the CPU
     """
-    lines = [_why(problem, chosen, mode) if slower is None else _why_not_gpu(problem, prediction, slower)]
+    lines = [_why(problem, chosen, mode) if rival is None else _why_this(problem, mode, prediction, rival)]
     wishes = problem.wishes
     keeper = say("the system") if wishes.leave_ram is None else say("other programs, as asked for")
     lines.append(_sum("RAM", keeper, chosen.ram, chosen.ram_room, chosen.missing_ram, mode))
@@ -74,20 +74,33 @@ def _cached(problem: Problem, chosen: Candidate) -> list[str]:
     ]
 
 
-def _why_not_gpu(problem: Problem, taken: Prediction, slower: Prediction) -> str:
-    gpu = problem.gpu[1].name if problem.gpu is not None else ""
-    fast, slow = taken.decode_tps.likely, slower.decode_tps.likely
+def _why_this(problem: Problem, mode: str, taken: Prediction, rival: Prediction) -> str:
+    """Where both devices were weighed, with both figures."""
+    facts = {
+        "label": LABELS[mode],
+        "gpu": problem.gpu[1].name if problem.gpu is not None else "",
+        "here": tps(taken.decode_tps.likely),
+        "there": tps(rival.decode_tps.likely),
+    }
+    if mode == "cpu":
+        return say(
+            "{label}: by prediction faster here, about {here} tok/s against {there} with the experts in RAM and the "
+            "rest on {gpu}.",
+            **facts,
+        )
+    if mode == "hybrid":
+        return say(
+            "{label}, as asked for: by prediction about {here} tok/s with {gpu} against {there} on the CPU alone.",
+            **facts,
+        )
     return say(
-        "{label}: by prediction faster here, about {fast} tok/s against {slow} with the experts in RAM and the rest "
-        "on {gpu}.",
-        label=LABELS["cpu"],
-        fast=_tps(fast),
-        slow=_tps(slow),
-        gpu=gpu,
+        "{label}: the whole model fits in the free memory of {gpu}. By prediction that gives about {here} tok/s "
+        "against {there} on the CPU, which stays free for other work.",
+        **facts,
     )
 
 
-def _tps(speed: float) -> str:
+def tps(speed: float) -> str:
     return f"{speed:.1f}" if speed < 10 else f"{speed:.0f}"
 
 

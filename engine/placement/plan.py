@@ -37,6 +37,7 @@ class Wishes:
     ram_free, vram_free: what-if overrides in bytes; max_vram: an upper limit in bytes
     leave_ram, leave_vram: bytes to keep back for other programs, instead of what Greenroom would
     keep_gpu: leave the GPU to games and other programs
+    prefer_gpu: use it also where the CPU should be faster
     isa:     cap on the kernel tier, e.g. "avx2"
     experts_per_token, defer_experts: shortcuts that change the answers, see `engine.models.shortcuts`
     unload_bytes: RAM that is given back before loading (the model loaded now)
@@ -55,6 +56,7 @@ class Wishes:
     leave_ram: int | None = None
     leave_vram: int | None = None
     keep_gpu: bool = False
+    prefer_gpu: bool = False
     experts_per_token: int | None = None
     defer_experts: int = 0
 

@@ -15,8 +15,8 @@ from engine.models.shortcuts import check_deferral, costs, with_fewer_experts
 from engine.models.sketches import sketch
 from engine.models.spec import KV_TYPES, ModelSpec
 from engine.placement import sizes
-from engine.placement.alternatives import alternatives
-from engine.placement.candidates import Candidate, Problem, candidates, choose
+from engine.placement.alternatives import alternatives, other_device
+from engine.placement.candidates import Candidate, Problem, candidates, choose, with_wishes
 from engine.placement.estimate import TIERS, predict_candidate
 from engine.placement.explain import explanation, label
 from engine.placement.packing import RECODES, code_of
@@ -40,6 +40,7 @@ AMOUNTS = (
     *("threads", "ram_free", "vram_free", "max_vram", "unload_bytes", "leave_ram", "leave_vram"),
     *("experts_per_token", "defer_experts"),
 )
+SWITCHES = ("keep_gpu", "prefer_gpu")
 #: Caps the kernels of a whole process; read by the compiled module.
 CAP_VARIABLE = "GREENROOM_ISA"
 
@@ -77,10 +78,9 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
     threads = _threads(wanted, report)
     chosen, mode = choose(problem)
     prediction = predict_candidate(problem, chosen, threads)
-    slower = None
-    if mode == "hybrid" and (cpu := _faster_on_cpu(problem, threads, prediction)) is not None:
-        slower = prediction
-        chosen, prediction = cpu
+    rival = _faster_on_cpu(problem, threads, prediction) if mode in ("all_gpu", "hybrid") else None
+    if rival is not None and mode == "hybrid" and wanted.device == "auto" and not wanted.prefer_gpu:
+        (chosen, prediction), rival = rival, (chosen, prediction)
         mode = chosen.mode
     return OffloadPlan(
         mode=mode,
@@ -101,10 +101,10 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
         prediction=prediction,
         explanation=[
             *unsupported,
-            *explanation(problem, chosen, mode, prediction, slower),
+            *explanation(problem, chosen, mode, prediction, rival[1] if rival is not None else None),
             *costs(trained, wanted.experts_per_token, wanted.defer_experts, hybrid=mode == "hybrid"),
         ],
-        alternatives=alternatives(problem, chosen, mode),
+        alternatives=[*other_device(problem, mode, prediction, rival), *alternatives(problem, chosen, mode)],
         hot_slots=chosen.hot_slots,
         prefill_chunk=chosen.prefill_chunk,
         experts_per_token=wanted.experts_per_token,
@@ -112,12 +112,15 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
     )
 
 
-def _faster_on_cpu(problem: Problem, threads: int, hybrid: Prediction) -> tuple[Candidate, Prediction] | None:
+def _faster_on_cpu(problem: Problem, threads: int, on_gpu: Prediction) -> tuple[Candidate, Prediction] | None:
     """The plan without the GPU, where it fits and is faster: a card of little memory can cost more than it gives."""
-    for candidate in candidates(problem):
+    if is_simulated(problem.wishes.device):
+        return None
+    weighed = with_wishes(problem, device="auto")
+    for candidate in candidates(weighed):
         if candidate.mode == "cpu" and candidate.fits:
-            prediction = predict_candidate(problem, candidate, threads)
-            if prediction.decode_tps.likely > hybrid.decode_tps.likely:
+            prediction = predict_candidate(weighed, candidate, threads)
+            if prediction.decode_tps.likely > on_gpu.decode_tps.likely:
                 return candidate, prediction
     return None
 
@@ -157,7 +160,7 @@ def read_wishes(wishes: dict[str, Any]) -> Wishes:
                 say("no kernels have that name"),
                 say("Choose {tiers}.", tiers=_either(TIERS)),
             )
-        if name == "keep_gpu" and not isinstance(value, bool):
+        if name in SWITCHES and not isinstance(value, bool):
             raise GreenroomError(
                 say("{name} {value!r} cannot be planned", name=name, value=value),
                 say("it is neither yes nor no"),

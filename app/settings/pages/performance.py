@@ -38,6 +38,13 @@ PAGE = Page(
                     mark("Keep my GPU for games"),
                     words="gpu vram game",
                 ),
+                toggle(
+                    "prefer_gpu",
+                    mark("GPU or CPU"),
+                    mark("The GPU is then used even where the prediction says that the CPU alone is faster."),
+                    mark("Prefer the GPU"),
+                    words="gpu device cuda",
+                ),
             )
         ),
         Group(

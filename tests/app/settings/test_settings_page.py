@@ -68,6 +68,7 @@ OTHER = {
     "context": 16384,
     "threads": 6,
     "keep_gpu": True,
+    "prefer_gpu": True,
     "leave_ram": 4.5,
     "leave_vram": 1.0,
     "max_vram": 8.0,

@@ -118,14 +118,36 @@ def test_a_gpu_that_only_slows_down_is_left_alone(machine: MakeReport) -> None:
     assert made.device == "cpu"
     hybrid = plan(QWEN3, quick, device="cuda")
     assert hybrid.mode == "hybrid"
+    assert ", as asked for: by prediction about " in hybrid.explanation[0]
     fast, slow = made.prediction.decode_tps.likely, hybrid.prediction.decode_tps.likely
     assert fast > slow
     # Both figures are said.
     assert made.explanation[0].startswith("On the CPU: by prediction faster here, about ")
     assert f"about {fast:.0f} tok/s against {slow:.0f} with the experts in RAM" in made.explanation[0]
-    # What fits on the card whole goes there, and slow RAM wants the card.
-    assert plan(QWEN3, machine(vram=80 * GB, bandwidth={"8": 250.0})).mode == "all_gpu"
+    # And what the other would bring, with how to have it.
+    other = made.alternatives[0]
+    assert other.startswith("Experts in RAM, the rest on the GPU, ")
+    assert f"about {slow:.0f} tok/s (" in other
+    assert "--prefer-gpu" in other
+    preferred = plan(QWEN3, quick, prefer_gpu=True)
+    assert (preferred.mode, preferred.bytes) == ("hybrid", hybrid.bytes)
+    assert f"about {slow:.0f} tok/s" in preferred.explanation[0]
+    assert f"against {fast:.0f} on the CPU alone" in preferred.explanation[0]
+    # Slow RAM wants the card.
     assert plan(QWEN3, machine(vram=5 * GB, bandwidth={"8": 20.0})).mode == "hybrid"
+
+
+def test_what_fits_on_the_card_whole_goes_there_but_is_not_called_fastest_where_it_is_not(machine: MakeReport) -> None:
+    made = plan(QWEN3, machine(vram=80 * GB, bandwidth={"8": 250.0}))
+    assert made.mode == "all_gpu"
+    on_cpu = plan(QWEN3, machine(bandwidth={"8": 250.0})).prediction.decode_tps.likely
+    assert on_cpu > made.prediction.decode_tps.likely
+    assert "fastest" not in made.explanation[0]
+    assert f"against {on_cpu:.0f} on the CPU" in made.explanation[0]
+    assert "--keep-gpu" in made.alternatives[0]
+    usual = plan(QWEN3, machine(vram=80 * GB))
+    assert "where it is fastest" in usual.explanation[0]
+    assert usual.alternatives == []
 
 
 def test_what_was_measured_of_a_card_takes_the_place_of_its_name(machine: MakeReport) -> None:
@@ -421,7 +443,7 @@ def test_deferral_is_planned_and_its_cost_is_told(machine: MakeReport) -> None:
 def test_every_wish_is_checked_or_free() -> None:
     assert {field.name for field in fields(Wishes)} == {
         *("device", "dtype", "kv_type", "experts", "threads", "isa"),
-        *("ram_free", "vram_free", "max_vram", "unload_bytes", "leave_ram", "leave_vram", "keep_gpu"),
+        *("ram_free", "vram_free", "max_vram", "unload_bytes", "leave_ram", "leave_vram", "keep_gpu", "prefer_gpu"),
         *("experts_per_token", "defer_experts"),
     }
 
