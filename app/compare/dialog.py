@@ -93,7 +93,10 @@ class MachineLine(QWidget):
 
 
 class CompareDialog(QDialog):
-    """report: this PC. parts: a first machine to set beside it, or None. model: chosen at first, "" for the first."""
+    """report: this PC. parts: a first machine to set beside it, or None. model: chosen at first, "" for the first.
+
+    context: tokens at first, None for the usual
+    """
 
     answered = Signal()
 
@@ -102,6 +105,7 @@ class CompareDialog(QDialog):
         report: HardwareReport,
         parts: Entry | None = None,
         model: str = "",
+        context: int | None = None,
         compare: Compare = compared,
         parent: QWidget | None = None,
     ) -> None:
@@ -120,7 +124,7 @@ class CompareDialog(QDialog):
         self.quant.setFixedWidth(theme().px(FIELD_WIDTH))
         self._name_quants()
         self.context = WholeNumber(tr("Tokens in the conversation"), CONTEXT_RANGE, tr("Usual context"))
-        self.context.show_value(None)
+        self.context.show_value(context)
         self.years = Fraction(tr("Years of use of a bought machine"), (0.5, 20.0), 3.0, "3", 0.5)
         self.hours = Fraction(tr("Hours a day that it answers"), (0.5, 24.0), 8.0, "8", 0.5)
         self.context.setFixedWidth(theme().px(FIELD_WIDTH))

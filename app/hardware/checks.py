@@ -9,7 +9,7 @@ from pathlib import Path
 
 from app.language import mark, told, tr
 from app.words import gigabytes, home_path
-from engine.hardware.report import CpuReport, DeviceSpeed, GpuReport, HardwareReport, MemoryReport
+from engine.hardware.report import CpuReport, DeviceSpeed, GpuReport, HardwareReport
 
 #: Less free disk than this is worth a warning: it is about one mid-sized model.
 LOW_DISK = 20_000_000_000
@@ -84,7 +84,7 @@ def checks(report: HardwareReport) -> list[Check]:
     found = [
         _processor(report.cpu, _take(warnings, "logical CPUs")),
         _instructions(report.cpu, _take(warnings, "AVX2 is missing", "does not let programs use")),
-        _memory(report.memory, _take(warnings, "GB of RAM;")),
+        _memory(report, _take(warnings, "GB of RAM;")),
     ]
     counted = [gpu for gpu in report.gpus if not gpu.integrated]
     nvidia = [gpu for gpu in report.gpus if gpu.vendor == "nvidia"]
@@ -179,7 +179,16 @@ def _instructions(cpu: CpuReport, warning: str) -> Check:
     return Check("good", "Instructions", sentence, note)
 
 
-def _memory(memory: MemoryReport, warning: str) -> Check:
+def _read_speed(report: HardwareReport) -> tuple[float, int]:
+    """GB/s and with how many threads, as predictions take it: where our kernels read faster, that was no mistake."""
+    from engine.placement.machines import ram_bandwidth
+
+    counts = [int(threads) for threads in report.memory.bandwidth_gbs or {}]
+    return max(((ram_bandwidth(report, threads).likely, threads) for threads in counts), default=(0.0, 0))
+
+
+def _memory(report: HardwareReport, warning: str) -> Check:
+    memory = report.memory
     total, free = gigabytes(memory.total_bytes), gigabytes(memory.available_bytes)
     sentence = tr("{total}, {free} free.", total=total, free=free)
     if memory.kind:
@@ -196,8 +205,8 @@ def _memory(memory: MemoryReport, warning: str) -> Check:
             )
     note = ""
     if memory.bandwidth_gbs:
-        threads, fastest = max(memory.bandwidth_gbs.items(), key=lambda item: item[1])
-        note = tr("{speed} GB/s with %n threads", n=int(threads), speed=f"{fastest:.1f}")
+        fastest, threads = _read_speed(report)
+        note = tr("{speed} GB/s with %n threads", n=threads, speed=f"{fastest:.1f}")
     if memory.total_bytes < TOO_LITTLE_MEMORY:
         little = tr("That is too little for large models: only the demo model is sure to run. Add RAM.")
         return Check("bad", "Memory", f"{sentence} {told(warning) or little}", note)

@@ -258,7 +258,7 @@ class WhatIfPanel(QFrame):
         model = asked.entry or (self.row.entry.id if self.row is not None and self.row.entry is not None else "")
         parts = Entry(asked.ram, asked.vram, asked.cpu, asked.gpu)
         try:
-            dialog = CompareDialog(self._report, parts, model, parent=self)
+            dialog = CompareDialog(self._report, parts, model, asked.context, parent=self)
         except GreenroomError as error:
             self._complain(error)
             return

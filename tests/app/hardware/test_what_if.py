@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 
 import engine
 from app import tasks
+from app.compare.dialog import CompareDialog
 from app.hardware.what_if import GB, Question, WhatIfPanel, answer
 from app.models.survey import ModelRow, find_offers
 from engine.errors import GreenroomError
@@ -66,6 +67,21 @@ def test_the_panel_asks_anew_after_each_change(qtbot: QtBot, api: FakeApi) -> No
         panel.vram.setValue(16)
         panel.gpu.setText("RTX 4080")
     assert asked[-1] == Question(64, 16, "", "RTX 4080")
+    tasks.finish()
+
+
+def test_a_new_question_takes_the_old_answer_away_and_goes_on_to_the_comparison(qtbot: QtBot, api: FakeApi) -> None:
+    panel = shown(qtbot, WhatIfPanel(api))
+    with qtbot.waitSignal(panel.answered, timeout=LONG):
+        panel.context.setValue(139_000)
+        panel._ask()
+        assert panel.speed.isHidden()
+        assert panel.figures.text() == "Working it out…"
+    assert not panel.speed.isHidden()
+    panel.compare.click()
+    dialog = panel.findChild(CompareDialog)
+    assert dialog.context.value() == 139_000
+    dialog.close()
     tasks.finish()
 
 
