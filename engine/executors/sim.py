@@ -4,6 +4,8 @@ For whoever writes code for a GPU on a PC without one. What would go wrong on a 
 - Copies are done late, on a thread per stream, streams in no fixed order, and what they write is NaN until then.
 - Tensors count against a limit, and beyond it torch's out-of-memory error is raised.
 - Tensors of the host and of the device cannot meet in one operation.
+- Work that does not wait for what it needs, or for what it overwrites, breaks the device down and is named; so does a
+  host that changes a copy's source or target before its event.
 - Page-locking can fail, and the device can break down.
 Arithmetic is done at once by the calling thread, after the copies queued before it on the same stream.
 """
@@ -25,6 +27,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.executors.devices import Device, DeviceMemory, Event, Stream
+from engine.executors.sim_races import Clock, Races
 from engine.hardware.simulated import Simulated
 
 #: Bytes at whose multiples GPU allocators hand out memory.
@@ -40,7 +43,8 @@ class SimDevice(Device):
         super().__init__("sim", torch.device("cpu"))
         self.settings = settings
         self.syncs = 0
-        self.memory_in_use = _Memory(settings.vram)
+        self.races = Races()
+        self.memory_in_use = _Memory(settings.vram, self.races.forget)
         self._page_locked: set[int] = set()
         self._chance = random.Random(settings.seed)
         self._operations = 0
@@ -48,6 +52,8 @@ class SimDevice(Device):
         self._lock = threading.Lock()
         self._local = threading.local()
         self._streams: list[_Stream] = []
+        #: Storages that copies still to be done read or write.
+        self._touched: Counter[int] = Counter()
         self._compute = self._open_stream("sim-compute")
 
     def working(self) -> AbstractContextManager[Any]:
@@ -100,13 +106,16 @@ class SimDevice(Device):
             self._local.stream = before
 
     def mark(self, stream: Stream | None = None) -> Event:
-        event = _Event(self)
-        self._stream(stream).queue(event.set)
+        on = self._stream(stream)
+        event = _Event(self, self.races.mark(on.number))
+        on.queue(event.set)
         return event
 
     def wait_for(self, event: Event, stream: Stream | None = None) -> None:
         assert isinstance(event, _Event)
-        self._stream(stream).queue(event.wait)
+        on = self._stream(stream)
+        self.races.wait(on.number, event.clock)
+        on.queue(event.wait)
 
     def host_buffer(self, *shape: int, dtype: torch.dtype) -> torch.Tensor:
         with self._outside():
@@ -117,7 +126,7 @@ class SimDevice(Device):
             storage = buffer.untyped_storage()
             key = storage._cdata
             self._page_locked.add(key)
-            weakref.finalize(storage, self._page_locked.discard, key).atexit = False
+            weakref.finalize(storage, self._unlock, key).atexit = False
         return buffer
 
     def memory(self) -> DeviceMemory:
@@ -129,7 +138,7 @@ class SimDevice(Device):
 
     def synchronise(self) -> None:
         for stream in list(self._streams):
-            stream.drain()
+            self._host_waits(stream)
         self.check()
 
     def release(self) -> None:
@@ -164,12 +173,19 @@ class SimDevice(Device):
             if elsewhere:
                 raise RuntimeError(f"{name}: a tensor {[*elsewhere[0].shape]} of the host meets one of the device")
         self._count()
-        self._stream(None).drain()
+        on = self._stream(None)
+        on.drain()
+        result = function(*args, **kwargs)
+        made = list(_tensors((result,)))
+        for tensor in made:
+            self.memory_in_use.add(tensor)
+        changed = [*_changed(function._schema, args, kwargs)]
+        storages = {tensor.untyped_storage()._cdata for tensor in here}
+        if changed or not any(tensor.untyped_storage()._cdata in storages for tensor in made):  # else it is a view
+            self._touch(on, here, [*changed, *made])
         if name in _SYNCHRONISING:
             self.syncs += 1
-        result = function(*args, **kwargs)
-        for tensor in _tensors((result,)):
-            self.memory_in_use.add(tensor)
+            self._host_waits(on)
         return result
 
     @contextmanager
@@ -195,11 +211,29 @@ class SimDevice(Device):
         settings, on = self.settings, self._stream(stream)
         with self._lock:
             delay = settings.latency * self._chance.uniform(0.5, 1.5) + source.nbytes / settings.copy
+        locked = host.untyped_storage()._cdata in self._page_locked
+        self._touch(on, [source] if locked or host is out else [], [out] if locked or host is source else [])
         with self._outside(), torch.inference_mode():
-            on.copy(source, out, delay)
-        if host.untyped_storage()._cdata not in self._page_locked:
-            on.drain()
+            on.copy(source, out, delay, host_reads=host is source)
+        if not locked:
+            self._host_waits(on)
             self.check()
+
+    def _touch(self, on: _Stream, reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
+        wrong = self.races.touch(on.number, reads, writes)
+        if wrong is not None:
+            self.break_down(wrong)
+            self.check()
+
+    def _host_waits(self, stream: _Stream) -> None:
+        """For all that is queued there now."""
+        clock = self.races.mark(stream.number)
+        stream.drain()
+        self.races.host_waited(clock)
+
+    def _unlock(self, key: int) -> None:
+        self._page_locked.discard(key)
+        self.races.forget(key)
 
     def _count(self) -> None:
         self._operations += 1
@@ -213,7 +247,7 @@ class SimDevice(Device):
         return found
 
     def _open_stream(self, name: str) -> _Stream:
-        stream = _Stream(name, self.break_down)
+        stream = _Stream(name, self.races.add_stream(name), self.break_down, self._touched)
         with self._lock:
             self._streams.append(stream)
         return stream
@@ -232,6 +266,8 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._device.run(function, args, kwargs or {})
 
 
+_touching = threading.Lock()
+
 #: Operations that give the host a number or a shape.
 _SYNCHRONISING = frozenset(
     f"aten::{name}" for name in ("item", "_local_scalar_dense", "nonzero", "where", "masked_select", "equal", "unique")
@@ -246,17 +282,30 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(value)
 
 
+def _changed(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    """Arguments that an operation writes to."""
+    for position, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            yield from _tensors((args[position] if position < len(args) else kwargs.get(argument.name),))
+
+
 def poison(tensor: torch.Tensor) -> None:
     """All bits set: NaN for floats, -1 for integers."""
+    _bits(tensor).fill_(-1)
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)
-    tensor.view(_INTEGERS[tensor.dtype.itemsize]).fill_(-1)
+    return tensor.view(_INTEGERS[tensor.dtype.itemsize])
 
 
 class _Memory:
     """Which storages lie on the device, and how many bytes they take."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, freed: Callable[[int], None]) -> None:
+        """freed: told the number of a storage that is gone"""
+        self._freed = freed
         self.limit = limit
         self.held = self.peak = 0
         self._sizes: dict[int, tuple[Any, int]] = {}
@@ -290,6 +339,7 @@ class _Memory:
     def _free(self, key: int) -> None:
         with self._lock:
             self.held -= self._sizes.pop(key)[1]
+            self._freed(key)
 
 
 def _rounded(nbytes: int) -> int:
@@ -297,29 +347,37 @@ def _rounded(nbytes: int) -> int:
 
 
 class _Event:
-    def __init__(self, device: SimDevice) -> None:
+    def __init__(self, device: SimDevice, clock: Clock) -> None:
+        self.clock = clock
         self._done = threading.Event()
         self._device = device
         self.set, self.wait = self._done.set, self._done.wait
 
     def synchronize(self) -> None:
         self._done.wait()
+        self._device.races.host_waited(self.clock)
         self._device.check()
 
     def query(self) -> bool:
-        return self._done.is_set()
+        if not self._done.is_set():
+            return False
+        self._device.races.host_waited(self.clock)
+        return True
 
 
 class _Stream:
-    """A thread that does one thing after the other."""
+    """A thread that does one thing after the other.
 
-    def __init__(self, name: str, failed: Callable[[str], None]) -> None:
+    touched: of all streams, storages that copies still to be done read or write
+    """
+
+    def __init__(self, name: str, number: int, failed: Callable[[str], None], touched: Counter[int]) -> None:
+        self.number = number
         self._failed = failed
+        self._touched = touched
         self._jobs: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
         self._queued = 0
         self._changed = threading.Condition()
-        #: Storages that copies still to be done read or write.
-        self._touched: Counter[int] = Counter()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
@@ -328,21 +386,29 @@ class _Stream:
             self._queued += 1
         self._jobs.put(job)
 
-    def copy(self, source: torch.Tensor, out: torch.Tensor, delay: float) -> None:
+    def copy(self, source: torch.Tensor, out: torch.Tensor, delay: float, *, host_reads: bool) -> None:
+        """host_reads: the source is the host's, who must leave it as it is; else the target."""
         keys = source.untyped_storage()._cdata, out.untyped_storage()._cdata
-        with self._changed:
+        with _touching:
             used = self._touched[keys[1]] > 0
             self._touched.update(keys)
         if not used:
             poison(out)
+        sent = source.clone() if host_reads else None
 
         def run() -> None:
             if used:
                 poison(out)
             time.sleep(delay)
-            out.copy_(source)
-            with self._changed:
-                self._touched.subtract(keys)
+            try:
+                if sent is not None and not torch.equal(_bits(sent), _bits(source)):
+                    raise RuntimeError(f"a race: the host has changed {[*source.shape]} before it was copied")
+                if sent is None and not bool((_bits(out) == -1).all()):
+                    raise RuntimeError(f"a race: the host has written to {[*out.shape]} before the copy to it was done")
+                out.copy_(source)
+            finally:
+                with _touching:
+                    self._touched.subtract(keys)
 
         self.queue(run)
 

@@ -1,0 +1,86 @@
+"""A wait that somebody forgets is found by the simulated accelerator, whatever the timing: each is left out once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_models import TOKENS, Tiny
+
+from engine.errors import GreenroomError
+from engine.executors import expert_slots, streaming
+from engine.executors.devices import Event, Stream
+from engine.executors.expert_slots import HybridExperts
+from engine.executors.sim import SimDevice
+from engine.executors.streaming import ExpertStream, Pieces, Staging
+
+TOKEN_IDS = np.asarray(TOKENS, dtype=np.int64)
+
+pytestmark = pytest.mark.usefixtures("data_folder")
+
+
+def no_wait_before_overwriting(patch: pytest.MonkeyPatch) -> None:
+    """Buffers on the device are filled again while experts in them are being computed."""
+    send = Staging.send
+    patch.setattr(Staging, "send", lambda self, pieces, out, after=None: send(self, pieces, out))
+
+
+def no_wait_for_what_arrives(patch: pytest.MonkeyPatch) -> None:
+    """Streamed experts are computed without waiting for their copies."""
+    take, wait_for = ExpertStream.take, SimDevice.wait_for
+
+    def careless(self: ExpertStream, key: tuple[int, int]) -> Any:
+        with pytest.MonkeyPatch.context() as inside:
+            inside.setattr(SimDevice, "wait_for", ignore_own)
+            return take(self, key)
+
+    def ignore_own(self: SimDevice, event: Event, stream: Stream | None = None) -> None:
+        if stream is not None:
+            wait_for(self, event, stream)
+
+    patch.setattr(ExpertStream, "take", careless)
+
+
+def no_wait_before_refilling(patch: pytest.MonkeyPatch) -> None:
+    """Page-locked buffers are filled again before their copies to the device are done."""
+    send = Staging.send
+
+    def careless(self: Staging, pieces: Pieces, out: Any, after: Event | None = None) -> Event:
+        self._busy = [None] * len(self._busy)
+        return send(self, pieces, out, after)
+
+    patch.setattr(Staging, "send", careless)
+
+
+@pytest.mark.parametrize(
+    ("leave_out", "told"),
+    [
+        (None, ""),
+        (no_wait_before_overwriting, "writes .* which sim-compute reads"),
+        (no_wait_for_what_arrives, "sim-compute reads .* which sim-stream-1 writes"),
+        (no_wait_before_refilling, "the host has changed .* before it was copied"),
+    ],
+)
+def test_each_wait_of_a_streamed_prompt_is_needed(
+    tiny: Callable[[str, str], Tiny],
+    run: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    leave_out: Callable[[pytest.MonkeyPatch], None] | None,
+    told: str,
+) -> None:
+    # More buffers on the device than page-locked ones, so that either may be short.
+    monkeypatch.setattr(expert_slots, "RING_SHARE", 4)
+    monkeypatch.setattr(streaming, "STAGING_BUFFERS", 2)
+    executor = run(tiny("qwen3_moe", "safetensors"), mode="hybrid", device="sim:latency=1e-2", hot_slots=12)
+    experts = executor._experts
+    assert isinstance(experts, HybridExperts)
+    experts.speeds.cpu = dict.fromkeys(range(1, 12), 1.0)  # so that streaming is sooner
+    if leave_out is None:
+        assert np.isfinite(executor.forward(TOKEN_IDS[:24])).all()
+        assert executor.status().prefill == "streamed"
+        return
+    leave_out(monkeypatch)
+    with pytest.raises(GreenroomError, match=f"sim has stopped working .*a race: .*{told}"):
+        executor.forward(TOKEN_IDS[:24])
