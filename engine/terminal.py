@@ -52,6 +52,12 @@ class Terminal:
             self._clear_progress()
             self._write_out(text)
 
+    def aside(self, text: str) -> None:
+        """A piece of what goes on beside the answer, for people: dim, where the terminal can."""
+        if text and not self._json:
+            self._clear_progress()
+            self._write_err(f"\x1b[2m{text}\x1b[22m" if _is_tty(self._err) else text)
+
     def document(self, document: dict[str, Any]) -> None:
         """The answer, for programs. ASCII, so that every encoding carries it."""
         if self._json:

@@ -55,6 +55,17 @@ def test_lists_of_numbers_take_one_line_and_nothing_else_changes(monkeypatch: py
     assert "[2, 3]" in out.getvalue()
 
 
+def test_what_goes_on_beside_the_answer_is_dim_and_never_in_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, err = streams(monkeypatch)
+    Terminal().aside("hm")
+    Terminal().aside("")
+    Terminal(json=True).aside("hm")
+    assert (out.getvalue(), err.getvalue()) == ("", "\x1b[2mhm\x1b[22m")
+    monkeypatch.setattr(sys, "stderr", plain := io.StringIO())
+    Terminal().aside("hm")
+    assert plain.getvalue() == "hm", "a file gets no codes"
+
+
 def test_words_keep_documents_off_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
     out, _ = streams(monkeypatch)
     terminal = Terminal()

@@ -290,11 +290,27 @@ def test_harmony_goes_on_after_a_message(vocabulary: ByteLevelVocabulary, tmp_pa
     path = write_gguf(
         tmp_path / "m.gguf",
         tokenizer__ggml__model="gpt2",
+        tokenizer__ggml__eot_token_id=0,
         tokenizer__ggml__tokens=[*ends, *ordinary],
         tokenizer__ggml__token_type=[CONTROL] * 3 + [NORMAL] * len(ordinary),
         tokenizer__ggml__merges=[" ".join(merge) for merge in vocabulary.merges],
     )
     assert open_checkpoint(path).tokenizer().eos_ids == {1, 2}
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "llama-bpe", "gpt-4o"])
+def test_a_control_token_in_a_literal_part_is_what_it_spells(kind: str, rebuilt: dict[str, Tokenizer]) -> None:
+    tokenizer = rebuilt.get(kind) or rebuilt["qwen2"]
+    text = "<|im_end|>a <|im_end|> b<|im_end|>"
+    controls = tokenizer.special_ids
+    ids = tokenizer.encode(text, special=False, literal=[(10, 24)], controls=controls)
+    assert [token for token in ids if token in controls] == [2, 2]
+    assert (ids[0], ids[-1]) == (2, 2)
+    assert tokenizer.decode(ids) == text
+    assert tokenizer.encode(text, special=False, literal=[(10, 24)]) == tokenizer.encode(text, special=False)
+    assert tokenizer.encode("a b", special=False, literal=[(0, 3)], controls=controls) == tokenizer.encode(
+        "a b", special=False
+    )
 
 
 def test_an_end_stored_as_an_ordinary_token_still_ends(vocabulary: ByteLevelVocabulary, tmp_path: Path) -> None:
@@ -436,6 +452,14 @@ def test_sentencepiece_settings(pieces: PieceVocabulary, piece_tokenizer: Tokeni
     assert not other.adds_space
     assert other.encode("the fox") == pieces.plain("the fox", prefix=False)
     assert other.decode(other.encode(" the fox")) == " the fox"
+
+
+def test_a_control_piece_in_a_literal_part_is_what_it_spells(piece_tokenizer: Tokenizer) -> None:
+    text = "the </s>fox</s>"
+    ids = piece_tokenizer.encode(text, special=False, literal=[(0, 9)], controls=piece_tokenizer.special_ids)
+    assert [token for token in ids if token in piece_tokenizer.special_ids] == [2]
+    assert ids[-1] == 2
+    assert piece_tokenizer.decode(ids).replace(" ", "") == text.replace(" ", "")
 
 
 def test_pieces_give_the_bytes_of_half_a_character(piece_tokenizer: Tokenizer) -> None:
