@@ -73,10 +73,21 @@ def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     return _kernels(args, report, terminal) if args.kernels else _model(args, report, terminal)
 
 
+def _check_threads(args: argparse.Namespace, report: HardwareReport) -> None:
+    most = max(args.thread_counts or [1])
+    if most > report.cpu.logical_cores:
+        raise GreenroomError(
+            f"{most} threads cannot be measured",
+            f"this CPU has {report.cpu.logical_cores} logical cores",
+            f"Choose {report.cpu.logical_cores} or fewer.",
+        )
+
+
 def _kernels(args: argparse.Namespace, report: HardwareReport, terminal: Terminal) -> dict[str, Any]:
     from engine.runtime.bench_kernels import bench_kernels
 
     shapes = ("small", "large") if args.shape == "both" else (args.shape,)
+    _check_threads(args, report)
     threads = args.thread_counts or [report.cpu.performance_cores]
     if args.curve:
         return _curve(args, report, shapes, threads, terminal)
@@ -119,6 +130,7 @@ def _model(args: argparse.Namespace, report: HardwareReport, terminal: Terminal)
     args.isa = None if every_tier else args.isa
     longest = max(args.prompt_tokens) + max(args.new_tokens)
     with opened(args.model, terminal) as checkpoint:
+        _check_threads(args, report)
         plan = planned(checkpoint, report, args, args.context or longest)
         check_runnable(checkpoint, plan, args.force, terminal)
         threads = args.thread_counts or [plan.threads]

@@ -6,6 +6,9 @@ import argparse
 import contextlib
 import math
 
+#: More of it is a slip of the keyboard.
+MOST_GB, MOST_PRICE = 1e9, 1e12
+
 
 def add_model(parser: argparse.ArgumentParser, *, planned_only: bool = False) -> None:
     """planned_only: one of the catalogue will do, or one that is only known."""
@@ -120,7 +123,7 @@ def positive(text: str) -> float:
 def amount(text: str) -> int:
     """Bytes from a number of GB (10^9 bytes, as everywhere in Greenroom)."""
     with contextlib.suppress(ValueError):
-        if math.isfinite(number := float(text)) and number >= 0:
+        if 0 <= (number := float(text)) <= MOST_GB:
             return round(number * 1e9)
     raise argparse.ArgumentTypeError(f"{text!r} is not a number of GB")
 
@@ -132,7 +135,11 @@ def amounts(text: str) -> list[int]:
 
 def prices(text: str) -> list[float]:
     """Several numbers from 0 on."""
-    return [amount(part) / 1e9 for part in text.split(",")]
+    with contextlib.suppress(ValueError):
+        found = [float(part) for part in text.split(",")]
+        if all(0 <= price <= MOST_PRICE for price in found):
+            return found
+    raise argparse.ArgumentTypeError(f"{text!r} are not prices")
 
 
 def names(text: str) -> list[str]:

@@ -10,10 +10,14 @@ import re
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
+from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
 
 #: Lines of one formula, and characters of one within a line.
 MOST_LINES, LONGEST_INLINE = 120, 1500
+#: Signs in one paragraph that may open something; with more of them it is shown as it was written.
+MOST_SIGNS = 2000
 _ENVIRONMENTS = "equation|align|alignat|gather|multline|eqnarray|split|aligned|gathered|cases|[pbvBV]?matrix|array"
 _OPENING = re.compile(rf"\$\$|\\\[|\\begin\{{((?:{_ENVIRONMENTS})\*?)\}}")
 #: The same at the beginning of a line, within quotes and lists too.
@@ -50,6 +54,19 @@ def add_rules(parser: MarkdownIt) -> None:
     parser.block.ruler.before("reference", "footnote", _footnote, interrupts)
     parser.inline.ruler.before("escape", "math_inline", _math_inline)
     parser.inline.ruler.before("link", "footnote_reference", _footnote_reference)
+    parser.core.ruler.at("inline", _inline)
+
+
+def _inline(state: StateCore) -> None:
+    """Look for what stands within lines. A model that repeats itself endlessly writes signs that open nothing."""
+    for token in state.tokens:
+        if token.type != "inline":
+            continue
+        token.children = []
+        if sum(map(token.content.count, "[*_`$~")) > MOST_SIGNS:
+            token.children.append(Token("text", "", 0, content=token.content))
+        else:
+            state.md.inline.parse(token.content, state.md, state.env, token.children)
 
 
 def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:

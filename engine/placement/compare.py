@@ -118,8 +118,13 @@ def to_csv(rows: Sequence[Comparison]) -> str:
             found: Range | None = getattr(row, name)
             figures += ["", "", ""] if found is None else [f"{v:.4g}" for v in (found.low, found.likely, found.high)]
         amounts = [f"{nbytes / GB:.1f}" for nbytes in (row.ram_bytes, row.vram_bytes)]
-        writer.writerow([row.name, row.mode, row.label, *amounts, *figures, row.bottleneck])
+        writer.writerow([_cell(row.name), row.mode, row.label, *amounts, *figures, row.bottleneck])
     return text.getvalue()
+
+
+def _cell(text: str) -> str:
+    """A name that a spreadsheet would compute gets the sign that it is text."""
+    return f"'{text}" if text.lstrip()[:1] in ("=", "+", "-", "@") else text
 
 
 #: Keys of a machine in a file, with the type of their value.

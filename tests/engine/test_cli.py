@@ -96,7 +96,7 @@ def test_generate_prints_the_answer_and_the_figures_apart(tiny_model: Path, caps
 def test_generate_json_has_the_documented_fields(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(answer(tiny_model, "--json", "--system", "Be brief.")) == DONE
     told = document(capsys)
-    assert {"text", "token_ids", "stop_reason", "stats"} <= told.keys()
+    assert {"text", "thought", "token_ids", "stop_reason", "stats"} <= told.keys()
     assert told["stop_reason"] == "length"
     assert told["prediction"]["decode_tps"]["likely"] > 0
     assert len(told["token_ids"]) == told["stats"]["completion_tokens"] == 8
@@ -441,6 +441,9 @@ def test_the_demo_model_knows_the_capital_of_france(demo_model: Path, capsys: py
         ["generate", "demo", "--prompt", "x", "--threads", "two"],
         ["plan", "demo", "--context", "-5"],
         ["plan", "demo", "--ram", "much"],
+        ["plan", "demo", "--vram", "1e300"],
+        ["compare", "demo", "--ram", "64,nan"],
+        ["compare", "demo", "--price", "1e308"],
         ["plan", "demo", "--ram-bandwidth", "0"],
         ["plan", "demo", "--dtype", "float8"],
         ["bench", "demo", "-t", "1,,2"],
@@ -468,6 +471,7 @@ def test_wrong_arguments_end_with_2_and_one_sentence(arguments: list[str], capsy
         (["plan", "{model}", "--context", "100000"], "100000"),
         (["plan", "{model}", "--isa", "mmx"], "mmx"),
         (["bench", "{model}", "-p", "8000", "-n", "200"], "8200"),
+        (["bench", "{model}", "-t", "1,9999"], "9999 threads"),
         (["perplexity", "{model}", "--file", "nothing.txt"], "nothing.txt"),
         (["perplexity", "{model}", "--file", "{binary}"], "not UTF-8"),
         (["perplexity", "{model}", "--file", "{folder}"], "cannot be read"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markdown_it.parser_inline import ParserInline
 
 from app.chat.markdown import LINE_BREAK, LONGEST_PARAGRAPH, Code, Math, Rule, Span, StreamParser, Table, Text, parse
 
@@ -247,3 +248,17 @@ def test_late_link_definitions_ask_for_a_second_pass():
         parser.update(text[:end])
     assert parser.needs_second_pass
     assert parse(text)[0].spans[-1].link == "http://example.org"
+
+
+@pytest.mark.parametrize("sign", ["[", "*a ", "_a", "`a", "$", "~~a", "[a](", "![", "$x$ "])
+def test_signs_repeated_endlessly_are_shown_as_written(sign, monkeypatch):
+    """Looking for what each of them might open would take minutes."""
+    looked = []
+    real = ParserInline.parse
+    monkeypatch.setattr(
+        ParserInline, "parse", lambda self, src, *rest: looked.append(len(src)) or real(self, src, *rest)
+    )
+    text = sign * 20_000
+    assert "".join(words(leaf) for leaf in parse(text)).replace(" ", "") == text.replace(" ", "")
+    assert not looked or max(looked) <= 2 * LONGEST_PARAGRAPH
+    assert parse("*a* " * 900)[0].spans[0].italic, "as many as people write are looked at"

@@ -74,6 +74,13 @@ def test_the_table_as_csv() -> None:
     assert second["cost_per_million_likely"] == ""
 
 
+@pytest.mark.parametrize("name", ["=HYPERLINK(1)", "+1", "-1", "@SUM(A1)", " =1"])
+def test_a_name_is_no_formula_in_the_table(name: str) -> None:
+    rows = compare(MODEL, [Machine(name, HERE)])
+    (row,) = csv.reader(io.StringIO(to_csv(rows).split("\n", 1)[1]))
+    assert row[0] == f"'{name}"
+
+
 def read(entries: Any) -> list[Machine]:
     return read_machines(json.dumps(entries).encode(), "box.json", HERE)
 
