@@ -81,7 +81,7 @@ def _raw_sampling(checkpoint: Any) -> dict[str, Any]:
         if beside.stat().st_size > _MOST:
             return {}
         values = json.loads(beside.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     # A model that is not to be sampled says so, and what else stands there are a library's defaults.
     if not isinstance(values, dict) or values.get("do_sample") is not True:

@@ -1,4 +1,4 @@
-"""What some columns of the chat file hold as JSON."""
+"""What some columns of the chat file hold as JSON. Damage may have reached it: what makes no sense is none."""
 
 from __future__ import annotations
 
@@ -6,9 +6,30 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from app.chat.records import Attachment, Draft
 from engine.errors import GreenroomError
 from engine.placement.plan import Range
 from engine.runtime.events import GenerationStats
+
+
+def plain(text: str | None) -> Any:
+    try:
+        return json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def draft(text: str | None) -> Draft:
+    match plain(text):
+        case [str(words), [*files]]:
+            known = [a for a in files if isinstance(a, list) and [type(v) for v in a] == [str, str, int]]
+            return Draft(words, tuple(Attachment(*values) for values in known))
+    return Draft()
+
+
+def settings(text: str | None) -> dict[str, Any]:
+    values = plain(text)
+    return values if isinstance(values, dict) else {}
 
 
 def moved(settings: dict[str, Any], places: Mapping[int, int]) -> dict[str, Any]:
@@ -19,11 +40,12 @@ def moved(settings: dict[str, Any], places: Mapping[int, int]) -> dict[str, Any]
 
 
 def stats(text: str | None) -> GenerationStats | None:
-    if text is None:
+    known = plain(text)
+    if not isinstance(known, dict):
         return None
-    known: dict[str, Any] = json.loads(text)
     # A file may carry fields of another version of the program.
-    return GenerationStats(**{k: v for k, v in known.items() if k in GenerationStats.__dataclass_fields__})
+    fields = GenerationStats.__dataclass_fields__
+    return GenerationStats(**{k: v for k, v in known.items() if k in fields and type(v) in (int, float)})
 
 
 def promise(predicted: Range | None) -> dict[str, list[float]]:
@@ -32,9 +54,14 @@ def promise(predicted: Range | None) -> dict[str, list[float]]:
 
 
 def predicted(text: str | None) -> Range | None:
-    promise = None if text is None else json.loads(text).get("predicted_tps")
-    return None if promise is None else Range(*promise)
+    match plain(text):
+        case {"predicted_tps": [int() | float() as low, int() | float() as likely, int() | float() as high]}:
+            return Range(low, likely, high)
+    return None
 
 
 def error(text: str | None) -> GreenroomError | None:
-    return None if text is None else GreenroomError(*json.loads(text))
+    match plain(text):
+        case [str(what), str(why), str(remedy)]:
+            return GreenroomError(what, why, remedy)
+    return None

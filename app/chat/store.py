@@ -171,10 +171,7 @@ class ChatStore(Database):
         else:
             row = self._db.execute("SELECT draft FROM chats WHERE id = ?", (chat_id,)).fetchone()
             raw = "" if row is None else row[0]
-        if not raw:
-            return Draft()
-        text, attachments = json.loads(raw)
-        return Draft(text, tuple(Attachment(*values) for values in attachments))
+        return columns.draft(raw)
 
     def set_draft(self, chat_id: int | None, draft: Draft) -> None:
         files = [[a.name, a.text, a.length] for a in draft.attachments]
@@ -196,10 +193,7 @@ class ChatStore(Database):
     def chat_settings(self, chat_id: int) -> dict[str, Any]:
         """What `set_chat_settings` was given; {} for a chat that has none."""
         row = self._db.execute("SELECT settings FROM chats WHERE id = ?", (chat_id,)).fetchone()
-        if row is None or not row[0]:
-            return {}
-        values = json.loads(row[0])
-        return values if isinstance(values, dict) else {}
+        return columns.settings(None if row is None else row[0])
 
     def set_chat_settings(self, chat_id: int, values: dict[str, Any]) -> None:
         """values: plain data; what it means is for others to know."""
@@ -494,7 +488,7 @@ class ChatStore(Database):
             )
             for i, parent, role, text, created, model, thought_s, stats, reason in rows
         )
-        settings = columns.moved(json.loads(info[5]) if info[5] else {}, places)
+        settings = columns.moved(columns.settings(info[5]), places)
         return PortableChat(info[0], info[1], info[2], messages, places.get(info[6]), bool(info[3]), info[4], settings)
 
     def add_portable(self, chats: Sequence[PortableChat]) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
-from app.folders import config_folder, make_writable
+from app.folders import config_folder, keep_aside, make_writable
 from app.theme.zoom import ZOOMS
 from engine.errors import GreenroomError
 
@@ -140,12 +140,12 @@ def _checked(raw: Any) -> Settings:
 
     def text(key: str) -> str | None:
         value = raw.get(key)
-        return value if isinstance(value, str) and value else None
+        return value if isinstance(value, str) and _writable(value) else None
 
     keys = raw.get("shortcuts")
     shortcuts = {k: v for k, v in keys.items() if isinstance(v, str)} if isinstance(keys, dict) else {}
     recent = raw.get("recent")
-    paths = [p for p in recent if isinstance(p, str) and p] if isinstance(recent, list) else []
+    paths = [p for p in recent if isinstance(p, str) and _writable(p)] if isinstance(recent, list) else []
     return Settings(
         theme=choice("theme", ("system", "light", "dark")),
         language=text("language") or defaults.language,
@@ -185,6 +185,15 @@ def _checked(raw: Any) -> Settings:
     )
 
 
+def _writable(text: str) -> bool:
+    """Whether it is some text that the system takes as well, for instance as a path."""
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return bool(text) and "\0" not in text
+
+
 class SettingsStore(QObject):
     """`changed(names)` follows every change, with the set of field names that differ.
 
@@ -198,6 +207,7 @@ class SettingsStore(QObject):
         super().__init__(parent)
         self._path = (folder or config_folder()) / "settings.json"
         self.problem: GreenroomError | None = None
+        self._foreign: dict[str, Any] = {}
         self._values = self._read()
 
     @property
@@ -231,19 +241,30 @@ class SettingsStore(QObject):
 
     def _read(self) -> Settings:
         try:
-            return _checked(json.loads(self._path.read_text(encoding="utf-8")))
+            raw = json.loads(self._path.read_text(encoding="utf-8-sig"))
+            if not isinstance(raw, dict):
+                raise ValueError("it is no table of settings")
         except FileNotFoundError:
             return Settings()
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             log.warning("settings could not be read, defaults are used: %s", error)
+            keep_aside(self._path)
             return Settings()
+        # What a newer program has written is written again, so that it is there when that one comes back.
+        self._foreign = {key: value for key, value in raw.items() if key not in Settings.__dataclass_fields__}
+        return _checked(raw)
 
     def _write(self) -> None:
         before = self.problem
         try:
             make_writable(self._path.parent)
             temporary = self._path.with_suffix(".json.new")
-            temporary.write_text(json.dumps(_plain(self._values), indent=2, ensure_ascii=False), encoding="utf-8")
+            whole = self._foreign | _plain(self._values)
+            try:
+                plain = json.dumps(whole, indent=2, ensure_ascii=False).encode()
+            except UnicodeEncodeError:  # a path that is no UTF-8
+                plain = json.dumps(whole, indent=2).encode()
+            temporary.write_bytes(plain)
             os.replace(temporary, self._path)
             self.problem = None
         except GreenroomError as error:

@@ -220,7 +220,7 @@ def recall(folder: Path, report: HardwareReport) -> Calibration | None:
         return _parse(stored["calibration"])
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         logger.warning("calibration ignored: %s", error)
         return None
 

@@ -657,3 +657,17 @@ def test_titles_are_one_short_line(text):
     title = title_of(text)
     assert 0 < len(title) <= TITLE_LENGTH + 1
     assert "\n" not in title
+
+
+@pytest.mark.parametrize("damaged", ["", "[", "[]", "{}", "[1, 2, 3]", '"x"', '{"prompt_tokens": []}', "[" * 100_000])
+def test_damage_within_what_is_kept_as_json_is_passed_over(store, damaged):
+    chat_id, _, _ = ask(store, "q", "a")
+    store._db.execute("UPDATE messages SET stats = ?1, error = ?1", (damaged,))
+    store._db.execute("UPDATE chats SET settings = ?1, draft = ?1", (damaged,))
+    store.set_note("draft", damaged)
+    answer = store.messages(chat_id)[-1]
+    assert (answer.text, answer.error, answer.predicted) == ("a", None, None)
+    assert answer.stats in (None, GenerationStats())
+    assert (store.draft(chat_id), store.draft(None)) == (Draft(), Draft())
+    assert not store.chat_settings(chat_id) or damaged.startswith("{")
+    assert store.portable(chat_id).path[-1].text == "a"

@@ -55,8 +55,34 @@ def test_any_json_gives_settings_that_make_sense(tmp_path_factory: pytest.TempPa
 
 
 def test_a_broken_file_gives_the_defaults(tmp_path: Path) -> None:
-    (tmp_path / "settings.json").write_bytes(b"\xff\xfe{")
-    assert SettingsStore(tmp_path).values == Settings()
+    for broken in (b"\xff\xfe{", b"[" * 100_000, b"[1]", b'{"theme": "dark"'):
+        (tmp_path / "settings.json").write_bytes(broken)
+        store = SettingsStore(tmp_path)
+        assert store.values == Settings()
+        store.change(theme="dark")
+        assert SettingsStore(tmp_path).values.theme == "dark"
+        assert (tmp_path / "settings.json.unreadable").read_bytes() == broken, "somebody may still want it"
+
+
+def test_a_file_of_another_program_or_version(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_bytes(b'\xef\xbb\xbf{"theme": "dark", "of_tomorrow": [1], "context": ' + b"9" * 400 + b"}")
+    store = SettingsStore(tmp_path)
+    assert (store.values.theme, store.values.context) == ("dark", None)
+    store.change(zoom=1.1)
+    assert json.loads(path.read_text())["of_tomorrow"] == [1], "it is there when that version comes back"
+
+
+def test_texts_that_the_system_does_not_take_count_as_none(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text(
+        '{"theme": "dark", "models_folder": "a\\u0000b", "last_model": "\\ud800", "recent": ["\\u0000", "b\\udcff"],'
+        '"system_prompt": "\\ud83d\\ude00", "of_tomorrow": "\\ud800", "shortcuts": {"x": "\\ud800"}}'
+    )
+    store = SettingsStore(tmp_path)
+    store.change(zoom=1.1)
+    values = SettingsStore(tmp_path).values
+    assert (values.zoom, values.models_folder, values.last_model, values.system_prompt) == (1.1, None, None, "😀")
+    assert values.recent == ("b\udcff",), "a path need not be UTF-8"
 
 
 def test_recent_models_are_newest_first_without_repeats_and_without_the_demo(tmp_path: Path) -> None:
