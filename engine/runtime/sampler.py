@@ -12,6 +12,8 @@ from engine.errors import GreenroomError
 from engine.runtime.events import SamplingParams
 from engine.words import say
 
+Logits = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+
 
 class Sampler:
     """Chooses the tokens of one answer. The steps, in this order:
@@ -39,9 +41,11 @@ class Sampler:
         self._counts: dict[int, int] = {}
         # Reused for every token: fresh memory of this size is paged in again each time, which costs milliseconds.
         self._adjusted = np.empty(vocab)
-        self._plain_greedy = params.temperature == 0.0 and not (
+        self._adjusts = bool(
             params.logit_bias or params.presence_penalty or params.frequency_penalty or params.repetition_penalty != 1.0
         )
+        #: top-k leaves so few that the others need not become float64.
+        self._few = 0 < params.top_k < vocab
         self._bias_ids = np.fromiter(params.logit_bias.keys(), dtype=np.int64, count=len(params.logit_bias))
         self._bias = np.fromiter(params.logit_bias.values(), dtype=np.float64, count=len(params.logit_bias))
 
@@ -52,21 +56,22 @@ class Sampler:
         """
         if logits.shape != (self._vocab,):
             raise ValueError(f"logits have shape {logits.shape}, expected ({self._vocab},)")
-        if self._plain_greedy:
+        if self._params.temperature == 0.0 and not self._adjusts:
             token = int(logits.argmax())
             _check_finite(logits[token])
         else:
             _check_finite(logits.max())
-            np.copyto(self._adjusted, logits)
-            self._adjust(self._adjusted)
-            token = self._choose(self._adjusted)
+            token = self._choose(logits if self._few and not self._adjusts else self._adjust(logits))
         self._seen[token] = True
         self._counts[token] = self._counts.get(token, 0) + 1
         return token
 
-    def _adjust(self, x: npt.NDArray[np.float64]) -> None:
-        """Steps 1 and 2, in place."""
-        p = self._params
+    def _adjust(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """Steps 1 and 2."""
+        p, x = self._params, self._adjusted
+        np.copyto(x, logits)
+        if not self._adjusts:
+            return x
         x[self._bias_ids] += self._bias
         if x.max() == -math.inf:
             raise GreenroomError(
@@ -81,8 +86,9 @@ class Sampler:
             used = np.fromiter(self._counts.keys(), dtype=np.int64, count=len(self._counts))
             times = np.fromiter(self._counts.values(), dtype=np.int64, count=len(self._counts))
             x[used] -= p.presence_penalty + p.frequency_penalty * times
+        return x
 
-    def _choose(self, x: npt.NDArray[np.float64]) -> int:
+    def _choose(self, x: Logits) -> int:
         if self._params.temperature == 0.0:
             return int(x.argmax())
         ids, probabilities = distribution(x, self._params)
@@ -101,15 +107,13 @@ def _check_finite(largest: np.float32) -> None:
         )
 
 
-def distribution(
-    x: npt.NDArray[np.float64], params: SamplingParams
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Steps 4 to 7: (token ids, their probabilities) left of adjusted logits x [vocab], which are overwritten.
+def distribution(x: Logits, params: SamplingParams) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Steps 4 to 7: (token ids, their probabilities) left of adjusted logits x [vocab].
 
-    params.temperature > 0.
+    params.temperature > 0. x is float64 and overwritten, unless top-k leaves only a few.
     """
     ids = _largest(x, params.top_k) if 0 < params.top_k < x.size else None
-    weights = x if ids is None else x[ids]
+    weights = np.asarray(x if ids is None else x[ids], np.float64)
     # The maximum is taken off before the division, so that a tiny temperature underflows to 0 instead of giving NaN.
     with np.errstate(over="ignore"):
         weights -= weights.max()
@@ -125,12 +129,19 @@ def distribution(
     return np.arange(x.size) if ids is None else ids, weights / weights.sum()
 
 
-def _largest(values: npt.NDArray[np.float64], size: int) -> npt.NDArray[np.int64]:
+def _largest(values: Logits, size: int) -> npt.NDArray[np.int64]:
     """Positions of the `size` largest values in ascending order; the first among equals."""
-    smallest = np.partition(values, values.size - size)[values.size - size]
-    above = np.flatnonzero(values > smallest)
-    equal = np.flatnonzero(values == smallest)[: size - above.size]
-    return np.sort(np.concatenate([above, equal]))
+    return _from_smallest(values, size, np.partition(values, values.size - size)[values.size - size])
+
+
+def _from_smallest(values: Logits, size: int, smallest: np.floating) -> npt.NDArray[np.int64]:
+    """`_largest`, where the smallest of those is known."""
+    positions = np.flatnonzero(values >= smallest)
+    if positions.size > size:
+        # Of those that equal the smallest, the last are too many.
+        equal = np.flatnonzero(values[positions] == smallest)
+        positions = np.delete(positions, equal[size - positions.size :])
+    return positions
 
 
 def _nucleus(weights: npt.NDArray[np.float64], top_p: float) -> npt.NDArray[np.int64]:
@@ -139,9 +150,10 @@ def _nucleus(weights: npt.NDArray[np.float64], top_p: float) -> npt.NDArray[np.i
     # Sorting 150,000 weights costs milliseconds per token. All weights below this floor hold less than 1 - top_p
     # together, so the nucleus lies above it; usually a few hundred are left to sort.
     likely = np.flatnonzero(weights >= (1.0 - top_p) * total / weights.size)
-    descending = -np.sort(-weights[likely])
-    size = int(np.searchsorted(np.cumsum(descending), top_p * total)) + 1
-    return likely[_largest(weights[likely], min(size, likely.size))]
+    among = weights[likely]
+    descending = np.sort(among)[::-1]
+    size = min(int(np.cumsum(descending).searchsorted(top_p * total)) + 1, likely.size)
+    return likely[_from_smallest(among, size, descending[size - 1])]
 
 
 def _check(p: SamplingParams, vocab: int) -> None:

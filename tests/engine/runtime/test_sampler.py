@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -105,6 +106,17 @@ def test_draws_follow_the_distribution() -> None:
     # Four standard errors of a proportion near 1/2 in 20,000 draws.
     assert np.abs(draws - expected).max() < 4 * 0.5 / math.sqrt(20_000)
     assert draws[3] == 0
+
+
+@given(LOGITS, st.integers(0, 12), st.one_of(st.just(1.0), st.floats(0.01, 0.999)))
+def test_a_bias_of_nothing_changes_nothing(x: list[float], top_k: int, top_p: float) -> None:
+    """Untouched logits go shorter ways than adjusted ones."""
+    plain = SamplingParams(temperature=0.9, top_k=top_k, top_p=top_p, seed=11)
+    samplers = [Sampler(params, len(x)) for params in (plain, replace(plain, logit_bias={0: 0.0}))]
+    given_row, row = logits(*x), logits(*x)
+    tokens = [[sampler.sample(row) for _ in range(5)] for sampler in samplers]
+    assert tokens[0] == tokens[1]
+    assert np.array_equal(row, given_row)
 
 
 def test_seed_makes_an_answer_repeatable() -> None:
