@@ -119,6 +119,10 @@ class Device(ABC):
         works; `pinned` and `notes` say so when it does not.
         """
 
+    def no_graphs(self) -> str:
+        """Why a step's operations cannot be captured and replayed as one, found out by trying; "" if they can."""
+        return say("torch has no graphs for it")
+
     @abstractmethod
     def memory(self) -> DeviceMemory: ...
 
@@ -264,6 +268,21 @@ class TorchDevice(Device):
             except RuntimeError as error:
                 self._unpinned(str(error).splitlines()[0])
         return torch.empty(shape, dtype=dtype)
+
+    def no_graphs(self) -> str:
+        if self.torch_device.type != "cuda":
+            return super().no_graphs()
+        try:
+            with torch.inference_mode(), self.working():
+                x, weights = (torch.ones(rows, 64, device=self.torch_device) for rows in (1, 64))
+                recorded = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(recorded, capture_error_mode="thread_local"):
+                    y = torch.nn.functional.linear(x, weights)
+                x.fill_(2.0)
+                recorded.replay()
+                return "" if float(y[0, 0]) == 128.0 else say("a replayed product is wrong")
+        except RuntimeError as error:
+            return str(error).partition("\n")[0]
 
     def memory(self) -> DeviceMemory:
         if not self._streams:

@@ -29,6 +29,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from engine.executors.devices import Device, DeviceMemory, Event, Stream
 from engine.executors.sim_races import Clock, Races
 from engine.hardware.simulated import Simulated
+from engine.words import say
 
 #: Bytes at whose multiples GPU allocators hand out memory.
 GRANULE = 512
@@ -121,13 +122,16 @@ class SimDevice(Device):
         with self._outside():
             buffer = torch.empty(shape, dtype=dtype)
         if self.settings.fail == "pin":
-            self._unpinned("as the simulated device was told")
+            self._unpinned(say("as the simulated device was told"))
         else:
             storage = buffer.untyped_storage()
             key = storage._cdata
             self._page_locked.add(key)
             weakref.finalize(storage, self._unlock, key).atexit = False
         return buffer
+
+    def no_graphs(self) -> str:
+        return say("as the simulated device was told") if self.settings.fail == "capture" else ""
 
     def memory(self) -> DeviceMemory:
         use = self.memory_in_use

@@ -235,6 +235,8 @@ class TorchExecutor(LoadedModel):
         """cached: bytes of the KV cache; vram: held on the device, but for slots."""
         device, experts = self._device, self._experts
         apart = device.device.accelerator  # dense weights and KV cache lie in the device's memory
+        if apart and (why := device.device.no_graphs()):
+            self._notes.append(say("Steps are launched one by one, graphs cannot be captured ({why}).", why=why))
         on_device = isinstance(experts, DeviceExperts)
         store = experts.store if isinstance(experts, HybridExperts) else experts
         ram = store.nbytes if isinstance(store, ExpertStore) else 0

@@ -13,8 +13,8 @@ from engine.hardware.report import GpuReport
 from engine.words import say
 
 NAME = "Simulated accelerator"
-#: What can be made to fail: page-locking of host memory.
-FAULTS = ("pin",)
+#: What can be made to fail: page-locking of host memory, capturing a step as a graph.
+FAULTS = ("pin", "capture")
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
+from tiny_models import Tiny
 
 from engine.errors import GreenroomError
 from engine.executors.devices import HostDevice, device_errors, open_device
@@ -245,6 +247,18 @@ def test_page_locking_that_fails_is_said_and_copies_hold_the_caller(sim: MakeSim
     assert len(device.notes) == 1
     source.fill_(1.0)
     assert (device.upload(source) == 1).all()
+
+
+def test_graphs_that_cannot_be_captured_are_said(
+    sim: MakeSim, tiny: Callable[[str, str], Tiny], run: Callable[..., Any]
+) -> None:
+    assert sim().no_graphs() == ""
+    assert "told" in sim(fail="capture").no_graphs()
+    model = tiny("qwen3_moe", "gguf-F32")
+    status = run(model, device="sim:fail=capture", mode="hybrid").status()
+    assert not status.graphs
+    assert [note for note in status.notes if "graphs cannot be captured (as the simulated device was told)" in note]
+    assert not run(model, device="sim", mode="hybrid").status().notes
 
 
 def test_a_device_that_breaks_down_stays_broken_and_closes(sim: MakeSim) -> None:
