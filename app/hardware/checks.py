@@ -15,7 +15,7 @@ from engine.hardware.report import CpuReport, DeviceSpeed, GpuReport, HardwareRe
 LOW_DISK = 20_000_000_000
 #: Less free RAM than this runs little more than the demo.
 LOW_MEMORY = 4_000_000_000
-#: No mixture of the catalogue runs in less RAM than this.
+#: Of the catalogue only the smallest mixture runs in less RAM than this.
 TOO_LITTLE_MEMORY = 6_000_000_000
 
 #: What is looked at, and the field of the report that tells.
@@ -26,7 +26,9 @@ SUBJECTS = {
     mark("Graphics"): "gpus",
     mark("Disk"): "disk",
 }
-_NOISE = re.compile(r"\((R|TM)\)|\bCPU\b|@ [\d.]+ ?GHz|\b\d+-Core Processor\b|\bProcessor\b", re.IGNORECASE)
+_NOISE = re.compile(
+    r"\((R|TM)\)|(?<!Virtual )\bCPU\b|@ [\d.]+ ?GHz|\b\d+-Core Processor\b|\bProcessor\b", re.IGNORECASE
+)
 _DISKS = {
     "nvme": "NVMe",
     "ssd": "SSD",
@@ -208,7 +210,7 @@ def _memory(report: HardwareReport, warning: str) -> Check:
         fastest, threads = _read_speed(report)
         note = tr("{speed} GB/s with %n threads", n=threads, speed=f"{fastest:.1f}")
     if memory.total_bytes < TOO_LITTLE_MEMORY:
-        little = tr("That is too little for large models: only the demo model is sure to run. Add RAM.")
+        little = tr("That is enough for the smallest models only: add RAM for others.")
         return Check("bad", "Memory", f"{sentence} {told(warning) or little}", note)
     if memory.available_bytes < LOW_MEMORY:
         little = tr("That is little: close other programs before loading.")
@@ -230,7 +232,7 @@ def _graphics(gpu: GpuReport, warning: str, speed: DeviceSpeed | None) -> Check:
     amounts = tr("{total}, {free} free", total=gigabytes(gpu.total_bytes), free=gigabytes(gpu.free_bytes))
     if gpu.unusable or warning:
         why = told(warning) or tr("{gpu} {unusable}.", gpu=gpu.name, unusable=told(gpu.unusable))
-        return Check("warn", "Graphics", f"{why[:-1]} ({amounts}).", note)
+        return Check("warn", "Graphics", f"{why} {amounts}.", note)
     return Check("good", "Graphics", f"{gpu.name}, {amounts}.", note)
 
 

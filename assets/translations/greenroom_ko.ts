@@ -687,6 +687,16 @@
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
+        <source>Stop</source>
+        <translation>중지</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Send</source>
+        <translation>보내기</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
         <source>Message {model}</source>
         <translation>{model}에 메시지 보내기</translation>
     </message>
@@ -704,16 +714,6 @@
         <location filename="../../app/chat/composer.py"/>
         <source>How much of the model&apos;s context this chat takes, with what you write</source>
         <translation>이 채팅과 지금 쓰는 글이 차지하는 모델 컨텍스트의 양</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/composer.py"/>
-        <source>Stop</source>
-        <translation>중지</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/composer.py"/>
-        <source>Send</source>
-        <translation>보내기</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
@@ -2540,8 +2540,8 @@
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
-        <source>That is too little for large models: only the demo model is sure to run. Add RAM.</source>
-        <translation>큰 모델에는 너무 적어 데모 모델만 확실히 실행됩니다. RAM을 늘리세요.</translation>
+        <source>That is enough for the smallest models only: add RAM for others.</source>
+        <translation>가장 작은 모델만 실행할 수 있습니다. 다른 모델을 쓰려면 RAM을 늘리세요.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
@@ -3912,7 +3912,7 @@
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>On this PC</source>
-        <translation>이 PC에</translation>
+        <translation>이 PC</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
@@ -4474,7 +4474,7 @@
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>What fits</source>
-        <translation>사용할 수 있는 모델</translation>
+        <translation>맞는 모델</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
@@ -4633,6 +4633,31 @@
         <location filename="../../engine/checkpoints/quantised.py"/>
         <source>tensor {name} {why}</source>
         <translation>텐서 {name}: {why}</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/assembly.py"/>
+        <source>does not put {group} columns into every group</source>
+        <translation>모든 그룹에 {group}열씩 있지 않습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/assembly.py"/>
+        <source>holds zero points other than {middle}, although config.json says symmetric</source>
+        <translation>config.json에는 대칭이라고 되어 있는데 {middle}이(가) 아닌 영점이 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/assembly.py"/>
+        <source>holds a zero point of 256, which no eight-bit code can have</source>
+        <translation>8비트 부호에 있을 수 없는 영점 256이 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/assembly.py"/>
+        <source>holds a scale that is negative or no number</source>
+        <translation>음수이거나 숫자가 아닌 스케일이 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/assembly.py"/>
+        <source>is not a positive number</source>
+        <translation>양수가 아닙니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/chat_template.py"/>
@@ -4912,6 +4937,11 @@
     </message>
     <message>
         <location filename="../../engine/checkpoints/json_file.py"/>
+        <source>nested too deeply</source>
+        <translation>너무 깊이 중첩되어 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/json_file.py"/>
         <source>its JSON is damaged ({value})</source>
         <translation>JSON이 손상되었습니다({value})</translation>
     </message>
@@ -4919,6 +4949,11 @@
         <location filename="../../engine/checkpoints/json_file.py"/>
         <source>its JSON is not an object</source>
         <translation>JSON이 객체가 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/opening.py"/>
+        <source>Choose a .gguf file or a folder with config.json and .safetensors files.</source>
+        <translation>.gguf 파일 또는 config.json과 .safetensors 파일이 있는 폴더를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/opening.py"/>
@@ -4953,6 +4988,57 @@
     </message>
     <message>
         <location filename="../../engine/checkpoints/quantisation_config.py"/>
+        <source>AWQ of version {version}</source>
+        <translation>AWQ 버전 {version}</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantisation_config.py"/>
+        <location filename="../../engine/placement/compare.py"/>
+        <source>it is not an object</source>
+        <translation>객체가 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantisation_config.py"/>
+        <source>it names no quant_method</source>
+        <translation>quant_method가 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantisation_config.py"/>
+        <source>its quant_method is no name</source>
+        <translation>quant_method가 이름이 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantisation_config.py"/>
+        <source>GPTQ in the layout {layout}</source>
+        <translation>GPTQ {layout} 배치</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantisation_config.py"/>
+        <source>a group of its config_groups is no object</source>
+        <translation>config_groups의 그룹 하나가 객체가 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantisation_config.py"/>
+        <source>compressed-tensors in the format {name}</source>
+        <translation>compressed-tensors {name} 형식</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantisation_config.py"/>
+        <source>its weight blocks are not given as rows and columns</source>
+        <translation>가중치 블록이 행과 열로 주어지지 않았습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantisation_config.py"/>
+        <source>its {key} is no name</source>
+        <translation>{key} 값이 이름이 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantisation_config.py"/>
+        <source>its {key} is no sensible number</source>
+        <translation>{key} 값이 알맞은 숫자가 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantisation_config.py"/>
         <source>it is quantised as {name}, which is not supported</source>
         <translation>{name} 양자화는 지원하지 않습니다</translation>
     </message>
@@ -4983,8 +5069,58 @@
     </message>
     <message>
         <location filename="../../engine/checkpoints/quantised.py"/>
+        <source>is stored twice, plain and quantised</source>
+        <translation>일반 형식과 양자화 형식으로 두 번 저장되어 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantised.py"/>
+        <source>is GPTQ&apos;s or AWQ&apos;s, but config.json does not say which</source>
+        <translation>GPTQ 또는 AWQ 형식인데 config.json에 어느 쪽인지 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantised.py"/>
+        <source>has codes of {bits} bits, which is not supported</source>
+        <translation>{bits}비트 부호는 지원하지 않습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantised.py"/>
+        <source>of {words} words a row in {groups} groups has no width that config.json gives (4 or 8 bits)</source>
+        <translation>행마다 {words}워드, 그룹 {groups}개로는 config.json에 맞는 폭(4 또는 8비트)이 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantised.py"/>
+        <source>has rows that are no whole blocks of 64 values</source>
+        <translation>행이 64개 값 블록으로 나누어떨어지지 않습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantised.py"/>
+        <source>has rows that are no whole blocks of 32 values</source>
+        <translation>행이 32개 값 블록으로 나누어떨어지지 않습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantised.py"/>
+        <source>is stored as {format}</source>
+        <translation>{format}(으)로 저장되어 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantised.py"/>
         <source>tensor {name}, which another one needs, is missing</source>
         <translation>다른 텐서에 필요한 텐서 {name}이(가) 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantised.py"/>
+        <source>is stored twice</source>
+        <translation>두 번 저장되어 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantised.py"/>
+        <source>has {columns} columns in groups of {group}, which are no multiples of {value}</source>
+        <translation>{columns}열이 {group}개씩 묶여 있어 {value}의 배수가 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/quantised.py"/>
+        <source>has shape {shape}, which does not fit the tensors it belongs to</source>
+        <translation>모양 {shape}이(가) 함께 쓰는 텐서와 맞지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/safetensors.py"/>
@@ -5240,6 +5376,12 @@
     </message>
     <message>
         <location filename="../../engine/executors/device_experts.py"/>
+        <location filename="../../engine/executors/torch_executor.py"/>
+        <source>{dtype} on {device}</source>
+        <translation>{device}에서 {dtype}</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/device_experts.py"/>
         <location filename="../../engine/executors/expert_store.py"/>
         <source>Reading experts of layer {layer} of {layers}</source>
         <translation>레이어 {layers}개 중 {layer}번째의 전문가를 읽는 중</translation>
@@ -5248,6 +5390,11 @@
         <location filename="../../engine/executors/device_speed.py"/>
         <source>The graphics card could not be measured</source>
         <translation>그래픽 카드를 측정하지 못했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/devices.py"/>
+        <source>torch has no graphs for it</source>
+        <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../engine/executors/devices.py"/>
@@ -5268,6 +5415,11 @@
         <location filename="../../engine/executors/devices.py"/>
         <source>Check its driver, or load the model on the CPU.</source>
         <translation>드라이버를 확인하거나 모델을 CPU에 불러오세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/devices.py"/>
+        <source>a replayed product is wrong</source>
+        <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../engine/executors/devices.py"/>
@@ -5380,6 +5532,16 @@
         <translation>다른 프로그램을 닫거나 이 모델의 더 작은 파일을 선택하세요.</translation>
     </message>
     <message>
+        <location filename="../../engine/executors/loading.py"/>
+        <source>1 thread</source>
+        <translation>스레드 1개</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/loading.py"/>
+        <source>{threads} threads</source>
+        <translation>스레드 {threads}개</translation>
+    </message>
+    <message>
         <location filename="../../engine/executors/narrower.py"/>
         <source>VRAM is shorter than planned: the KV cache is held in q8 instead of {kv_type}.</source>
         <translation>VRAM이 계획보다 적어 KV 캐시를 {kv_type} 대신 q8로 보관합니다.</translation>
@@ -5419,6 +5581,11 @@
         <translation>준비됨</translation>
     </message>
     <message>
+        <location filename="../../engine/executors/sim.py"/>
+        <source>as the simulated device was told</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <location filename="../../engine/executors/slot_uploads.py"/>
         <source>The experts in VRAM stay as they are: copies to it fail ({why}).</source>
         <translation>VRAM의 전문가를 그대로 둡니다. VRAM으로 복사하지 못합니다({why}).</translation>
@@ -5449,6 +5616,16 @@
         <location filename="../../engine/executors/torch_executor.py"/>
         <source>Copying experts to the GPU</source>
         <translation>전문가를 GPU로 복사하는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/torch_executor.py"/>
+        <source>{blocks} in torch</source>
+        <translation>{blocks}은(는) torch</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/torch_executor.py"/>
+        <source>Steps are launched one by one, graphs cannot be captured ({why}).</source>
+        <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../engine/executors/torch_executor.py"/>
@@ -6713,11 +6890,6 @@
     </message>
     <message>
         <location filename="../../engine/placement/compare.py"/>
-        <source>it is not an object</source>
-        <translation>객체가 아닙니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/placement/compare.py"/>
         <source>&quot;{key}&quot; is not known</source>
         <translation>&quot;{key}&quot;은(는) 알 수 없는 키입니다</translation>
     </message>
@@ -6758,6 +6930,11 @@
     </message>
     <message>
         <location filename="../../engine/placement/explain.py"/>
+        <source>The simulated accelerator is played by the processor, operation by operation: it is slow, its speeds are rough guesses, and they say nothing about a real GPU.</source>
+        <translation>시뮬레이션 가속기는 프로세서가 연산을 하나씩 흉내 냅니다. 느리고 속도는 대략의 추정이며, 실제 GPU에 관해서는 아무것도 말해 주지 않습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
         <source>The free RAM counts {freed} of the model loaded now.</source>
         <translation>여유 RAM에는 지금 불러온 모델의 {freed}가 포함됩니다.</translation>
     </message>
@@ -6795,6 +6972,11 @@
         <location filename="../../engine/placement/explain.py"/>
         <source>{label}; it would fit if other programs were closed.</source>
         <translation>{label}. 다른 프로그램을 닫으면 들어갑니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>{label}: the whole model fits in the free memory of {gpu}.</source>
+        <translation>{label}: 모델 전체가 {gpu}의 여유 메모리에 들어갑니다.</translation>
     </message>
     <message>
         <location filename="../../engine/placement/explain.py"/>

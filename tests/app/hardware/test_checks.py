@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from fakes import make_report
 
-from app.hardware.checks import Check, checks
-from engine.hardware.report import DiskReport, GpuReport, Isa, MemoryReport
+from app.hardware.checks import Check, checks, plain_name
+from engine.hardware.report import Calibration, DiskReport, GpuReport, Isa, KernelSpeed, MemoryReport
 
 
 def by_title(found: list[Check]) -> dict[str, Check]:
@@ -53,3 +53,18 @@ def test_a_limited_process_a_full_disk_and_little_memory_are_warned_about() -> N
     found = by_title(checks(report))
     assert [found[t].state for t in ("Processor", "Memory", "Disk", "Note")] == ["warn"] * 4
     assert "only 2 of them" in found["Processor"].sentence
+
+
+def test_memory_is_said_to_be_as_fast_as_predictions_take_it() -> None:
+    """Reads that a busy moment slowed down, beside kernels that read faster."""
+    report = make_report(memory=MemoryReport(64_000_000_000, 51_200_000_000, {"1": 11.0, "8": 16.7}))
+    kernels = {"small": KernelSpeed(35.1, [30.0, 40.0], 176.5)}
+    found = replace(report, calibration=Calibration({"1": 11.0, "8": 16.7}, threads=8, kernels=kernels))
+    assert by_title(checks(found))["Memory"].note == "35.1 GB/s with 8 threads"
+    assert by_title(checks(report))["Memory"].note == "16.7 GB/s with 8 threads"
+
+
+def test_names_of_processors_lose_what_says_nothing() -> None:
+    assert plain_name("Intel(R) Core(TM) i7-4770 CPU @ 3.40GHz") == "Intel Core i7-4770"
+    assert plain_name("AMD Ryzen 9 9950X 16-Core Processor") == "AMD Ryzen 9 9950X"
+    assert plain_name("QEMU Virtual CPU version 2.5+") == "QEMU Virtual CPU version 2.5+"
