@@ -205,7 +205,7 @@ class StatusBar(QWidget):
         status = self._status
         if self._state.kind not in ("ready", "generating"):
             return
-        kernel = [self._state.kernel]
+        kernel = [told(self._state.kernel)]
         if status is not None:
             if status.ram_bytes or status.vram_bytes:
                 self._show_memory(status.ram_bytes, status.vram_bytes)

@@ -97,7 +97,7 @@ def _rows(measured: Measured, plan: OffloadPlan, machine: HardwareReport) -> lis
     video = tr("{size} of VRAM", size=gigabytes(plan.bytes.vram_total)) if plan.bytes.vram_total else ""
     rows.append((tr("Plan"), _joined(context, tr("KV cache {type}", type=plan.kv_type), memory, video)))
     if measured.state.kernel:
-        rows.append((tr("Kernel"), measured.state.kernel))
+        rows.append((tr("Kernel"), told(measured.state.kernel)))
     used, share = measured.decode_gbs, measured.bandwidth_share
     if used is not None:
         text = tr("{speed} GB/s of weights", speed=f"{used:.1f}")

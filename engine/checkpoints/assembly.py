@@ -177,7 +177,7 @@ def group_order(part: TensorInfo, group: int) -> Integers | None:
         return None
     order = np.argsort(groups, kind="stable").astype(np.int32)
     if not np.array_equal(groups[order], expected):
-        refuse(part, f"does not put {group} columns into every group")
+        refuse(part, say("does not put {group} columns into every group", group=group))
     return order
 
 
@@ -311,10 +311,13 @@ class Transposed(Assembly):
         values = stored.astype(np.uint16) + np.uint16(self.zero_offset)
         if not self.layout.zero:
             if not (values == middle).all():
-                refuse(self.zeros, f"holds zero points other than {middle}, although config.json says symmetric")
+                refuse(
+                    self.zeros,
+                    say("holds zero points other than {middle}, although config.json says symmetric", middle=middle),
+                )
             return None
         if values.max(initial=0) > 255:
-            refuse(self.zeros, "holds a zero point of 256, which no eight-bit code can have")
+            refuse(self.zeros, say("holds a zero point of 256, which no eight-bit code can have"))
         return values.astype(np.uint8)
 
 
@@ -350,7 +353,7 @@ class Fp4(Assembly):
                 blocks[..., 1:] = _apart(codes.reshape(len(part), -1, 2, 8))
             else:
                 if (scales >= 0x7F).any():
-                    refuse(self.scales, "holds a scale that is negative or no number")
+                    refuse(self.scales, say("holds a scale that is negative or no number"))
                 blocks = part.reshape(len(part), -1, 36)
                 blocks[..., :4] = scales.reshape(len(part), -1, 4)
                 blocks[..., 4:] = _apart(codes.reshape(len(part), -1, 2, 4)).reshape(len(part), -1, 32)
@@ -362,7 +365,7 @@ class Fp4(Assembly):
         with np.errstate(divide="ignore"):
             factors = np.float32(1) / values if self.reciprocal else values
         if not (np.isfinite(factors) & (factors >= 0)).all():
-            refuse(self.factor, "is not a positive number")
+            refuse(self.factor, say("is not a positive number"))
         return factors
 
 

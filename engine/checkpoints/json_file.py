@@ -37,8 +37,8 @@ def parse_object(data: bytes, path: Path) -> dict[str, Any]:
             # Half of a pair is no character: nothing that takes UTF-8 takes it, so it must not get further.
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        why = say("its JSON is damaged ({value})", value=reason[:120])
+        reason = say("nested too deeply") if isinstance(error, RecursionError) else str(error)[:120]
+        why = say("its JSON is damaged ({value})", value=reason)
         raise GreenroomError(say("{name} cannot be read", name=path.name), why, DOWNLOAD_AGAIN) from error
     if not isinstance(value, dict):
         raise GreenroomError(

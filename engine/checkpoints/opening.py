@@ -12,7 +12,7 @@ from engine.checkpoints.stored import absolute, file_size, read_bytes, unreadabl
 from engine.errors import GreenroomError
 from engine.words import say
 
-_FORMS = "Choose a .gguf file or a folder with config.json and .safetensors files."
+_FORMS = say("Choose a .gguf file or a folder with config.json and .safetensors files.")
 
 
 def open_path(path: Path) -> Checkpoint:

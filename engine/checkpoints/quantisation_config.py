@@ -85,7 +85,7 @@ def read_config(config: Mapping[str, Any], folder: Path) -> QuantisationConfig:
     if method == "awq":
         version = reader.text("version", "gemm").lower()
         if version != "gemm":
-            reader.unknown(f"AWQ of version {shown(version)}")
+            reader.unknown(say("AWQ of version {version}", version=shown(version)))
         return QuantisationConfig(awq=True, group_size=reader.group_size())
     if method == "compressed-tensors":
         return reader.compressed()
@@ -106,7 +106,7 @@ class _Reader:
     def __init__(self, section: Any, folder: Path) -> None:
         self._folder = folder
         if not isinstance(section, Mapping):
-            self._broken("it is not an object")
+            self._broken(say("it is not an object"))
         self._section: Mapping[str, Any] = section
 
     def method(self) -> str:
@@ -116,9 +116,9 @@ class _Reader:
                 return "modelopt"
             if "bits" in self._section and "group_size" in self._section:
                 self.unknown("MLX")
-            self._broken("it names no quant_method")
+            self._broken(say("it names no quant_method"))
         if not isinstance(given, str):
-            self._broken("its quant_method is no name")
+            self._broken(say("its quant_method is no name"))
         if given not in _METHODS:
             self.unknown(shown(given))
         return given
@@ -127,7 +127,7 @@ class _Reader:
         if layout not in _GPTQ_OFFSETS:
             if layout.startswith("auto_round:llm_compressor") or layout == "auto_round:fp8_static":
                 return QuantisationConfig()
-            self.unknown(f"GPTQ in the layout {shown(layout)}")
+            self.unknown(say("GPTQ in the layout {layout}", layout=shown(layout)))
         return QuantisationConfig(
             zero_offset=_GPTQ_OFFSETS[layout],
             symmetric=self._section.get("sym", True) is True,
@@ -146,7 +146,7 @@ class _Reader:
             if weights is None:
                 continue
             if not isinstance(weights, Mapping):
-                self._broken("a group of its config_groups is no object")
+                self._broken(say("a group of its config_groups is no object"))
             if isinstance(scheme.get("format"), str):
                 formats.append(scheme["format"])
             if weights.get("type", "int") == "int":
@@ -156,14 +156,14 @@ class _Reader:
             block = weights.get("block_structure") or block
         for name in formats:
             if name not in _COMPRESSED_FORMATS:
-                self.unknown(f"compressed-tensors in the format {shown(name)}")
+                self.unknown(say("compressed-tensors in the format {name}", name=shown(name)))
         return QuantisationConfig(block=self.block(block), packed=tuple(packed))
 
     def block(self, value: Any) -> tuple[int, int]:
         if value is None:
             return 128, 128
         if not isinstance(value, list) or len(value) != 2:
-            self._broken("its weight blocks are not given as rows and columns")
+            self._broken(say("its weight blocks are not given as rows and columns"))
         return self._integer("weight_block_size", value[0]), self._integer("weight_block_size", value[1])
 
     def group_size(self) -> int:
@@ -175,12 +175,12 @@ class _Reader:
         if value is None:
             return default
         if not isinstance(value, str):
-            self._broken(f"its {key} is no name")
+            self._broken(say("its {key} is no name", key=key))
         return value
 
     def _integer(self, key: str, value: Any) -> int:
         if type(value) is not int or not 0 < value <= _MAX:
-            self._broken(f"its {key} is no sensible number")
+            self._broken(say("its {key} is no sensible number", key=key))
         return value
 
     def unknown(self, name: str) -> NoReturn:

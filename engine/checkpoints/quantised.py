@@ -87,7 +87,7 @@ class _Recogniser:
                 remedy = say("Choose a model that uses only {plain}, or another quantisation.", plain=", ".join(_PLAIN))
                 raise GreenroomError(say("{name} cannot be used", name=part.path.name), why, remedy)
             if name in self.tensors:
-                _fail(part, "is stored twice, plain and quantised")
+                _fail(part, say("is stored twice, plain and quantised"))
             self.tensors[name] = part
 
     # One method for each form a matrix may have. `name` is what it is shown as.
@@ -97,7 +97,7 @@ class _Recogniser:
         base, config = name.removesuffix("weight"), self._config
         awq = config.awq
         if not awq and config.zero_offset is None:
-            _fail(codes, "is GPTQ's or AWQ's, but config.json does not say which")
+            _fail(codes, say("is GPTQ's or AWQ's, but config.json does not say which"))
         scales = self._part(base + "scales", _PLAIN)
         zeros = self._optional(base + "qzeros", ("I32",))
         index = self._optional(base + "g_idx", ("I32",))
@@ -110,7 +110,7 @@ class _Recogniser:
             bits = 32 * zeros.shape[-1] // rows if zeros and zeros.shape else config.bits
             columns = 32 * codes.shape[0] // max(bits, 1)
         if bits not in ((4,) if awq else (4, 8)):
-            _fail(codes, f"has codes of {bits} bits, which is not supported")
+            _fail(codes, say("has codes of {bits} bits, which is not supported", bits=bits))
         group = min(config.group_size or columns, columns)
         if groups != -(-columns // group) and columns % groups == 0:
             group = columns // groups  # other groups than the model's usual ones
@@ -172,7 +172,14 @@ class _Recogniser:
             columns = int(read_bytes(logical.path, logical.offset, 16).view("<i8")[1])
             found = {(bits, size) for bits, size in found if 32 * words // bits == columns}
         if len(found) != 1:
-            _fail(codes, f"of {words} words a row in {groups} groups has no width that config.json gives (4 or 8 bits)")
+            _fail(
+                codes,
+                say(
+                    "of {words} words a row in {groups} groups has no width that config.json gives (4 or 8 bits)",
+                    words=words,
+                    groups=groups,
+                ),
+            )
         return found.pop()
 
     def _rows(self, name: str, codes: TensorInfo, code: str) -> None:
@@ -213,7 +220,7 @@ class _Recogniser:
         factors = self._part(factor, ("F32",))
         _expect(codes, len(codes.shape) in (2, 3) and math.prod(codes.shape) > 0)
         if codes.shape[-1] % 32:
-            _fail(codes, "has rows that are no whole blocks of 64 values")
+            _fail(codes, say("has rows that are no whole blocks of 64 values"))
         _expect(scales, scales.shape == (*codes.shape[:-1], codes.shape[-1] // 8))
         matrices = codes.shape[0] if len(codes.shape) == 3 else 1
         _expect(factors, math.prod(factors.shape) in (1, matrices))
@@ -225,7 +232,7 @@ class _Recogniser:
         """Blocks of 32 four-bit floats with a power of two each."""
         _expect(codes, len(codes.shape) in (2, 3) and math.prod(codes.shape) > 0)
         if codes.shape[-1] % 16:
-            _fail(codes, "has rows that are no whole blocks of 32 values")
+            _fail(codes, say("has rows that are no whole blocks of 32 values"))
         _expect(scales, scales.shape == (*codes.shape[:-1], codes.shape[-1] // 16))
         info = self._info(name, (*codes.shape[:-1], 2 * codes.shape[-1]), "MXFP4", "MXFP4", codes, scales)
         self._show(Fp4(info, codes, scales))
@@ -244,7 +251,7 @@ class _Recogniser:
         part = self._stored.get(name)
         if part is not None:
             if part.format not in formats:
-                _fail(part, f"is stored as {part.format}")
+                _fail(part, say("is stored as {format}", format=part.format))
             self._parts.add(name)
         return part
 
@@ -270,7 +277,7 @@ class _Recogniser:
     def _show(self, assembly: Assembly) -> None:
         name = assembly.info.name
         if name in self.tensors:
-            _fail(assembly.info, "is stored twice")
+            _fail(assembly.info, say("is stored twice"))
         self.tensors[name] = assembly.info
         self.assemblies[name] = assembly
 
@@ -278,7 +285,15 @@ class _Recogniser:
 def _layout(codes: TensorInfo, code: str, columns: int, group: int, scale: str, *, zero: bool) -> BlockLayout:
     layout = _blocks(code, columns, group, scale, zero)
     if layout is None:
-        _fail(codes, f"has {columns} columns in groups of {group}, which are no multiples of {GROUPS[-1]}")
+        _fail(
+            codes,
+            say(
+                "has {columns} columns in groups of {group}, which are no multiples of {value}",
+                columns=columns,
+                group=group,
+                value=GROUPS[-1],
+            ),
+        )
     return layout
 
 
@@ -293,7 +308,7 @@ def _blocks(code: str, columns: int, group: int, scale: str, zero: bool) -> Bloc
 
 def _expect(part: TensorInfo | None, holds: bool) -> None:
     if not holds and part is not None:
-        _fail(part, f"has shape {list(part.shape)}, which does not fit the tensors it belongs to")
+        _fail(part, say("has shape {shape}, which does not fit the tensors it belongs to", shape=list(part.shape)))
 
 
 def _fail(part: TensorInfo, why: str) -> NoReturn:

@@ -135,7 +135,11 @@ class DeviceExperts:
         for i, layer in enumerate(loader.spec.layers):
             if isinstance(layer.ffn, MoeSpec):
                 layers[i] = _load_layer(device, loader, i, layer.ffn, tables)
-        return cls(device.device, layers, f"{str(device.dtype).removeprefix('torch.')} on {device.device.name}")
+        return cls(
+            device.device,
+            layers,
+            say("{dtype} on {device}", dtype=str(device.dtype).removeprefix("torch."), device=device.device.name),
+        )
 
     @property
     def nbytes(self) -> int:

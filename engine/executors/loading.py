@@ -288,3 +288,8 @@ def check_ram(needed: int, name: str, part: str) -> None:
 def available_ram() -> int:
     """Bytes free now for this process, within a container's limit."""
     return read_memory(Sources())[0].available_bytes
+
+
+def thread_words(threads: int) -> str:
+    """ "8 threads", for what tells which kernel computes."""
+    return say("1 thread") if threads == 1 else say("{threads} threads", threads=threads)

@@ -10,13 +10,13 @@ from engine.executors.embedding import embedding
 from engine.executors.expert_store import ExpertStore
 from engine.executors.kv_cache import KvCache
 from engine.executors.loaded_model import Floats, LoadedModel
-from engine.executors.loading import Loader
+from engine.executors.loading import Loader, thread_words
 from engine.executors.mlp import NativeMlp
 from engine.executors.native_decoder import NativeDecoder
 from engine.executors.rope import ropes_of
 from engine.placement.plan import OffloadPlan
 from engine.runtime.status import EngineStatus, ExpertUsage
-from engine.words import say
+from engine.words import joined, say
 
 
 class NativeExecutor(LoadedModel):
@@ -54,7 +54,7 @@ class NativeExecutor(LoadedModel):
         ffn = layers[0].ffn
         if not name and isinstance(ffn, NativeMlp):
             name = ffn.kernel
-        self.kernel = f"{name}, {plan.threads} thread{'s' if plan.threads > 1 else ''}"
+        self.kernel = joined(", ", (name, thread_words(plan.threads)))
         self._status = EngineStatus(
             kernel=self.kernel, locked=experts.nbytes > 0 and experts.locked, ram_bytes=experts.nbytes + besides
         )

@@ -23,7 +23,7 @@ from engine.executors.expert_store import ExpertStore
 from engine.executors.kv_cache import KvCache
 from engine.executors.layer import Layer
 from engine.executors.loaded_model import Floats, LoadedModel
-from engine.executors.loading import Loader
+from engine.executors.loading import Loader, thread_words
 from engine.executors.mlp import NativeMlp
 from engine.executors.narrower import narrower
 from engine.executors.rope import ropes_of
@@ -37,7 +37,7 @@ from engine.placement.sizes import CUDA_CONTEXT_BYTES
 from engine.progress import ProgressCallback
 from engine.runtime import hot_cache_statistics
 from engine.runtime.status import EngineStatus, ExpertUsage
-from engine.words import say
+from engine.words import joined, say
 
 log = logging.getLogger(__name__)
 
@@ -220,16 +220,17 @@ class TorchExecutor(LoadedModel):
         """What computes most of the weights, for the status bar."""
         if isinstance(self._experts, DeviceExperts):
             return self._experts.kernel
-        threads = f"{plan.threads} thread{'s' if plan.threads > 1 else ''}"
+        parts = [thread_words(plan.threads)]
         if self.fallbacks:
-            threads += f", {' and '.join(self.fallbacks)} in torch"
+            parts.append(say("{blocks} in torch", blocks=" and ".join(self.fallbacks)))
         ffn = self._layers[0].ffn
         name = self._experts.kernel if self._experts is not None else ""
         if not name and isinstance(ffn, NativeMlp):
             name = ffn.kernel
         if not name:
-            return f"{str(self._device.dtype).removeprefix('torch.')} on {self._device.device.name}, {threads}"
-        return f"{name}, {threads}"
+            dtype = str(self._device.dtype).removeprefix("torch.")
+            name = say("{dtype} on {device}", dtype=dtype, device=self._device.device.name)
+        return joined(", ", (name, *parts))
 
     def _status_of(self, loader: Loader, plan: OffloadPlan, cached: int, vram: int) -> EngineStatus:
         """cached: bytes of the KV cache; vram: held on the device, but for slots."""
