@@ -85,6 +85,8 @@ class Composer(QFrame):
         self._settings.setObjectName("composerSettings")
         self._settings.clicked.connect(self.settingsWanted)
         self._preset = ""
+        #: What the meter says, and what it says in little room.
+        self._counts = ("", "")
         self._hint = ElideLabel("", "small")
         self._meter_text = label("", "small")
         self._meter = QProgressBar(self)
@@ -200,6 +202,12 @@ class Composer(QFrame):
             icon = theme().px(ICON)
             tool.setIconSize(QSize(icon + GAP if wide else icon, icon))
         self._meter.setFixedWidth(theme().px(METER_WIDTH if wide else 0))
+        self._meter_text.setText(self._counts[0 if wide else 1])
+        self._show_button_words()
+
+    def _show_button_words(self) -> None:
+        wide = self.width() >= theme().px(NARROW)
+        self._button.setText(tr("Stop") + ("  Esc" if wide else "") if self._answering else tr("Send"))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -235,12 +243,12 @@ class Composer(QFrame):
         known = used > 0 and size > 0
         self._meter.setVisible(known)
         self._meter_text.setVisible(known)
-        if not known:
-            self._meter_text.setText("")
+        self._counts = ("", "")
         if known:
-            about = "" if exact else "~"
-            text = tr("{used} of {size} tokens", used=about + tokens(used), size=tokens(size))
-            self._meter_text.setText(text)
+            counted = ("" if exact else "~") + tokens(used)
+            text = tr("{used} of {size} tokens", used=counted, size=tokens(size))
+            self._counts = (text, f"{counted} / {tokens(size)}")
+            self._meter_text.setAccessibleName(text)
             full = used >= NEARLY_FULL * size
             if full != bool(self._meter.property("full")):
                 self._meter.setProperty("full", full)
@@ -248,6 +256,7 @@ class Composer(QFrame):
             self._meter.setValue(min(METER_STEPS, round(METER_STEPS * used / size)))
             self._meter.setAccessibleName(tr("Context used"))
             self._meter_text.setToolTip(tr("How much of the model's context this chat takes, with what you write"))
+        self._show_words()
 
     def begin_edit(self, text: str, attachments: Sequence[Attachment] = ()) -> None:
         """Offer an earlier message for change."""
@@ -322,7 +331,7 @@ class Composer(QFrame):
         theme().bind_icon(
             self._button, "stop" if self._answering else "send", "text" if self._answering else "accent_ink"
         )
-        self._button.setText(tr("Stop") + "  Esc" if self._answering else tr("Send"))
+        self._show_button_words()
         self._button.setAccessibleName(tr("Stop the answer") if self._answering else tr("Send message"))
         restyle(self._button)
 

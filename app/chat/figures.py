@@ -27,7 +27,7 @@ def stats_line(stats: GenerationStats | None, stop_reason: str | None, predicted
 def stats_lines(
     stats: GenerationStats | None, stop_reason: str | None, predicted: Range | None = None
 ) -> tuple[str, ...]:
-    """The line, and shorter ones for less room: without the prediction, then the first token, then the count.
+    """The line, and shorter ones for less room: without the prediction, then the first token, the count, the speed.
 
     Why the answer ended is in all of them.
     """
@@ -46,7 +46,7 @@ def stats_lines(
     lines = [speed + count + first, speed + count, speed or count]
     if foreseen:
         lines.insert(0, foreseen + count + first)
-    return tuple(" · ".join([*parts, ending]) for parts in lines)
+    return (*(" · ".join([*parts, ending]) for parts in lines), ending)
 
 
 def stats_detail(stats: GenerationStats | None) -> str:

@@ -105,6 +105,8 @@ class ModelsPage(QWidget):
         outer = QHBoxLayout(self)
         outer.setContentsMargins(MARGIN, 20, MARGIN, 16)
         outer.addWidget(inner, 1)
+        # On a wide screen it keeps to the left, as the other pages do.
+        outer.addStretch(0)
 
         self._filter_timer = QTimer(self)
         self._filter_timer.setSingleShot(True)

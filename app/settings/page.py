@@ -40,6 +40,8 @@ class SettingsPage(QWidget):
         self.search.textChanged.connect(self._show)
         head = PageHead(tr("Settings"))
         head.add(self.search)
+        # The search stands over the settings on a wide screen, too.
+        head.setMaximumWidth(theme().px(NAVIGATION_WIDTH + CONTENT_WIDTH))
 
         self._navigation = QWidget()
         self._navigation.setFixedWidth(theme().px(NAVIGATION_WIDTH))

@@ -70,4 +70,5 @@ def test_less_room_leaves_out_the_prediction_first_and_the_ending_never():
         "12.4 tok/s · 245 tokens · first token 0.8 s · stopped: end of text",
         "12.4 tok/s · 245 tokens · stopped: end of text",
         "12.4 tok/s · stopped: end of text",
+        "stopped: end of text",
     )

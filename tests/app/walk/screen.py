@@ -148,13 +148,20 @@ class Screen:
         asked = re.compile(pattern)
         return any(asked.search(item["name"]) or asked.search(item["text"]) for item in self.look()["items"])
 
-    def shoot(self, name: str) -> Path:
-        """A picture of the screen, once it has come to rest."""
+    def shoot(self, name: str, window: bool = False) -> Path:
+        """A picture of the screen once it has come to rest, or of the window alone with few colours."""
         time.sleep(0.35)
         # The window's thread answers: whatever it was at has been painted.
-        self.look()
+        seen = self.look()
         path = self.pictures / f"{name}.png"
-        subprocess.run(["import", "-window", "root", str(path)], env=self._environment, check=True, timeout=60)
+        (width, height), (left, top) = seen["size"], seen["corner"]
+        only = (
+            ["-crop", f"{width}x{height}+{left}+{top}", "+repage", "+dither", "-colors", "256", "-depth", "8"]
+            if window
+            else []
+        )
+        command = ["import", "-window", "root", *only, str(path)]
+        subprocess.run(command, env=self._environment, check=True, timeout=60)
         return path
 
     # Hands

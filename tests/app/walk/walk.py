@@ -93,6 +93,13 @@ class Walk:
         self.screen.key("Return")
         time.sleep(0.3)
 
+    def choose_preset(self, name: str) -> None:
+        self.screen.click("How this chat answers: .*")
+        self.screen.find("Preset", 10, kind="QComboBox")
+        self.screen.type(name)
+        self.screen.key("Escape")
+        self.screen.find(f"How this chat answers: {name}")
+
     def file_dialog(self, path: Path) -> None:
         self.screen.find("File &name:|File name:", 15, enabled=False)
         self.screen.type(str(path))
@@ -314,10 +321,13 @@ class Walk:
 
     def killed(self) -> None:
         s = self.screen
+        self.answered()
         s.key("ctrl+n")
-        self.ask("Count from one to a thousand in words.")
-        time.sleep(2.5)
+        self.ask("Write a short poem about the sea.")
         last = "SELECT text FROM messages WHERE role = 'assistant' ORDER BY id DESC LIMIT 1"
+        deadline = time.monotonic() + 30
+        while not self.rows(last)[0][0] and time.monotonic() < deadline:
+            time.sleep(0.05)
         s.kill()
         saved = self.rows(last)[0][0]
         if not saved:
@@ -328,6 +338,9 @@ class Walk:
         s.shoot("70-after-kill")
         if self.rows(last)[0][0] != saved:
             raise NotSeen("the text that was written before the end")
+        s.click("Open that chat")
+        s.find("Messages")
+        s.shoot("71-cut-off-answer")
         s.click("Continue.*|Go on.*|Finish.*", kind="QPushButton")
         time.sleep(1)
         s.key("Escape")
@@ -340,7 +353,9 @@ class Walk:
         s = self.screen
         self.answered()
         name = f"{s.look()['size'][0]}x{s.look()['size'][1]}-{s.scale:g}"
-        s.click(".*", kind="row") if not s.sees("Regenerate") else None
+        # A narrow window has folded the list of chats; this unfolds it.
+        s.key("ctrl+f")
+        s.click("What is the capital.*", kind="row")
         s.shoot(f"80-{name}-chat")
         s.click("Stage", kind="QPushButton")
         s.shoot(f"81-{name}-stage")
@@ -362,6 +377,40 @@ class Walk:
         s.key("Escape")
         s.key("ctrl+shift+l")
         s.shoot(f"89-{name}-other-theme")
+
+    def pictures_for_the_readme(self) -> None:
+        """In a fresh data folder, at 1440x900."""
+        s = self.screen
+        s.find("Welcome to Greenroom", 60)
+        s.click("Chat now with the demo model")
+        self.answered()
+        for question in ("What is the capital of France?", "Write a Python function that adds two numbers."):
+            self.ask(question)
+            self.answered()
+        code = "SELECT text FROM messages WHERE role = 'assistant' ORDER BY id DESC LIMIT 1"
+        for _ in range(6):
+            if re.search(r"return \w+ \+ \w+\s*\n", self.rows(code)[0][0]):
+                break
+            self.begin(lambda: s.click("Regenerate this answer"))
+            self.answered()
+        s.xdotool("mousemove", "700", "600")
+        s.shoot("chat-light", window=True)
+        s.key("ctrl+shift+l")
+        s.click("Stage", kind="QPushButton")
+        s.xdotool("mousemove", "700", "600")
+        self.ask("Explain in three sentences why the sky is blue.")
+        time.sleep(1.2)
+        s.shoot("chat-dark", window=True)
+        self.answered()
+        s.key("ctrl+3")
+        s.find("Compare with this PC…", 60)
+        s.until(lambda seen: "Working it out…" not in {item["text"] for item in seen["items"]}, "the answer", 120)
+        s.shoot("this-pc-dark", window=True)
+        s.key("ctrl+2", "ctrl+shift+l")
+        s.find("Download", 60)
+        waits = re.compile("working it out", re.IGNORECASE)
+        s.until(lambda seen: not any(waits.match(item["text"]) for item in seen["items"]), "all plans", 120)
+        s.shoot("models-light", window=True)
 
     def tab_order(self) -> None:
         """Each press of Tab stands somewhere new and named, until it is round."""
@@ -397,10 +446,11 @@ SCENES = {
     "panels": (1280, 820, 1.0, ("stage", "tab_order")),
     "pages": (1280, 820, 1.0, ("pages", "korean", "dark")),
     "killed": (1280, 820, 1.0, ("killed",)),
+    "readme": (1440, 900, 1.0, ("pictures_for_the_readme",)),
     "small": (1024, 700, 1.0, ("tour",)),
     "large": (2560, 1440, 1.0, ("tour",)),
     "sharp": (2560, 1640, 2.0, ("tour",)),
-    "sharp-small": (1024, 700, 2.0, ("tour",)),
+    "sharp-small": (1400, 760, 2.0, ("tour",)),
 }
 
 
@@ -423,7 +473,7 @@ def main() -> int:
         (data / "models" / "demo").symlink_to(options.demo)
     walk = Walk(data, options.folder.resolve(), options.turns)
     failed = []
-    for name in options.scenes or SCENES:
+    for name in options.scenes or [name for name in SCENES if name != "readme"]:
         width, height, scale, steps = SCENES.get(name, (1280, 820, 1.0, (name,)))
         try:
             walk.on(name, width, height, scale, steps)
