@@ -11,7 +11,12 @@ from engine.placement.packing import code_of
 from engine.placement.parts import UNKNOWN_GPU, find_gpu
 from engine.placement.plan import Prediction
 from engine.placement.predict import CONVERSATION, NO_HITS, Hits, Speeds, Work, expected_hits, predict
-from engine.placement.profiles import EngineProfile, measured_profile
+from engine.placement.profiles import (
+    SIMULATED_THREAD_TERAFLOPS,
+    EngineProfile,
+    measured_profile,
+    simulated_profile,
+)
 from engine.placement.sizes import Layout, Shapes
 
 #: Instruction sets a plan can be capped at, lowest first.
@@ -29,6 +34,8 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
     dense_total = sum(dense.values())
     experts_ram = 0 if all_gpu else sizes.active_expert_bytes(inventory, expert_layout(problem))
     profile = measured_profile(problem.report)
+    if is_simulated(chosen.device):
+        profile = simulated_profile(profile, simulated(chosen.device).latency)
     speeds = _speeds(problem, chosen, threads)
     code_bytes = _code_bytes(problem, chosen, speeds, profile)
     there = _device_traffic(problem, device_expert_layout(chosen.dense_dtype), code_bytes)
@@ -119,7 +126,8 @@ def _speeds(problem: Problem, chosen: Candidate, threads: int) -> Speeds:
     card = problem.gpu[1]
     if is_simulated(chosen.device):
         # The CPU computes what the device would; only the copies are its own.
-        return Speeds(ram, ram.likely, UNKNOWN_GPU.teraflops, simulated(chosen.device).copy / 1e9)
+        copies = simulated(chosen.device).copy / 1e9
+        return Speeds(ram, ram.likely, threads * SIMULATED_THREAD_TERAFLOPS, copies)
     model = find_gpu(card.name, card.total_bytes)
     calibration = report.calibration
     found = calibration.devices.get(chosen.device) if calibration is not None else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.hardware.simulated import is_simulated
 from engine.models.spec import KV_TYPES, LatentAttentionSpec
 from engine.placement import sizes
 from engine.placement.amounts import addition, amount, free_amount, rounded_parts, unit_for
@@ -39,6 +40,13 @@ def explanation(
     if chosen.vram:
         keeper = say("the desktop") if wishes.leave_vram is None else say("other programs, as asked for")
         lines.append(_sum("VRAM", keeper, chosen.vram, chosen.vram_room, chosen.missing_vram, mode))
+    if is_simulated(chosen.device):
+        lines.append(
+            say(
+                "The simulated accelerator is played by the processor, operation by operation: it is slow, its speeds "
+                "are rough guesses, and they say nothing about a real GPU."
+            )
+        )
     lines += _cached(problem, chosen)
     lines.append(_context(problem, chosen))
     lines += _weights(problem, chosen)
@@ -111,6 +119,8 @@ def _why(problem: Problem, chosen: Candidate, mode: str) -> str:
         return say("{label}: it would not fit even if no other program ran.", label=short)
     if mode == "tight":
         return say("{label}; it would fit if other programs were closed.", label=label(problem, chosen, mode))
+    if mode == "all_gpu" and is_simulated(chosen.device):
+        return say("{label}: the whole model fits in the free memory of {gpu}.", label=short, gpu=gpu)
     if mode == "all_gpu":
         return say(
             "{label}: the whole model fits in the free memory of {gpu}, where it is fastest.", label=short, gpu=gpu

@@ -221,6 +221,15 @@ def test_a_simulated_accelerator_can_be_planned_for(machine: MakeReport) -> None
     assert (made.mode, made.device) == ("all_gpu", "sim")
     limited = plan(QWEN3, machine(), device="sim:vram=8e9,copy=1e9")
     assert (limited.mode, limited.device) == ("hybrid", "sim:vram=8e9,copy=1e9")
+    # The CPU does its work operation by operation: nobody is to read a GPU's speed there.
+    for played, layers in ((made, 2), (limited, 48)):
+        speed = played.prediction.decode_tps
+        assert 0.2 / (6e-3 * layers) < speed.likely < 1 / (6e-3 * layers)
+        assert speed.low < 0.4 * speed.likely < 0.4 * speed.high / 2
+        assert [line for line in played.explanation if "say nothing about a real GPU" in line]
+        assert "fastest" not in played.explanation[0]
+    slow_copies = plan(QWEN3, machine(), device="sim:vram=8e9,latency=1e-2").prediction
+    assert slow_copies.decode_tps.likely < limited.prediction.decode_tps.likely
     assert limited.bytes.vram_total + limited.bytes.vram["reserve"] <= 8 * GB
 
 
