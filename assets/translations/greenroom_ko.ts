@@ -2566,6 +2566,11 @@
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
+        <source>{name}, {amounts}. It is not used: this version computes on NVIDIA GPUs only.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
         <source>{folder}: {amount} free.</source>
         <translation>{folder}: 여유 {amount}.</translation>
     </message>
@@ -5394,7 +5399,7 @@
     <message>
         <location filename="../../engine/executors/devices.py"/>
         <source>torch has no graphs for it</source>
-        <translation type="unfinished"></translation>
+        <translation>torch가 이 장치의 그래프를 지원하지 않음</translation>
     </message>
     <message>
         <location filename="../../engine/executors/devices.py"/>
@@ -5419,7 +5424,7 @@
     <message>
         <location filename="../../engine/executors/devices.py"/>
         <source>a replayed product is wrong</source>
-        <translation type="unfinished"></translation>
+        <translation>다시 재생한 곱이 틀림</translation>
     </message>
     <message>
         <location filename="../../engine/executors/devices.py"/>
@@ -5583,7 +5588,7 @@
     <message>
         <location filename="../../engine/executors/sim.py"/>
         <source>as the simulated device was told</source>
-        <translation type="unfinished"></translation>
+        <translation>시뮬레이션 장치에 그렇게 지정됨</translation>
     </message>
     <message>
         <location filename="../../engine/executors/slot_uploads.py"/>
@@ -5625,7 +5630,7 @@
     <message>
         <location filename="../../engine/executors/torch_executor.py"/>
         <source>Steps are launched one by one, graphs cannot be captured ({why}).</source>
-        <translation type="unfinished"></translation>
+        <translation>그래프를 기록할 수 없어({why}) 단계를 하나씩 실행합니다.</translation>
     </message>
     <message>
         <location filename="../../engine/executors/torch_executor.py"/>
@@ -7207,7 +7212,7 @@
     <message>
         <location filename="../../engine/placement/plan.py"/>
         <source>All on the GPU</source>
-        <translation>모두 GPU에</translation>
+        <translation>모두 GPU에서 실행</translation>
     </message>
     <message>
         <location filename="../../engine/placement/plan.py"/>
@@ -7217,7 +7222,7 @@
     <message>
         <location filename="../../engine/placement/plan.py"/>
         <source>On the CPU</source>
-        <translation>CPU에서</translation>
+        <translation>CPU에서 실행</translation>
     </message>
     <message>
         <location filename="../../engine/placement/plan.py"/>
