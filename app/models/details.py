@@ -76,7 +76,7 @@ class DetailsDialog(QDialog):
                 tr("licence {licence}", licence=licence_name(entry.licence)),
             )
             box.addWidget(label(" · ".join((entry.author, *facts)), "muted", wrap=True))
-            box.addWidget(label(sentence(entry.good_at), wrap=True))
+            box.addWidget(label(sentence(told(entry.good_at)), wrap=True))
         box.addSpacing(8)
         self._card = QFrame()
         self._card.setProperty("surface", "card")

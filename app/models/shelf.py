@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from app.language import tr
+from app.language import told, tr
 from app.models.survey import ModelRow
 from app.words import gigabytes
 from engine.hub.catalogue import CatalogueModel
@@ -39,7 +39,7 @@ class Filter:
         return bool(self.text or self.fits or self.largest or self.free)
 
     def takes(self, row: ModelRow) -> bool:
-        said = f"{row.name} {row.detail} {row.entry.good_at if row.entry else ''}".casefold()
+        said = f"{row.name} {row.detail} {told(row.entry.good_at) if row.entry else ''}".casefold()
         return (
             all(word in said for word in self.text.casefold().split())
             # What is not planned yet is shown until it is.

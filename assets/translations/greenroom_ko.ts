@@ -2567,7 +2567,7 @@
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>{name}, {amounts}. It is not used: this version computes on NVIDIA GPUs only.</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}, {amounts}. 이 버전은 NVIDIA GPU에서만 계산하므로 사용하지 않습니다.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
@@ -7784,6 +7784,116 @@
         <location filename="../../engine/runtime/trace.py"/>
         <source>Choose a Mixture-of-Experts model.</source>
         <translation>전문가 혼합(MoE) 모델을 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>everyday questions, writing, code and many languages, at the speed of a 3B model</source>
+        <translation>일상적인 질문, 글쓰기, 코드, 여러 언어. 3B 모델의 속도</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>writing and changing code, long files</source>
+        <translation>코드 작성과 수정, 긴 파일</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>hard questions that take thinking first: mathematics, logic, planning</source>
+        <translation>먼저 생각해야 하는 어려운 질문: 수학, 논리, 계획</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>reasoning and tools in little memory</source>
+        <translation>적은 메모리에서의 추론과 도구 사용</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>strong reasoning, code and tools</source>
+        <translation>강한 추론, 코드, 도구 사용</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>code, agents and long answers</source>
+        <translation>코드, 에이전트, 긴 답변</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>code and agents at the level of large hosted models</source>
+        <translation>대형 호스팅 모델 수준의 코드와 에이전트</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>the whole range, in many languages, for machines with much memory</source>
+        <translation>여러 언어로 두루 사용. 메모리가 많은 기기용</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>code and agents with few active weights</source>
+        <translation>활성 가중치가 적은 코드와 에이전트</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>European languages; the model that made mixtures popular</source>
+        <translation>유럽 언어. 전문가 혼합을 널리 알린 모델</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>European languages and mathematics</source>
+        <translation>유럽 언어와 수학</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>small machines; all of its data and code are open</source>
+        <translation>작은 기기. 데이터와 코드가 모두 공개됨</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>reasoning and English text</source>
+        <translation>추론과 영어 글</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>Chinese and English, at the speed of a 3B model</source>
+        <translation>중국어와 영어. 3B 모델의 속도</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>long documents, thinking on demand</source>
+        <translation>긴 문서, 필요할 때 생각하기</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>Chinese and English writing</source>
+        <translation>중국어와 영어 글쓰기</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>laptops: answers at the speed of a 1B model</source>
+        <translation>노트북. 1B 모델의 속도로 답변</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>old and small machines, summaries and tools</source>
+        <translation>오래되고 작은 기기, 요약과 도구 사용</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>an early small mixture, for comparison</source>
+        <translation>초기의 작은 전문가 혼합 모델. 비교용</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>everyday questions and many languages, at the speed of a 4B model</source>
+        <translation>일상적인 질문과 여러 언어. 4B 모델의 속도</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>very long texts and general questions, here without its eyes</source>
+        <translation>아주 긴 글과 일반적인 질문. 여기서는 이미지 입력 없음</translation>
+    </message>
+    <message>
+        <location filename="../../assets/catalogue.json"/>
+        <source>reasoning and code on small machines, at the speed of a 1B model</source>
+        <translation>작은 기기에서의 추론과 코드. 1B 모델의 속도</translation>
     </message>
 </context>
 </TS>

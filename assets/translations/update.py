@@ -3,14 +3,15 @@
     python assets/translations/update.py           brings every file up to date
     python assets/translations/update.py de        begins a translation into German
 
-Finds the literal texts of `tr(...)`, `mark(...)` and `say(...)` in app/ and of `say(...)` in engine/. Translations
-are kept, texts that are gone are dropped, new ones are marked unfinished. English holds plural forms only: its other
-texts are their own translation.
+Finds the literal texts of `tr(...)`, `mark(...)` and `say(...)` in app/ and of `say(...)` in engine/, and what the
+catalogue says of its models. Translations are kept, texts that are gone are dropped, new ones are marked unfinished.
+English holds plural forms only: its other texts are their own translation.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
 #: Which calls hold texts, by folder.
 CALLS = {"app": ("tr", "mark", "say"), "engine": ("say",)}
+CATALOGUE = "assets/catalogue.json"
 HEAD = '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE TS>\n'
 
 
@@ -63,7 +65,15 @@ def collect(root: Path = ROOT) -> dict[str, Text]:
                 file = path.relative_to(root).as_posix()
                 if file not in text.files:
                     text.files.append(file)
+    for source in described(root / CATALOGUE):
+        texts.setdefault(source, Text(source)).files.append(CATALOGUE)
     return texts
+
+
+def described(path: Path) -> list[str]:
+    """What the models of the catalogue are said to be good at, each text once."""
+    models = json.loads(path.read_text(encoding="utf-8"))["models"] if path.exists() else []
+    return list(dict.fromkeys(model["good_at"] for model in models))
 
 
 def merge(path: Path, code: str, texts: dict[str, Text]) -> str:
