@@ -6,6 +6,7 @@ the vocabulary holds, never by a model's name.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -76,7 +77,8 @@ class Vocabulary(Protocol):
     @property
     def special_ids(self) -> frozenset[int]: ...
 
-    def token_id(self, token: str) -> int | None: ...
+    @property
+    def added_tokens(self) -> Mapping[int, str]: ...
 
 
 class Thinking:
@@ -87,14 +89,15 @@ class Thinking:
 
     def __init__(self, source: str, vocabulary: Vocabulary) -> None:
         """source: the chat template's text."""
-        self.kind = _find(source, vocabulary)
+        # Any other token that spells a mark is one of many ways to write its letters.
+        known = {name: token for token, name in vocabulary.added_tokens.items()}
+        self.kind = _find(source, known.keys())
         if isinstance(self.kind, Channels):
             names = self.kind.marks
         else:
             self._frames = tuple(f for f in self.kind.frames if f[0] in source)
             names = (self.kind.opens, self.kind.closes, *(name for frame in self._frames for name in frame))
-        ids = {name: vocabulary.token_id(name) for name in names}
-        self.marks = {token: name for name, token in ids.items() if token is not None}
+        self.marks = {known[name]: name for name in names if name in known}
         self._controls = {name for token, name in self.marks.items() if token in vocabulary.special_ids}
         self._tokens = frozenset(self.marks.values())
 
@@ -169,12 +172,10 @@ class Thinking:
         return text
 
 
-def _find(source: str, vocabulary: Vocabulary) -> Section | Channels:
-    def known(name: str) -> bool:
-        return vocabulary.token_id(name) is not None
-
-    if HARMONY.channel in source and all(map(known, (HARMONY.start, HARMONY.channel, HARMONY.body))):
+def _find(source: str, known: Set[str]) -> Section | Channels:
+    """known: names of tokens"""
+    if HARMONY.channel in source and {HARMONY.start, HARMONY.channel, HARMONY.body} <= known:
         return HARMONY
     told = next((s for s in SECTIONS if s.closes in source), None)
-    held = next((s for s in SECTIONS if known(s.opens) and known(s.closes)), None)
+    held = next((s for s in SECTIONS if {s.opens, s.closes} <= known), None)
     return told or held or _UNTOLD

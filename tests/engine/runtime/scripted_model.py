@@ -31,9 +31,6 @@ class ByteTokenizer:
     def encode(self, text: str, special: bool = True, **_: object) -> list[int]:
         return list(text.encode())
 
-    def token_id(self, token: str) -> int | None:
-        return None
-
     def token_bytes(self, token: int) -> bytes:
         return bytes([token]) if token < 256 else b"<special>"
 
