@@ -93,7 +93,8 @@ def checks(report: HardwareReport) -> list[Check]:
     speeds = report.calibration.devices if report.calibration is not None else {}
     for gpu in counted:
         speed = speeds.get(f"cuda:{nvidia.index(gpu)}") if gpu in nvidia else None
-        found.append(_graphics(gpu, _take(warnings, f"{gpu.name} stays unused"), speed))
+        unused = [f"{gpu.name} stays unused", *(["NVIDIA GPU stays unused"] if gpu in nvidia else [])]
+        found.append(_graphics(gpu, _take(warnings, *unused), speed))
     if not counted:
         found.append(
             Check(
@@ -230,9 +231,14 @@ def _graphics(gpu: GpuReport, warning: str, speed: DeviceSpeed | None) -> Check:
     if speed is not None and (link := speed.to_pinned_gbs or speed.to_pageable_gbs):
         note = f"{note}, {link:.0f} GB/s".removeprefix(", ")
     amounts = tr("{total}, {free} free", total=gigabytes(gpu.total_bytes), free=gigabytes(gpu.free_bytes))
+    facts = {"name": gpu.name, "amounts": amounts}
     if gpu.unusable or warning:
         why = told(warning) or tr("{gpu} {unusable}.", gpu=gpu.name, unusable=told(gpu.unusable))
-        return Check("warn", "Graphics", f"{why} {amounts}.", note)
+        said = f"{why} {amounts}." if gpu.name in why else f"{gpu.name}, {amounts}. {why}"
+        return Check("warn", "Graphics", said, note)
+    if gpu.vendor.lower() != "nvidia":
+        unused = tr("{name}, {amounts}. It is not used: this version computes on NVIDIA GPUs only.", **facts)
+        return Check("note", "Graphics", unused, note)
     return Check("good", "Graphics", f"{gpu.name}, {amounts}.", note)
 
 

@@ -68,3 +68,16 @@ def test_names_of_processors_lose_what_says_nothing() -> None:
     assert plain_name("Intel(R) Core(TM) i7-4770 CPU @ 3.40GHz") == "Intel Core i7-4770"
     assert plain_name("AMD Ryzen 9 9950X 16-Core Processor") == "AMD Ryzen 9 9950X"
     assert plain_name("QEMU Virtual CPU version 2.5+") == "QEMU Virtual CPU version 2.5+"
+
+
+def test_a_card_that_is_not_used_gets_no_tick() -> None:
+    other = GpuReport("AMD Radeon RX 7900 XTX", "amd", 25_000_000_000, 24_000_000_000, False)
+    check = by_title(checks(make_report(gpus=[other])))["Graphics"]
+    assert check.state == "note"
+    assert "not used: this version computes on NVIDIA GPUs only" in check.sentence
+    card = replace(make_report().gpus[0], vendor="nvidia")
+    told = "The installed torch is a CPU build, so the NVIDIA GPU stays unused; run the set-up again for CUDA."
+    found = by_title(checks(make_report(gpus=[card], warnings=[told])))
+    assert found["Graphics"].state == "warn"
+    assert found["Graphics"].sentence == f"{card.name}, 12.0 GB, 11.3 GB free. {told}"
+    assert "Note" not in found
