@@ -42,8 +42,9 @@ def joined(separator: str, parts: Sequence[str]) -> str:
 
 
 def filled(text: str, name: str) -> str:
-    """What fills {name} in a sentence; "" where nothing does."""
-    return str.__str__(text.values.get(name, "")) if isinstance(text, Said) else ""
+    """What fills {name} in a sentence, itself a sentence where it is one; "" where nothing does."""
+    value = text.values.get(name, "") if isinstance(text, Said) else ""
+    return value if isinstance(value, str) else str(value)
 
 
 def translated(text: str, translate: Callable[..., str]) -> str:

@@ -10,7 +10,8 @@ from PySide6.QtCore import QCoreApplication
 from PySide6.QtWidgets import QApplication
 
 from app import language
-from app.language import mark, plural_count, plural_rule, read_catalogue, set_language, system_language, tr
+from app.language import mark, plural_count, plural_rule, read_catalogue, set_language, system_language, told, tr
+from engine.words import say
 
 KOREAN = """<?xml version="1.0" encoding="utf-8"?>
 <!DOCTYPE TS>
@@ -67,6 +68,17 @@ def test_a_count_chooses_the_form(translations: Path) -> None:
 def test_what_has_no_translation_is_shown_in_english(text: str, translations: Path) -> None:
     set_language("ko")
     assert tr(mark(text)) == text
+
+
+def test_what_the_engine_said_is_told_and_what_was_kept_of_it_too(translations: Path) -> None:
+    said = say("Delete {name}?", name=say("Nobody's {text}", text="text"))
+    assert told(said) == said == "Delete Nobody's text?"
+    set_language("ko")
+    assert told(said) == "Nobody's text을(를) 삭제할까요?"
+    assert told(say("Wrong {hole}", hole=1)) == "Wrong 1"
+    # As a chat keeps an error: a text without holes is known again, one that is filled stays English.
+    assert told("Not done") == "Not done"
+    assert told("Delete x?") == "Delete x?"
 
 
 def test_a_translation_with_another_hole_is_not_used(translations: Path, caplog: pytest.LogCaptureFixture) -> None:

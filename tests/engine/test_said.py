@@ -8,7 +8,7 @@ import pickle
 from dataclasses import asdict, dataclass
 
 from engine.errors import GreenroomError
-from engine.words import Said, say, translated
+from engine.words import Said, filled, joined, say, translated
 
 KOREAN = {"{model} does not fit: {why}": "{model} 모델이 들어가지 않습니다: {why}", "{n} GB is free": "{n} GB 남음"}
 
@@ -49,6 +49,21 @@ def test_copies_remember_too():
 
 def test_what_is_joined_is_plain_english():
     assert not isinstance(sentence() + ".", Said)
+
+
+def test_a_row_is_translated_part_by_part():
+    row = joined(" + ", (say("{n} GB is free", n=4), "7 GB", say("{n} GB is free", n=2)))
+    assert row == "4 GB is free + 7 GB + 2 GB is free"
+    assert translated(row, tr) == "4 GB 남음 + 7 GB + 2 GB 남음"
+    alone = say("{n} GB is free", n=4)
+    assert joined(" + ", [alone]) is alone
+
+
+def test_what_fills_a_sentence_can_be_had_by_itself():
+    assert translated(filled(sentence(), "why"), tr) == "4 GB 남음"
+    assert filled(sentence(), "model") == "Q{3}"
+    assert filled(say("{n} GB is free", n=4), "n") == "4"
+    assert filled(sentence(), "other") == filled("plain", "why") == ""
 
 
 def test_errors_keep_their_sentences():
