@@ -99,7 +99,9 @@ class BodyView(QWidget):
     def _show_slice(self) -> None:
         until = time.perf_counter() + SLICE_SECONDS
         while self._rest and time.perf_counter() < until:
-            self.grow(self._rest[: len(self._text) + SLICE])
+            # A line without end is laid out anew for each slice: with growing ones, that is a few times.
+            line = len(self._text) - self._text.rfind("\n")
+            self.grow(self._rest[: len(self._text) + max(SLICE, line // 2)])
             if len(self._text) == len(self._rest):
                 self._rest = ""
                 self.finish()

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from engine import _native
 from engine.checkpoints.checkpoint import Checkpoint, FileRange
 from engine.checkpoints.formats import FORMATS
-from engine.checkpoints.stored import ends_early, unreadable
+from engine.checkpoints.stored import ends_early, size_text, unreadable
 from engine.errors import GreenroomError
 from engine.hardware.memory import read_memory
 from engine.hardware.sources import Sources
@@ -264,7 +264,8 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except _native.EndOfFile as error:
-        raise ends_early(path, str(error)) from error
+        missing, _, _ = str(error).partition(" ")  # "340 bytes are missing"
+        raise ends_early(path, size_text(int(missing))) from error
     except OSError as error:
         raise unreadable(path, error) from error
 

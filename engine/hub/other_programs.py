@@ -93,7 +93,7 @@ def _ollama(folder: Path) -> Iterator[_Found]:
                 if layer.get("mediaType") == "application/vnd.ollama.image.model"
                 and (match := _DIGEST.match(str(layer.get("digest"))))
             ]
-        except (ValueError, AttributeError, TypeError):
+        except (OSError, ValueError, AttributeError, TypeError, RecursionError):
             _log.info("%s is no manifest", path)
             continue
         host, owner, model, tag = parts

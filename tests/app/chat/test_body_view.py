@@ -265,3 +265,14 @@ def test_a_larger_text_size_reaches_code_once(body):
         assert cursor.charFormat().font().pixelSize() == body_font().pixelSize() - CODE_STEP
     finally:
         theme().set_look("light", 1.0, "comfortable", False)
+
+
+def test_a_line_without_end_is_laid_out_a_few_times(qtbot, monkeypatch):
+    body = BodyView()
+    qtbot.addWidget(body)
+    grown = []
+    real = BodyView.grow
+    monkeypatch.setattr(BodyView, "grow", lambda self, text: grown.append(len(text)) or real(self, text))
+    body.set_text("x" * 30_000)
+    qtbot.waitUntil(lambda: body.text == "x" * 30_000, timeout=20_000)
+    assert len(grown) < 12

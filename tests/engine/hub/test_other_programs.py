@@ -68,7 +68,8 @@ def test_the_same_file_under_two_names_is_one_model(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"{", b"[]", b'{"layers": 3}', b'{"layers": [{"mediaType": 1}]}', b"\xff\xfe", b'{"layers": [1]}']
+    "content",
+    [b"{", b"[]", b'{"layers": 3}', b'{"layers": [{"mediaType": 1}]}', b"\xff\xfe", b'{"layers": [1]}', b"[" * 50_000],
 )
 def test_broken_manifests_are_passed_over(home: Path, content: bytes) -> None:
     path = home / ".ollama/models/manifests/registry.ollama.ai/library/m/latest"
