@@ -2139,7 +2139,7 @@
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>RAM as here</source>
-        <translation>RAM: 이 PC와 같음</translation>
+        <translation>RAM 그대로</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
@@ -2150,7 +2150,7 @@
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>VRAM as here</source>
-        <translation>VRAM: 이 PC와 같음</translation>
+        <translation>VRAM 그대로</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
@@ -2161,7 +2161,7 @@
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>Processor, e.g. 2x EPYC 9355</source>
-        <translation>프로세서, 예: 2x EPYC 9355</translation>
+        <translation>CPU, 예: 2x EPYC 9355</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
@@ -4449,7 +4449,7 @@
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>Welcome</source>
-        <translation>환영합니다</translation>
+        <translation>환영</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
