@@ -384,14 +384,9 @@ class Walk:
         s.find("Welcome to Greenroom", 60)
         s.click("Chat now with the demo model")
         self.answered()
-        for question in ("What is the capital of France?", "Write a Python function that adds two numbers."):
+        self.choose_preset("Precise")
+        for question in (QUESTIONS[0], QUESTIONS[2], QUESTIONS[4]):
             self.ask(question)
-            self.answered()
-        code = "SELECT text FROM messages WHERE role = 'assistant' ORDER BY id DESC LIMIT 1"
-        for _ in range(6):
-            if re.search(r"return \w+ \+ \w+\s*\n", self.rows(code)[0][0]):
-                break
-            self.begin(lambda: s.click("Regenerate this answer"))
             self.answered()
         s.xdotool("mousemove", "700", "600")
         s.shoot("chat-light", window=True)
