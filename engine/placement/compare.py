@@ -13,6 +13,7 @@ from typing import Any
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
+from engine.placement.alternatives import RUNNABLE
 from engine.placement.machines import GB, what_if
 from engine.placement.plan import Range
 from engine.placement.planner import plan
@@ -106,7 +107,7 @@ def _hourly(machine: Machine, use: Use) -> float | None:
 
 
 def to_csv(rows: Sequence[Comparison]) -> str:
-    """With a header; amounts in GB, speeds in tokens per second."""
+    """With a header; amounts in GB, speeds in tokens per second, empty where the model does not fit."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     ranges = ("decode_tps", "prefill_tps", "cost_per_million")
@@ -115,10 +116,11 @@ def to_csv(rows: Sequence[Comparison]) -> str:
     for row in rows:
         figures: list[str] = []
         for name in ranges:
-            found: Range | None = getattr(row, name)
+            found: Range | None = getattr(row, name) if row.mode in RUNNABLE else None
             figures += ["", "", ""] if found is None else [f"{v:.4g}" for v in (found.low, found.likely, found.high)]
         amounts = [f"{nbytes / GB:.1f}" for nbytes in (row.ram_bytes, row.vram_bytes)]
-        writer.writerow([_cell(row.name), row.mode, row.label, *amounts, *figures, row.bottleneck])
+        limit = row.bottleneck if row.mode in RUNNABLE else ""
+        writer.writerow([_cell(row.name), row.mode, row.label, *amounts, *figures, limit])
     return text.getvalue()
 
 

@@ -74,6 +74,14 @@ def test_the_table_as_csv() -> None:
     assert second["cost_per_million_likely"] == ""
 
 
+def test_the_table_gives_no_speed_to_what_does_not_fit() -> None:
+    rows = compare(MODEL, [Machine("Small", make_report(ram=16 * GB, free=12 * GB))])
+    (row,) = csv.DictReader(io.StringIO(to_csv(rows)))
+    assert row["mode"] == "too_large"
+    assert row["ram_gb"] != ""
+    assert [row[name] for name in ("decode_tps_likely", "prefill_tps_high", "bottleneck")] == ["", "", ""]
+
+
 @pytest.mark.parametrize("name", ["=HYPERLINK(1)", "+1", "-1", "@SUM(A1)", " =1"])
 def test_a_name_is_no_formula_in_the_table(name: str) -> None:
     rows = compare(MODEL, [Machine(name, HERE)])
