@@ -153,20 +153,28 @@ class ExpertStore:
         before: called on the worker's thread with the inputs, once they are there; it may set ids to -1 to have those
                 experts left out
         """
+        import torch
+
         device = self._device
         if device is None or self._worker is None or self._running is not None:
             raise RuntimeError("submit needs a device with handoff and no other job")
         self._asked = perf_counter()
         buffers = self._host_buffers(device, x.shape, ids.shape)
-        for host, tensor in ((buffers.x, x), (buffers.ids, ids), (buffers.weights, weights)):
-            device.download(tensor, host[: tensor.shape[0]])
+        tokens, top_k = ids.shape
+        host = buffers.inputs(tokens, top_k)
+        if tokens == 1:
+            # One small copy costs a device less than three; of prompts the detour would take room.
+            joined = torch.cat([part.contiguous().view(torch.uint8).flatten() for part in (x, ids, weights)])
+            device.download(joined, buffers.bytes[: joined.numel()])
+        else:
+            for tensor, part in zip((x, ids, weights), host, strict=True):
+                device.download(tensor, part)
         copied = device.mark()
-        tokens = x.shape[0]
 
         def run() -> None:
             copied.synchronize()
             self._begun = perf_counter()
-            x, chosen, shares = buffers.x[:tokens], buffers.ids[:tokens], buffers.weights[:tokens]
+            x, chosen, shares = host
             if before is not None:
                 before(x.numpy(), chosen.numpy(), shares.numpy())
             start = perf_counter()
@@ -246,7 +254,7 @@ class ExpertStore:
 
     def _host_buffers(self, device: Device, x: torch.Size, ids: torch.Size) -> _HostBuffers:
         old = self._buffers
-        if old is None or old.tokens < x[0] or old.ids.shape[1] != ids[1]:
+        if old is None or old.tokens < x[0] or old.top_k < ids[1]:
             device.synchronise()
             self._buffers = _HostBuffers(device, x[0], x[1], ids[1])
         assert self._buffers is not None
@@ -254,16 +262,29 @@ class ExpertStore:
 
 
 class _HostBuffers:
-    """What travels to the experts and back."""
+    """What travels to the experts and back.
+
+    bytes: uint8, the inputs of a job one behind the other, for so many tokens and experts of a token at most
+    y:     float32 [tokens, hidden]
+    """
 
     def __init__(self, device: Device, tokens: int, hidden: int, top_k: int) -> None:
         import torch
 
-        self.tokens = tokens
-        self.x = device.host_buffer(tokens, hidden, dtype=torch.float32)
+        self.tokens, self.top_k = tokens, top_k
+        self.bytes = device.host_buffer(4 * tokens * (hidden + 2 * top_k), dtype=torch.uint8)
         self.y = device.host_buffer(tokens, hidden, dtype=torch.float32)
-        self.ids = device.host_buffer(tokens, top_k, dtype=torch.int32)
-        self.weights = device.host_buffer(tokens, top_k, dtype=torch.float32)
+
+    def inputs(self, tokens: int, top_k: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """x float32 [tokens, hidden], ids int32 and weights float32 [tokens, top_k], lying there."""
+        import torch
+
+        words, hidden = self.bytes.view(torch.int32), self.y.shape[1]
+        first, last = tokens * hidden, tokens * (hidden + top_k)
+        x = words[:first].view(torch.float32).view(tokens, hidden)
+        ids = words[first:last].view(tokens, top_k)
+        weights = words[last : last + tokens * top_k].view(torch.float32).view(tokens, top_k)
+        return x, ids, weights
 
 
 _reader = threading.local()
