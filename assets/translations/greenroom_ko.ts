@@ -2161,7 +2161,7 @@
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>Processor, e.g. 2x EPYC 9355</source>
-        <translation>CPU, 예: 2x EPYC 9355</translation>
+        <translation>예: 2x EPYC 9355</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
@@ -2172,7 +2172,7 @@
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>GPU, e.g. RTX 5090</source>
-        <translation>GPU, 예: RTX 5090</translation>
+        <translation>예: RTX 5090</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
