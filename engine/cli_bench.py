@@ -175,10 +175,9 @@ def status_lines(status: EngineStatus) -> list[str]:
         steps = "replayed from graphs" if status.graphs else "launched one by one"
         copies = "page-locked" if status.pinned else "not page-locked"
         lines.append(f"Device: work {steps}; copies {copies}; prompts' experts computed {prompts[status.prefill]}")
-        lines.append(
-            f"Memory: {gigabytes(status.ram_bytes)} RAM, {gigabytes(status.vram_bytes)} VRAM; "
-            f"hand-off of experts {status.handoff_s * 1e6:.0f} us a layer"
-        )
+        lines.append(f"Memory: {gigabytes(status.ram_bytes)} RAM, {gigabytes(status.vram_bytes)} VRAM")
+        if status.path == "hybrid":
+            lines[-1] += f"; handing over the experts of a token takes {status.handoff_s * 1e6:.0f} us a layer"
     if status.cache_slots:
         rate = "none called" if status.hit_rate is None else f"{status.hit_rate:.0%} of calls found there"
         lines.append(
