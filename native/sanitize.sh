@@ -6,7 +6,7 @@ set -eu
 source_dir=$(cd "$(dirname "$0")/.." && pwd)
 build=${1:-"$source_dir/build/sanitize"}
 for sanitizers in address,undefined thread; do
-  cmake -S "$source_dir" -B "$build/$sanitizers" -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="-O1 -g" \
+  cmake -S "$source_dir" -B "$build/$sanitizers" -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="-O1 -g1" \
     -DGREENROOM_PYTHON=OFF -DGREENROOM_CORE_TEST=ON -DGREENROOM_SANITIZE="$sanitizers" >/dev/null
   cmake --build "$build/$sanitizers" --parallel 2
   "$build/$sanitizers/core_test"
