@@ -57,7 +57,7 @@ def simulated(device: str) -> Simulated:
             raise _refuse(device, f'it has no setting "{name}"')
         if kinds[name] == "str":
             if value not in FAULTS:
-                raise _refuse(device, f'"{value}" is nothing that can fail')
+                raise _refuse(device, f'"{value}" is nothing that can fail, {" and ".join(FAULTS)} are')
             values[name] = value
             continue
         try:
