@@ -118,11 +118,3 @@ def predicted(plan: OffloadPlan) -> str:
         return f"~{_likely(speed)}"
     low, high = _ends(speed)
     return low if low == high else f"{low}–{high}"
-
-
-def counted(count: int, thing: str) -> str:
-    """ "1 download", "12 345 downloads", "3 repositories"."""
-    figure = f"{count:,}".replace(",", "\u202f")
-    if count == 1:
-        return f"{figure} {thing}"
-    return f"{figure} {thing[:-1]}ies" if thing.endswith("y") else f"{figure} {thing}s"

@@ -10,7 +10,7 @@ from fakes import make_plan
 
 from app.models.shelf import Filter, Heading, shelf
 from app.models.survey import ModelRow
-from app.words import counted, licence_name, predicted
+from app.words import licence_name, predicted
 from engine.hub.catalogue import catalogue
 from engine.hub.downloads import DownloadStatus
 from engine.placement.plan import OffloadPlan, Range
@@ -88,6 +88,4 @@ def test_words_of_the_list() -> None:
     vague = plan()
     vague = replace(vague, prediction=replace(vague.prediction, decode_tps=Range(5, 15, 40)))
     assert predicted(vague) == "~15"
-    assert (counted(1, "download"), counted(2, "repository")) == ("1 download", "2 repositories")
-    assert counted(12345, "download").replace("\u202f", " ") == "12 345 downloads"
     assert (licence_name("mit"), licence_name("Apache-2.0"), licence_name("odd")) == ("MIT", "Apache-2.0", "odd")
