@@ -7,17 +7,17 @@
 namespace greenroom {
 namespace {
 
-static inline __m256i load(const uint8_t* p) {
+static GREENROOM_INLINE __m256i load(const uint8_t* p) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
 }
 
 // Scales of eight rows.
-static inline __m256 half_scales(const uint8_t* p) {
+static GREENROOM_INLINE __m256 half_scales(const uint8_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 
 // Low nibbles to w[0 .. 3], high ones to w[4 .. 7].
-static inline void unpack_nibbles(const uint8_t* loads, __m256i* w) {
+static GREENROOM_INLINE void unpack_nibbles(const uint8_t* loads, __m256i* w) {
   const __m256i low = _mm256_set1_epi8(15);
   GREENROOM_UNROLL
   for (int j = 0; j < 4; ++j) {
@@ -28,7 +28,7 @@ static inline void unpack_nibbles(const uint8_t* loads, __m256i* w) {
 }
 
 // The same, and bit j of the fifth load to bit 4 of w[j].
-template <bool kFive> static inline void unpack_codes(const uint8_t* loads, __m256i* w) {
+template <bool kFive> static GREENROOM_INLINE void unpack_codes(const uint8_t* loads, __m256i* w) {
   unpack_nibbles(loads, w);
   if (!kFive)
     return;
@@ -53,9 +53,9 @@ template <size_t kBytes, size_t kGroups, int kMost, int kScales = 1> struct Fixe
   static constexpr int kParts = kScales, kLargest = kMost;
   static constexpr bool kHasMin = false, kSigned = kMost == kSignedBytes;
 
-  static inline size_t step_nbytes(Scaling) { return kBytes; }
-  static inline size_t groups(Scaling) { return kGroups; }
-  static inline __m256i start(const ActivationGroup*, int) { return _mm256_setzero_si256(); }
+  static GREENROOM_INLINE size_t step_nbytes(Scaling) { return kBytes; }
+  static GREENROOM_INLINE size_t groups(Scaling) { return kGroups; }
+  static GREENROOM_INLINE __m256i start(const ActivationGroup*, int) { return _mm256_setzero_si256(); }
 };
 
 template <bool kMin, bool kFive> struct Int4 : Fixed<(kFive ? 320 : 256) + (kMin ? 64 : 32), 1, (kFive ? 31 : 15)> {
@@ -63,21 +63,21 @@ template <bool kMin, bool kFive> struct Int4 : Fixed<(kFive ? 320 : 256) + (kMin
   static constexpr size_t kCodes = kFive ? 320 : 256;
   static constexpr bool kHasMin = kMin;
 
-  static inline Head head(const uint8_t*, size_t, Scaling) { return {}; }
-  static inline void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) {
+  static GREENROOM_INLINE Head head(const uint8_t*, size_t, Scaling) { return {}; }
+  static GREENROOM_INLINE void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) {
     unpack_codes<kFive>(step + 32 * half, w);
   }
-  static inline void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale, __m256* min) {
+  static GREENROOM_INLINE void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale, __m256* min) {
     scale[0] = half_scales(step + kCodes + 16 * half);
     if (kMin)
       min[0] = half_scales(step + kCodes + 32 + 16 * half);
   }
-  static inline __m256i start(const ActivationGroup* a, int) {
+  static GREENROOM_INLINE __m256i start(const ActivationGroup* a, int) {
     return kMin ? _mm256_setzero_si256() : _mm256_set1_epi32(kFive ? 2 * a->sum_x8 : a->sum_x8);
   }
 };
 
-static inline void look_up(const int8_t* values, char offset, __m256i* w) {
+static GREENROOM_INLINE void look_up(const int8_t* values, char offset, __m256i* w) {
   const __m128i moved = _mm_add_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)), _mm_set1_epi8(offset));
   const __m256i table = _mm256_broadcastsi128_si256(moved);
   GREENROOM_UNROLL
@@ -88,18 +88,18 @@ static inline void look_up(const int8_t* values, char offset, __m256i* w) {
 struct Int4Nl : Fixed<256 + 32, 1, kSignedBytes> {
   typedef NoHead Head;
 
-  static inline Head head(const uint8_t*, size_t, Scaling) { return {}; }
-  static inline void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) {
+  static GREENROOM_INLINE Head head(const uint8_t*, size_t, Scaling) { return {}; }
+  static GREENROOM_INLINE void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) {
     unpack_nibbles(step + 32 * half, w);
     look_up(kNlValues, 0, w);
   }
-  static inline void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale, __m256*) {
+  static GREENROOM_INLINE void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale, __m256*) {
     scale[0] = half_scales(step + 256 + 16 * half);
   }
 };
 
 // 2^(e - 128) of eight rows; the two smallest are subnormal.
-static inline __m256 exponents(const uint8_t* p) {
+static GREENROOM_INLINE __m256 exponents(const uint8_t* p) {
   const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
   const __m256i tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
   const __m256i bits = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
@@ -110,28 +110,28 @@ static inline __m256 exponents(const uint8_t* p) {
 struct Int4Mx : Fixed<256 + 16, 1, 24> {
   typedef NoHead Head;
 
-  static inline Head head(const uint8_t*, size_t, Scaling) { return {}; }
-  static inline void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) {
+  static GREENROOM_INLINE Head head(const uint8_t*, size_t, Scaling) { return {}; }
+  static GREENROOM_INLINE void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) {
     unpack_nibbles(step + 32 * half, w);
     look_up(kMxValues, 12, w);
   }
-  static inline void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale, __m256*) {
+  static GREENROOM_INLINE void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale, __m256*) {
     scale[0] = exponents(step + 256 + 8 * half);
   }
-  static inline __m256i start(const ActivationGroup* a, int) { return _mm256_set1_epi32(a->sum_x8 + a->sum_x8 / 2); }
+  static GREENROOM_INLINE __m256i start(const ActivationGroup* a, int) { return _mm256_set1_epi32(a->sum_x8 + a->sum_x8 / 2); }
 };
 
 // -32 * sum(q) of half a group.
-static inline int32_t half_x32(const ActivationGroup* a, int part) {
+static GREENROOM_INLINE int32_t half_x32(const ActivationGroup* a, int part) {
   return part ? a->high_x32 : a->low_x32;
 }
 
 struct Int4Nv : Fixed<256 + 32, 1, 24, 2> {
   typedef NoHead Head;
 
-  static inline Head head(const uint8_t*, size_t, Scaling) { return {}; }
-  static inline void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) { Int4Mx::unpack(step, 0, half, w); }
-  static inline void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale, __m256*) {
+  static GREENROOM_INLINE Head head(const uint8_t*, size_t, Scaling) { return {}; }
+  static GREENROOM_INLINE void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) { Int4Mx::unpack(step, 0, half, w); }
+  static GREENROOM_INLINE void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale, __m256*) {
     GREENROOM_UNROLL
     for (int part = 0; part < 2; ++part) {
       // Half an unsigned e4m3: its bits moved up are an f16 number 2^8 times smaller.
@@ -140,25 +140,25 @@ struct Int4Nv : Fixed<256 + 32, 1, 24, 2> {
       scale[part] = _mm256_mul_ps(small, _mm256_set1_ps(128.0f));
     }
   }
-  static inline __m256i start(const ActivationGroup* a, int part) {
+  static GREENROOM_INLINE __m256i start(const ActivationGroup* a, int part) {
     return _mm256_set1_epi32(half_x32(a, part) / 8 * 3);
   }
 };
 
 // The f16 numbers whose bytes are the top bytes of two words.
-static inline __m256 top_bytes(const uint8_t* words_at) {
+static GREENROOM_INLINE __m256 top_bytes(const uint8_t* words_at) {
   const __m256i low = _mm256_srli_epi32(load(words_at), 24), high = _mm256_srli_epi32(load(words_at + 64), 24);
   const __m256i bits = _mm256_or_si256(low, _mm256_slli_epi32(high, 8));
   return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1)));
 }
 
 // d * (six bits - 32).
-static inline __m256 six_bit_scale(__m256 d, __m256i bits) {
+static GREENROOM_INLINE __m256 six_bit_scale(__m256 d, __m256i bits) {
   const __m256i six = _mm256_and_si256(bits, _mm256_set1_epi32(63));
   return _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_sub_epi32(six, _mm256_set1_epi32(32))));
 }
 
-static inline __m256i shifted(__m256i words_in, size_t bits) {
+static GREENROOM_INLINE __m256i shifted(__m256i words_in, size_t bits) {
   return _mm256_srl_epi32(words_in, _mm_cvtsi32_si128(static_cast<int>(bits)));
 }
 
@@ -167,12 +167,12 @@ struct Int4Xs : Fixed<128 + 8 * 256, 8, kSignedBytes> {
     __m256 d;
   };
 
-  static inline Head head(const uint8_t* step, size_t half, Scaling) { return {top_bytes(step + 32 * half)}; }
-  static inline void unpack(const uint8_t* step, size_t group, size_t half, __m256i* w) {
+  static GREENROOM_INLINE Head head(const uint8_t* step, size_t half, Scaling) { return {top_bytes(step + 32 * half)}; }
+  static GREENROOM_INLINE void unpack(const uint8_t* step, size_t group, size_t half, __m256i* w) {
     unpack_nibbles(step + 128 + 256 * group + 32 * half, w);
     look_up(kNlValues, 0, w);
   }
-  static inline void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale, __m256*) {
+  static GREENROOM_INLINE void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale, __m256*) {
     scale[0] = six_bit_scale(head.d, shifted(load(step + 64 * (group / 4) + 32 * half), 6 * (group % 4)));
   }
 };
@@ -184,13 +184,13 @@ template <bool kFive> struct Int4K : Fixed<256 + 8 * (kFive ? 320 : 256), 8, (kF
   static constexpr size_t kCodes = kFive ? 320 : 256;
   static constexpr bool kHasMin = true;
 
-  static inline Head head(const uint8_t* step, size_t half, Scaling) {
+  static GREENROOM_INLINE Head head(const uint8_t* step, size_t half, Scaling) {
     return {top_bytes(step + 32 * half), top_bytes(step + 128 + 32 * half)};
   }
-  static inline void unpack(const uint8_t* step, size_t group, size_t half, __m256i* w) {
+  static GREENROOM_INLINE void unpack(const uint8_t* step, size_t group, size_t half, __m256i* w) {
     unpack_codes<kFive>(step + 256 + kCodes * group + 32 * half, w);
   }
-  static inline void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale,
+  static GREENROOM_INLINE void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale,
                             __m256* min) {
     const __m256i six = _mm256_set1_epi32(63);
     const __m256i bits = shifted(load(step + 64 * (group / 2) + 32 * half), 12 * (group % 2));
@@ -200,7 +200,7 @@ template <bool kFive> struct Int4K : Fixed<256 + 8 * (kFive ? 320 : 256), 8, (kF
 };
 
 // Two bits of 32 columns.
-static inline void unpack_pairs(const uint8_t* loads, __m256i* w) {
+static GREENROOM_INLINE void unpack_pairs(const uint8_t* loads, __m256i* w) {
   const __m256i three = _mm256_set1_epi8(3);
   GREENROOM_UNROLL
   for (int part = 0; part < 2; ++part) {
@@ -217,13 +217,13 @@ struct Int2K : Fixed<64 + 8 * 160, 8, 3, 2> {
   };
   static constexpr bool kHasMin = true;
 
-  static inline Head head(const uint8_t* step, size_t half, Scaling) {
+  static GREENROOM_INLINE Head head(const uint8_t* step, size_t half, Scaling) {
     return {half_scales(step + 16 * half), half_scales(step + 32 + 16 * half)};
   }
-  static inline void unpack(const uint8_t* step, size_t group, size_t half, __m256i* w) {
+  static GREENROOM_INLINE void unpack(const uint8_t* step, size_t group, size_t half, __m256i* w) {
     unpack_pairs(step + 64 + 160 * group + 32 * half, w);
   }
-  static inline void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale,
+  static GREENROOM_INLINE void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale,
                             __m256* min) {
     GREENROOM_UNROLL
     for (int part = 0; part < 2; ++part) {
@@ -242,14 +242,14 @@ struct Int3K : Fixed<224 + 8 * 192, 8, 7, 2> {
     __m256i last; // scale words of columns 192 on
   };
 
-  static inline Head head(const uint8_t* step, size_t half, Scaling) {
+  static GREENROOM_INLINE Head head(const uint8_t* step, size_t half, Scaling) {
     const uint8_t* scales = step + 32 + 32 * half;
     const __m256i first = _mm256_srli_epi32(load(scales), 24), second = _mm256_srli_epi32(load(scales + 64), 24);
     const __m256i third = _mm256_srli_epi32(load(scales + 128), 24);
     return {half_scales(step + 16 * half),
             _mm256_or_si256(first, _mm256_or_si256(_mm256_slli_epi32(second, 8), _mm256_slli_epi32(third, 16)))};
   }
-  static inline void unpack(const uint8_t* step, size_t group, size_t half, __m256i* w) {
+  static GREENROOM_INLINE void unpack(const uint8_t* step, size_t group, size_t half, __m256i* w) {
     const uint8_t* loads = step + 224 + 192 * group + 32 * half;
     unpack_pairs(loads, w);
     const __m256i third = load(loads + 128), bit = _mm256_set1_epi8(4);
@@ -259,12 +259,12 @@ struct Int3K : Fixed<224 + 8 * 192, 8, 7, 2> {
       w[j] = _mm256_or_si256(w[j], _mm256_and_si256(moved, bit));
     }
   }
-  static inline void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale, __m256*) {
+  static GREENROOM_INLINE void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale, __m256*) {
     const __m256i words = group < 6 ? load(step + 32 + 64 * (group / 2) + 32 * half) : head.last;
     scale[0] = six_bit_scale(head.d, shifted(words, 12 * (group % 2)));
     scale[1] = six_bit_scale(head.d, shifted(words, 12 * (group % 2) + 6));
   }
-  static inline __m256i start(const ActivationGroup* a, int part) { return _mm256_set1_epi32(half_x32(a, part) / 8); }
+  static GREENROOM_INLINE __m256i start(const ActivationGroup* a, int part) { return _mm256_set1_epi32(half_x32(a, part) / 8); }
 };
 
 // Codes count from -32.
@@ -274,8 +274,8 @@ struct Int6K : Fixed<32 + 8 * (256 + 128 + 32), 8, 63, 2> {
   };
   static constexpr size_t kGroupBytes = 256 + 128 + 32;
 
-  static inline Head head(const uint8_t* step, size_t half, Scaling) { return {half_scales(step + 16 * half)}; }
-  static inline void unpack(const uint8_t* step, size_t group, size_t half, __m256i* w) {
+  static GREENROOM_INLINE Head head(const uint8_t* step, size_t half, Scaling) { return {half_scales(step + 16 * half)}; }
+  static GREENROOM_INLINE void unpack(const uint8_t* step, size_t group, size_t half, __m256i* w) {
     const uint8_t* loads = step + 32 + kGroupBytes * group + 32 * half;
     unpack_nibbles(loads, w);
     const __m256i two = _mm256_set1_epi8(0x30);
@@ -289,7 +289,7 @@ struct Int6K : Fixed<32 + 8 * (256 + 128 + 32), 8, 63, 2> {
       to[3] = _mm256_or_si256(to[3], _mm256_and_si256(_mm256_srli_epi16(high, 2), two));
     }
   }
-  static inline void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale, __m256*) {
+  static GREENROOM_INLINE void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale, __m256*) {
     GREENROOM_UNROLL
     for (int part = 0; part < 2; ++part) {
       const uint8_t* p = step + 32 + kGroupBytes * group + 384 + 16 * part + 8 * half;
@@ -297,10 +297,10 @@ struct Int6K : Fixed<32 + 8 * (256 + 128 + 32), 8, 63, 2> {
       scale[part] = _mm256_mul_ps(head.d, _mm256_cvtepi32_ps(factors));
     }
   }
-  static inline __m256i start(const ActivationGroup* a, int part) { return _mm256_set1_epi32(half_x32(a, part)); }
+  static GREENROOM_INLINE __m256i start(const ActivationGroup* a, int part) { return _mm256_set1_epi32(half_x32(a, part)); }
 };
 
-static inline void load_bytes(const uint8_t* loads, __m256i* w) {
+static GREENROOM_INLINE void load_bytes(const uint8_t* loads, __m256i* w) {
   GREENROOM_UNROLL
   for (int j = 0; j < 8; ++j)
     w[j] = load(loads + 64 * j);
@@ -309,19 +309,19 @@ static inline void load_bytes(const uint8_t* loads, __m256i* w) {
 struct Int8 : Fixed<512 + 32, 1, kSignedBytes> {
   typedef NoHead Head;
 
-  static inline Head head(const uint8_t*, size_t, Scaling) { return {}; }
-  static inline void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) { load_bytes(step + 32 * half, w); }
-  static inline void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale, __m256*) {
+  static GREENROOM_INLINE Head head(const uint8_t*, size_t, Scaling) { return {}; }
+  static GREENROOM_INLINE void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) { load_bytes(step + 32 * half, w); }
+  static GREENROOM_INLINE void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale, __m256*) {
     scale[0] = half_scales(step + 512 + 16 * half);
   }
 };
 
-static inline size_t scale_nbytes(ScaleType type) {
+static GREENROOM_INLINE size_t scale_nbytes(ScaleType type) {
   return type == kScaleF32 ? 4 : 2;
 }
 
 // Scales of the eight rows of one half; p: of row 0 of the strip.
-static inline __m256 typed_scales(ScaleType type, const uint8_t* p, size_t half) {
+static GREENROOM_INLINE __m256 typed_scales(ScaleType type, const uint8_t* p, size_t half) {
   if (type == kScaleF16)
     return half_scales(p + 16 * half);
   if (type == kScaleF32)
@@ -340,11 +340,11 @@ template <bool kNibbles, bool kZero, bool kHalves> struct Block {
     __m256 scale[kParts], min[kParts];
   };
 
-  static inline size_t groups(Scaling scaling) { return kHalves ? 1 : scaling.columns / kGroup; }
-  static inline size_t step_nbytes(Scaling scaling) {
+  static GREENROOM_INLINE size_t groups(Scaling scaling) { return kHalves ? 1 : scaling.columns / kGroup; }
+  static GREENROOM_INLINE size_t step_nbytes(Scaling scaling) {
     return groups(scaling) * kCodes + kParts * kStripRows * (scale_nbytes(scaling.type) + kZero);
   }
-  static inline Head head(const uint8_t* step, size_t half, Scaling scaling) {
+  static GREENROOM_INLINE Head head(const uint8_t* step, size_t half, Scaling scaling) {
     Head head;
     const size_t one = kStripRows * scale_nbytes(scaling.type);
     const uint8_t* scales = step + groups(scaling) * kCodes;
@@ -360,14 +360,14 @@ template <bool kNibbles, bool kZero, bool kHalves> struct Block {
     }
     return head;
   }
-  static inline void unpack(const uint8_t* step, size_t group, size_t half, __m256i* w) {
+  static GREENROOM_INLINE void unpack(const uint8_t* step, size_t group, size_t half, __m256i* w) {
     const uint8_t* loads = step + kCodes * group + 32 * half;
     if (kNibbles)
       unpack_nibbles(loads, w);
     else
       load_bytes(loads, w);
   }
-  static inline void scales(const Head& head, const uint8_t*, size_t, size_t, __m256* scale, __m256* min) {
+  static GREENROOM_INLINE void scales(const Head& head, const uint8_t*, size_t, size_t, __m256* scale, __m256* min) {
     GREENROOM_UNROLL
     for (int part = 0; part < kParts; ++part) {
       scale[part] = head.scale[part];
@@ -376,13 +376,13 @@ template <bool kNibbles, bool kZero, bool kHalves> struct Block {
     }
   }
   // Nibbles count from -8.
-  static inline __m256i start(const ActivationGroup* a, int part) {
+  static GREENROOM_INLINE __m256i start(const ActivationGroup* a, int part) {
     return _mm256_set1_epi32(kHalves ? half_x32(a, part) / 4 : a->sum_x8);
   }
 };
 
 // What the minimum of a group, or of half a group, is multiplied by.
-template <class Code> static inline __m256 min_factor(const ActivationGroup* a, int part) {
+template <class Code> static GREENROOM_INLINE __m256 min_factor(const ActivationGroup* a, int part) {
   return _mm256_set1_ps(Code::kParts == 1 ? a->scaled_sum : part ? a->scaled_high : a->scaled_low);
 }
 

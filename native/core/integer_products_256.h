@@ -7,18 +7,18 @@
 namespace greenroom {
 namespace {
 
-static inline __m256i words(const int8_t* q) {
+static GREENROOM_INLINE __m256i words(const int8_t* q) {
   int32_t value;
   memcpy(&value, q, sizeof value);
   return _mm256_set1_epi32(value);
 }
 
-static inline __m256 add_scaled(__m256 acc, __m256i sum, __m256 scale, const ActivationGroup* a) {
+static GREENROOM_INLINE __m256 add_scaled(__m256 acc, __m256i sum, __m256 scale, const ActivationGroup* a) {
   return _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), _mm256_mul_ps(scale, _mm256_set1_ps(a->scale)), acc);
 }
 
 // GCC would load a value anew for every use; a register holds it.
-static inline void hold(__m256i& value) {
+static GREENROOM_INLINE void hold(__m256i& value) {
 #ifdef __GNUC__
   __asm__("" : "+x"(value));
 #else
@@ -29,12 +29,12 @@ static inline void hold(__m256i& value) {
 #ifdef GREENROOM_VNNI_256
 
 // Signed codes are made unsigned by an offset of 128; -128 * sum(q) takes it back.
-template <class Code> static inline __m256i signed_start(const ActivationGroup* a, int part) {
+template <class Code> static GREENROOM_INLINE __m256i signed_start(const ActivationGroup* a, int part) {
   return _mm256_set1_epi32(Code::kParts == 1 ? a->sum_x128 : 4 * half_x32(a, part));
 }
 
 // 16 columns of unsigned codes, times four bytes of activations each.
-template <int kLargest> static inline __m256i dot16(const __m256i* w, const int8_t* q) {
+template <int kLargest> static GREENROOM_INLINE __m256i dot16(const __m256i* w, const int8_t* q) {
   __m256i sum = _mm256_setzero_si256();
   GREENROOM_UNROLL
   for (int j = 0; j < 4; ++j)
@@ -42,7 +42,7 @@ template <int kLargest> static inline __m256i dot16(const __m256i* w, const int8
   return sum;
 }
 
-template <int kLargest> static inline __m256i dot32(const __m256i* w, const int8_t* q) {
+template <int kLargest> static GREENROOM_INLINE __m256i dot32(const __m256i* w, const int8_t* q) {
   return _mm256_add_epi32(dot16<kLargest>(w, q), dot16<kLargest>(w + 4, q + 16));
 }
 
@@ -57,7 +57,7 @@ struct SignedCodes {
   }
   // Sums over columns 4 * kFirst .. 4 * kLast - 1 of a group, for several tokens.
   template <int kFirst, int kLast, int kTokens>
-  inline void dots(const void* const* x, size_t at, __m256i (&sums)[kTokens]) const {
+  GREENROOM_INLINE void dots(const void* const* x, size_t at, __m256i (&sums)[kTokens]) const {
     GREENROOM_UNROLL
     for (int t = 0; t < kTokens; ++t) {
       const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
@@ -78,13 +78,13 @@ struct SignedCodes {
 
 #else
 
-static inline __m256i pairs(__m256i w, const int8_t* q) {
+static GREENROOM_INLINE __m256i pairs(__m256i w, const int8_t* q) {
   return _mm256_maddubs_epi16(w, words(q));
 }
 
 // 16 columns of unsigned codes up to kLargest. As many products of pairs, each at most 2 * kLargest * 127, are added in
 // 16 bits as fit there.
-template <int kLargest> static inline __m256i dot16(const __m256i* w, const int8_t* q) {
+template <int kLargest> static GREENROOM_INLINE __m256i dot16(const __m256i* w, const int8_t* q) {
   static_assert(2 * 2 * kLargest * 127 < 32768);
   const __m256i ones = _mm256_set1_epi16(1);
   const __m256i first = _mm256_add_epi16(pairs(w[0], q), pairs(w[1], q + 4));
@@ -94,7 +94,7 @@ template <int kLargest> static inline __m256i dot16(const __m256i* w, const int8
   return _mm256_add_epi32(_mm256_madd_epi16(first, ones), _mm256_madd_epi16(second, ones));
 }
 
-template <int kLargest> static inline __m256i dot32(const __m256i* w, const int8_t* q) {
+template <int kLargest> static GREENROOM_INLINE __m256i dot32(const __m256i* w, const int8_t* q) {
   if (8 * 2 * kLargest * 127 >= 32768)
     return _mm256_add_epi32(dot16<kLargest>(w, q), dot16<kLargest>(w + 4, q + 16));
   __m256i even = pairs(w[0], q), odd = pairs(w[1], q + 4);
@@ -119,7 +119,7 @@ struct SignedCodes {
   // Sums over columns 4 * kFirst .. 4 * kLast - 1 of a group, for several tokens: four columns of all tokens before the
   // next four, because weights and magnitudes of eight rows are more than the registers hold.
   template <int kFirst, int kLast, int kTokens>
-  inline void dots(const void* const* x, size_t at, __m256i (&sums)[kTokens]) const {
+  GREENROOM_INLINE void dots(const void* const* x, size_t at, __m256i (&sums)[kTokens]) const {
     const __m256i ones = _mm256_set1_epi16(1);
     GREENROOM_UNROLL
     for (int j = kFirst; j < kLast; ++j) {
@@ -142,7 +142,7 @@ struct SignedCodes {
 
 // Adds a group of half a strip to the sums of some tokens. at: index of the group among the activations.
 template <class Code, int kTokens>
-static inline void half_group(const typename Code::Head& head, const uint8_t* step, size_t group, size_t half,
+static GREENROOM_INLINE void half_group(const typename Code::Head& head, const uint8_t* step, size_t group, size_t half,
                               size_t at, const void* const* x, __m256* acc) {
   constexpr int kParts = Code::kParts;
   __m256i w[8], sums[kParts][kTokens];
