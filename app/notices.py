@@ -83,7 +83,7 @@ class Notices(QObject):
     def show_note(self, note: GreenroomError, actions: list[Action]) -> None:
         """Of the pages about models: an invitation with its actions, or a problem."""
         tone = "info" if actions else "bad"
-        if not actions and "Settings" in note.remedy:
+        if not actions and any(name in note.remedy for name in ("Settings", tr("Settings"))):
             actions = [(tr("Settings"), lambda: self.pageWanted.emit("settings"))]
         self.show(note, tone, "models", actions)
 
