@@ -67,7 +67,8 @@ template <bool kMin, bool kFive> struct Int4 : Fixed<(kFive ? 320 : 256) + (kMin
   static GREENROOM_INLINE void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) {
     unpack_codes<kFive>(step + 32 * half, w);
   }
-  static GREENROOM_INLINE void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale, __m256* min) {
+  static GREENROOM_INLINE void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale,
+                                      __m256* min) {
     scale[0] = half_scales(step + kCodes + 16 * half);
     if (kMin)
       min[0] = half_scales(step + kCodes + 32 + 16 * half);
@@ -118,7 +119,9 @@ struct Int4Mx : Fixed<256 + 16, 1, 24> {
   static GREENROOM_INLINE void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale, __m256*) {
     scale[0] = exponents(step + 256 + 8 * half);
   }
-  static GREENROOM_INLINE __m256i start(const ActivationGroup* a, int) { return _mm256_set1_epi32(a->sum_x8 + a->sum_x8 / 2); }
+  static GREENROOM_INLINE __m256i start(const ActivationGroup* a, int) {
+    return _mm256_set1_epi32(a->sum_x8 + a->sum_x8 / 2);
+  }
 };
 
 // -32 * sum(q) of half a group.
@@ -130,7 +133,9 @@ struct Int4Nv : Fixed<256 + 32, 1, 24, 2> {
   typedef NoHead Head;
 
   static GREENROOM_INLINE Head head(const uint8_t*, size_t, Scaling) { return {}; }
-  static GREENROOM_INLINE void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) { Int4Mx::unpack(step, 0, half, w); }
+  static GREENROOM_INLINE void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) {
+    Int4Mx::unpack(step, 0, half, w);
+  }
   static GREENROOM_INLINE void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale, __m256*) {
     GREENROOM_UNROLL
     for (int part = 0; part < 2; ++part) {
@@ -172,7 +177,8 @@ struct Int4Xs : Fixed<128 + 8 * 256, 8, kSignedBytes> {
     unpack_nibbles(step + 128 + 256 * group + 32 * half, w);
     look_up(kNlValues, 0, w);
   }
-  static GREENROOM_INLINE void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale, __m256*) {
+  static GREENROOM_INLINE void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale,
+                                      __m256*) {
     scale[0] = six_bit_scale(head.d, shifted(load(step + 64 * (group / 4) + 32 * half), 6 * (group % 4)));
   }
 };
@@ -191,7 +197,7 @@ template <bool kFive> struct Int4K : Fixed<256 + 8 * (kFive ? 320 : 256), 8, (kF
     unpack_codes<kFive>(step + 256 + kCodes * group + 32 * half, w);
   }
   static GREENROOM_INLINE void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale,
-                            __m256* min) {
+                                      __m256* min) {
     const __m256i six = _mm256_set1_epi32(63);
     const __m256i bits = shifted(load(step + 64 * (group / 2) + 32 * half), 12 * (group % 2));
     scale[0] = _mm256_mul_ps(head.d, _mm256_cvtepi32_ps(_mm256_and_si256(bits, six)));
@@ -224,7 +230,7 @@ struct Int2K : Fixed<64 + 8 * 160, 8, 3, 2> {
     unpack_pairs(step + 64 + 160 * group + 32 * half, w);
   }
   static GREENROOM_INLINE void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale,
-                            __m256* min) {
+                                      __m256* min) {
     GREENROOM_UNROLL
     for (int part = 0; part < 2; ++part) {
       const uint8_t* p = step + 64 + 160 * group + 128 + 16 * part + 8 * half;
@@ -259,12 +265,15 @@ struct Int3K : Fixed<224 + 8 * 192, 8, 7, 2> {
       w[j] = _mm256_or_si256(w[j], _mm256_and_si256(moved, bit));
     }
   }
-  static GREENROOM_INLINE void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale, __m256*) {
+  static GREENROOM_INLINE void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale,
+                                      __m256*) {
     const __m256i words = group < 6 ? load(step + 32 + 64 * (group / 2) + 32 * half) : head.last;
     scale[0] = six_bit_scale(head.d, shifted(words, 12 * (group % 2)));
     scale[1] = six_bit_scale(head.d, shifted(words, 12 * (group % 2) + 6));
   }
-  static GREENROOM_INLINE __m256i start(const ActivationGroup* a, int part) { return _mm256_set1_epi32(half_x32(a, part) / 8); }
+  static GREENROOM_INLINE __m256i start(const ActivationGroup* a, int part) {
+    return _mm256_set1_epi32(half_x32(a, part) / 8);
+  }
 };
 
 // Codes count from -32.
@@ -274,7 +283,9 @@ struct Int6K : Fixed<32 + 8 * (256 + 128 + 32), 8, 63, 2> {
   };
   static constexpr size_t kGroupBytes = 256 + 128 + 32;
 
-  static GREENROOM_INLINE Head head(const uint8_t* step, size_t half, Scaling) { return {half_scales(step + 16 * half)}; }
+  static GREENROOM_INLINE Head head(const uint8_t* step, size_t half, Scaling) {
+    return {half_scales(step + 16 * half)};
+  }
   static GREENROOM_INLINE void unpack(const uint8_t* step, size_t group, size_t half, __m256i* w) {
     const uint8_t* loads = step + 32 + kGroupBytes * group + 32 * half;
     unpack_nibbles(loads, w);
@@ -289,7 +300,8 @@ struct Int6K : Fixed<32 + 8 * (256 + 128 + 32), 8, 63, 2> {
       to[3] = _mm256_or_si256(to[3], _mm256_and_si256(_mm256_srli_epi16(high, 2), two));
     }
   }
-  static GREENROOM_INLINE void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale, __m256*) {
+  static GREENROOM_INLINE void scales(const Head& head, const uint8_t* step, size_t group, size_t half, __m256* scale,
+                                      __m256*) {
     GREENROOM_UNROLL
     for (int part = 0; part < 2; ++part) {
       const uint8_t* p = step + 32 + kGroupBytes * group + 384 + 16 * part + 8 * half;
@@ -297,7 +309,9 @@ struct Int6K : Fixed<32 + 8 * (256 + 128 + 32), 8, 63, 2> {
       scale[part] = _mm256_mul_ps(head.d, _mm256_cvtepi32_ps(factors));
     }
   }
-  static GREENROOM_INLINE __m256i start(const ActivationGroup* a, int part) { return _mm256_set1_epi32(half_x32(a, part)); }
+  static GREENROOM_INLINE __m256i start(const ActivationGroup* a, int part) {
+    return _mm256_set1_epi32(half_x32(a, part));
+  }
 };
 
 static GREENROOM_INLINE void load_bytes(const uint8_t* loads, __m256i* w) {
@@ -310,7 +324,9 @@ struct Int8 : Fixed<512 + 32, 1, kSignedBytes> {
   typedef NoHead Head;
 
   static GREENROOM_INLINE Head head(const uint8_t*, size_t, Scaling) { return {}; }
-  static GREENROOM_INLINE void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) { load_bytes(step + 32 * half, w); }
+  static GREENROOM_INLINE void unpack(const uint8_t* step, size_t, size_t half, __m256i* w) {
+    load_bytes(step + 32 * half, w);
+  }
   static GREENROOM_INLINE void scales(const Head&, const uint8_t* step, size_t, size_t half, __m256* scale, __m256*) {
     scale[0] = half_scales(step + 512 + 16 * half);
   }

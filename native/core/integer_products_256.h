@@ -143,7 +143,7 @@ struct SignedCodes {
 // Adds a group of half a strip to the sums of some tokens. at: index of the group among the activations.
 template <class Code, int kTokens>
 static GREENROOM_INLINE void half_group(const typename Code::Head& head, const uint8_t* step, size_t group, size_t half,
-                              size_t at, const void* const* x, __m256* acc) {
+                                        size_t at, const void* const* x, __m256* acc) {
   constexpr int kParts = Code::kParts;
   __m256i w[8], sums[kParts][kTokens];
   __m256 scale[kParts], min[kParts];

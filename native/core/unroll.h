@@ -9,8 +9,8 @@
 #define GREENROOM_UNROLL
 #endif
 
-// GCC counts callers: with panels beside strips it made calls of products, and int4 with AVX2 fell from 87 to 75 % of the
-// read bandwidth.
+// GCC counts callers: with panels beside strips it made calls of products, and int4 with AVX2 fell from 87 to 75 % of
+// the read bandwidth.
 #if defined(__GNUC__)
 #define GREENROOM_INLINE inline __attribute__((always_inline))
 #elif defined(_MSC_VER)
