@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 RECENT_LIMIT = 8
 CONTEXT_RANGE = (256, 1_048_576)
 THREADS_RANGE = (1, 1024)
+EXPERTS_SHARE_RANGE = (0.25, 1.0)
+DEFERRED_SHARE_RANGE = (0.0, 0.75)
 TEMPERATURE_RANGE = (0.0, 2.0)
 TOP_P_RANGE = (0.05, 1.0)
 PENALTY_RANGE = (1.0, 2.0)
@@ -34,7 +36,10 @@ ZOOM_RANGE = (ZOOMS[0], ZOOMS[-1])
 KV_TYPES = ("auto", "f32", "bf16", "f16", "q8")
 #: Settings that every plan depends on.
 PLANNING = frozenset(
-    {"context", "threads", "kv_type", "keep_gpu", "prefer_gpu", "leave_ram", "leave_vram", "max_vram", "exact"}
+    {
+        *("context", "threads", "kv_type", "keep_gpu", "prefer_gpu", "leave_ram", "leave_vram", "max_vram", "exact"),
+        *("experts_share", "deferred_share"),
+    }
 )
 #: Characters of a system prompt.
 PROMPT_LIMIT = 20_000
@@ -56,6 +61,7 @@ class Settings:
     kv_type, keep_gpu, prefer_gpu: as in `engine.placement.plan.Wishes`
     leave_ram, leave_vram, max_vram: gigabytes, as in Wishes; None lets the plan choose
     exact:   float32 everywhere, for comparing with other programs
+    experts_share, deferred_share: as in Wishes
     models_folder: where the user keeps models, None for the program's own folder
     start:   what to load at start: "last" (the model used last, else the demo), "demo" or "nothing"
     last_model: the model loaded last: a path or "demo"
@@ -87,6 +93,8 @@ class Settings:
     leave_vram: float | None = None
     max_vram: float | None = None
     exact: bool = False
+    experts_share: float = 1.0
+    deferred_share: float = 0.0
     models_folder: str | None = None
     start: str = "last"
     last_model: str | None = None
@@ -114,6 +122,8 @@ class Settings:
             "keep_gpu": self.keep_gpu or None,
             "prefer_gpu": self.prefer_gpu or None,
             "dtype": "float32" if self.exact else None,
+            "experts_share": self.experts_share if self.experts_share < 1.0 else None,
+            "deferred_share": self.deferred_share or None,
         }
         for name in ("leave_ram", "leave_vram", "max_vram"):
             size = getattr(self, name)
@@ -164,6 +174,8 @@ def _checked(raw: Any) -> Settings:
         leave_vram=fraction("leave_vram", *RESERVE_RANGE),
         max_vram=fraction("max_vram", *RESERVE_RANGE),
         exact=raw.get("exact") is True,
+        experts_share=fraction("experts_share", *EXPERTS_SHARE_RANGE) or defaults.experts_share,
+        deferred_share=fraction("deferred_share", *DEFERRED_SHARE_RANGE) or defaults.deferred_share,
         models_folder=text("models_folder"),
         start=choice("start", ("last", "demo", "nothing")),
         last_model=text("last_model"),

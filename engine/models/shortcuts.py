@@ -41,14 +41,20 @@ def experts_per_token(spec: ModelSpec) -> int:
     return max((layer.ffn.top_k for layer in spec.layers if isinstance(layer.ffn, MoeSpec)), default=0)
 
 
+def can_defer(spec: ModelSpec) -> bool:
+    """Whether a part of the experts' sum may come a layer later."""
+    return not any(
+        isinstance(layer.ffn, MoeSpec) and (layer.ffn.weigh_input or layer.ffn.dense is not None or layer.post_norms)
+        for layer in spec.layers
+    )
+
+
 def check_deferral(spec: ModelSpec, count: int) -> None:
     """Raises GreenroomError unless so many of a token's experts may take effect a layer later."""
     asked = say("{number} experts per token cannot be deferred", number=count)
     why = None
-    for layer in spec.layers:
-        ffn = layer.ffn
-        if isinstance(ffn, MoeSpec) and (ffn.weigh_input or ffn.dense is not None or layer.post_norms):
-            why = say("this model changes the experts' sum before it goes on, so that a part of it cannot come later")
+    if not can_defer(spec):
+        why = say("this model changes the experts' sum before it goes on, so that a part of it cannot come later")
     most = int(MOST_DEFERRED_SHARE * experts_per_token(spec))
     if why is None and not 0 <= count <= most:
         why = say("at most {most} of the {used} that it uses can", most=most, used=experts_per_token(spec))

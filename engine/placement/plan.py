@@ -40,6 +40,8 @@ class Wishes:
     prefer_gpu: use it also where the CPU should be faster
     isa:     cap on the kernel tier, e.g. "avx2"
     experts_per_token, defer_experts: shortcuts that change the answers, see `engine.models.shortcuts`
+    experts_share, deferred_share: the same as shares of what each model uses, for whoever asks it of all models: those
+        that cannot do it take no notice
     unload_bytes: RAM that is given back before loading (the model loaded now)
     """
 
@@ -59,6 +61,8 @@ class Wishes:
     prefer_gpu: bool = False
     experts_per_token: int | None = None
     defer_experts: int = 0
+    experts_share: float = 1.0
+    deferred_share: float = 0.0
 
 
 @dataclass(frozen=True)

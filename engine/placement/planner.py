@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import fields, replace
 from typing import Any
@@ -11,7 +12,7 @@ from engine.errors import GreenroomError
 from engine.hardware.report import GpuReport, HardwareReport
 from engine.hardware.simulated import is_simulated, simulated
 from engine.models import model_spec
-from engine.models.shortcuts import check_deferral, costs, with_fewer_experts
+from engine.models.shortcuts import can_defer, check_deferral, costs, experts_per_token, with_fewer_experts
 from engine.models.sketches import sketch
 from engine.models.spec import KV_TYPES, ModelSpec
 from engine.placement import sizes
@@ -41,6 +42,8 @@ AMOUNTS = (
     *("experts_per_token", "defer_experts"),
 )
 SWITCHES = ("keep_gpu", "prefer_gpu")
+#: From what to what.
+SHARES = {"experts_share": (0.25, 1.0), "deferred_share": (0.0, 0.75)}
 #: Caps the kernels of a whole process; read by the compiled module.
 CAP_VARIABLE = "GREENROOM_ISA"
 
@@ -55,7 +58,7 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
     not fit is a plan ("tight", "too_large"), not an error.
     """
     spec, unsupported = _spec(checkpoint)
-    wanted = read_wishes(wishes)
+    wanted = for_model(read_wishes(wishes), spec)
     trained = spec
     if wanted.experts_per_token is not None:
         spec = with_fewer_experts(spec, wanted.experts_per_token)
@@ -174,7 +177,27 @@ def read_wishes(wishes: dict[str, Any]) -> Wishes:
                     say("it is not a whole number from {lowest}", lowest=lowest),
                     say("Correct it."),
                 )
+        if name in SHARES:
+            least, most = SHARES[name]
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
+                raise GreenroomError(
+                    say("{name} {value!r} cannot be planned", name=name, value=value),
+                    say("it is not a share from {least} to {most}", least=least, most=most),
+                    say("Correct it."),
+                )
     return Wishes(**wishes)
+
+
+def for_model(wanted: Wishes, spec: ModelSpec) -> Wishes:
+    """Shares as numbers of this model's experts, where it can do what they ask and no number was asked for itself."""
+    trained = experts_per_token(spec)
+    fewer = math.ceil(wanted.experts_share * trained)
+    if wanted.experts_per_token is None and 0 < fewer < trained:
+        wanted = replace(wanted, experts_per_token=fewer)
+    deferred = int(wanted.deferred_share * (wanted.experts_per_token or trained))
+    if wanted.defer_experts == 0 and deferred and can_defer(spec):
+        wanted = replace(wanted, defer_experts=deferred)
+    return wanted
 
 
 def find_usable_gpu(report: HardwareReport) -> tuple[tuple[int, GpuReport] | None, str]:

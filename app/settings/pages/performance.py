@@ -109,6 +109,32 @@ PAGE = Page(
             ),
             mark("Advanced"),
         ),
+        Group(
+            (
+                choice(
+                    "experts_share",
+                    mark("Experts per token"),
+                    mark("Fewer are faster in proportion, and answers get worse, noticeably below three quarters."),
+                    (
+                        (mark("As the model was trained"), 1.0),
+                        (mark("Three quarters of them"), 0.75),
+                        (mark("Half of them"), 0.5),
+                    ),
+                    words="moe top-k router speed",
+                ),
+                choice(
+                    "deferred_share",
+                    mark("Deferred experts"),
+                    mark(
+                        "With experts in RAM beside a GPU: the weakest take effect a layer later, while the GPU goes "
+                        "on. Others measured up to 1.45 times the speed, and half a percent of accuracy lost."
+                    ),
+                    ((mark("None"), 0.0), (mark("A quarter of them"), 0.25), (mark("Half of them"), 0.5)),
+                    words="moe hybrid speed",
+                ),
+            ),
+            mark("Shortcuts that change the answers"),
+        ),
     ),
     mark("Holds from the next loading of a model on. What fits, and how fast, is worked out anew at once."),
 )

@@ -74,6 +74,8 @@ OTHER = {
     "max_vram": 8.0,
     "kv_type": "q8",
     "exact": True,
+    "experts_share": 0.75,
+    "deferred_share": 0.25,
     "offline": True,
     "downloads_at_once": 3,
     "download_rate": 25,

@@ -22,6 +22,14 @@ def test_what_is_changed_is_there_after_a_restart(tmp_path: Path, qtbot: QtBot) 
     assert again == Settings(theme="dark", context=4096, models_folder="/모델")
 
 
+def test_shortcuts_are_wished_for_only_when_they_are_chosen(tmp_path: Path) -> None:
+    store = SettingsStore(tmp_path)
+    assert not {"experts_share", "deferred_share"} & store.values.wishes.keys()
+    store.change(experts_share=0.75, deferred_share=0.25)
+    wishes = SettingsStore(tmp_path).values.wishes
+    assert (wishes["experts_share"], wishes["deferred_share"]) == (0.75, 0.25)
+
+
 def test_greenroom_data_moves_the_file(private_data: Path) -> None:
     SettingsStore().change(theme="dark")
     assert json.loads((private_data / "settings.json").read_text(encoding="utf-8"))["theme"] == "dark"

@@ -85,6 +85,19 @@ def test_vram_that_is_left_holds_copies_of_experts(machine: MakeReport) -> None:
     assert plan(QWEN3, machine(vram=80 * GB)).hot_slots == plan(QWEN3, machine()).hot_slots == 0
 
 
+def test_shares_asked_of_all_models_become_numbers_of_each(machine: MakeReport) -> None:
+    made = plan(QWEN3, machine(), experts_share=0.7, deferred_share=0.5)
+    assert (made.experts_per_token, made.defer_experts) == (6, 3)
+    assert "6 experts per token instead of the 8" in made.explain()
+    # A number for this model counts before a share for all; one without experts has nothing to leave out.
+    assert plan(QWEN3, machine(), experts_share=0.5, experts_per_token=7).experts_per_token == 7
+    dense = plan(dense_model(), machine(), experts_share=0.5, deferred_share=0.5)
+    assert (dense.experts_per_token, dense.defer_experts) == (None, 0)
+    for wrong in ({"experts_share": 0.1}, {"experts_share": True}, {"deferred_share": 0.9}):
+        with pytest.raises(GreenroomError, match="share from"):
+            plan(QWEN3, machine(), **wrong)
+
+
 def test_spare_vram_makes_chunks_of_prompts_longer(machine: MakeReport) -> None:
     roomy, tight = plan(QWEN3, machine(vram=16 * GB)), plan(QWEN3, machine(vram=6 * GB))
     assert roomy.prefill_chunk in (1024, 2048, 4096)
@@ -453,7 +466,7 @@ def test_every_wish_is_checked_or_free() -> None:
     assert {field.name for field in fields(Wishes)} == {
         *("device", "dtype", "kv_type", "experts", "threads", "isa"),
         *("ram_free", "vram_free", "max_vram", "unload_bytes", "leave_ram", "leave_vram", "keep_gpu", "prefer_gpu"),
-        *("experts_per_token", "defer_experts"),
+        *("experts_per_token", "defer_experts", "experts_share", "deferred_share"),
     }
 
 
