@@ -3777,8 +3777,8 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>How the conversation is kept. q8 takes half the memory of bf16 and runs on the CPU only.</source>
-        <translation>대화를 보관하는 형식입니다. q8은 bf16의 절반을 쓰며 CPU에서만 실행됩니다.</translation>
+        <source>How the conversation is kept. q8 takes half the memory of bf16.</source>
+        <translation>대화를 보관하는 형식입니다. q8은 bf16의 절반만 차지합니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>

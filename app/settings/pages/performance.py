@@ -87,7 +87,7 @@ PAGE = Page(
                 choice(
                     "kv_type",
                     mark("KV cache"),
-                    mark("How the conversation is kept. q8 takes half the memory of bf16 and runs on the CPU only."),
+                    mark("How the conversation is kept. q8 takes half the memory of bf16."),
                     (
                         (BY_PLAN, "auto"),
                         ("q8", "q8"),
