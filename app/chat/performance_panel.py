@@ -7,7 +7,7 @@ from PySide6.QtGui import QGuiApplication, QPainter, QPainterPath, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from app.chat.card import make_card
-from app.chat.card_picture import paint_card, png
+from app.chat.card_picture import paint_card
 from app.chat.figures import seconds
 from app.chat.performance import Measured, PerformanceLog
 from app.chat.performance_chart import StepChart
@@ -16,6 +16,7 @@ from app.language import tr
 from app.theme import theme
 from app.widgets.buttons import button
 from app.widgets.labels import ElideLabel, label
+from app.widgets.picture import png
 from app.words import rate, rate_range
 
 WIDTH = 300

@@ -14,13 +14,14 @@ from PySide6.QtGui import QColor, QGuiApplication, QImage
 from PySide6.QtWidgets import QFileDialog, QMessageBox
 
 from app.chat.card import make_card
-from app.chat.card_picture import SCALE, WIDTH, paint_card, png
+from app.chat.card_picture import WIDTH, paint_card
 from app.chat.performance import KEPT, Measured, PerformanceLog, performance_log
 from app.chat.performance_chart import LEFT, StepChart, _round_up
 from app.chat.performance_panel import PerformancePanel
 from app.chat.saving import safe_name, save_bytes
 from app.host import AnswerDelta, AnswerResult, HostState
 from app.theme import theme
+from app.widgets.picture import SCALE, png
 from engine.hardware.report import GpuReport
 from engine.placement.plan import Range
 from engine.runtime.events import GenerationStats

@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from app import tasks
 from app.compare.dialog import BOUGHT, CompareDialog, save_picture
-from app.compare.picture import paint_comparison
+from app.compare.picture import BAR, ComparisonView, paint_comparison
 from app.compare.study import Entry, amounts, compared, cost, in_words, models, place, speed
 from app.theme import theme
 from engine.errors import GreenroomError
@@ -155,6 +155,22 @@ def test_the_picture_shows_a_bar_where_there_is_a_speed(look: None) -> None:
     half = len(columns) // 2
     assert max(columns[:half]) > 20
     assert max(columns[half:]) == 0
+
+
+def test_a_zoom_makes_rows_higher_where_they_are_shown(qtbot: QtBot) -> None:
+    view = ComparisonView()
+    qtbot.addWidget(view)
+    view.show_rows(compared(HERE, MODEL, None, [Entry(), Entry(ram=2, vram=0)], Use()))
+    before, look = view.minimumHeight(), theme()
+    try:
+        look.set_look(look.mode, 1.5, "comfortable", False)
+        assert view.minimumHeight() == before * 1.5, "the rows are as high as their text"
+        view.resize(900, view.minimumHeight())
+        shown = view.grab().toImage()
+        bars = {y for y in range(shown.height()) if shown.pixelColor(shown.width() // 2, y) == look.colour("hover")}
+        assert len(bars) >= BAR * 1.5 - 2, "the empty bar of the second row is higher too"
+    finally:
+        look.set_look(look.mode, 1.0, "comfortable", False)
 
 
 def test_words_for_what_does_not_run() -> None:
