@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine.errors import GreenroomError
-from engine.hub import download_store, downloads
+from engine.hub import disk_room, download_store
 from engine.hub.download_store import DownloadStore
 from engine.hub.downloads import DownloadManager, DownloadStatus
 from engine.hub.network import NetworkSettings
@@ -233,7 +233,7 @@ def test_too_little_room_is_said_before_the_start(
 ) -> None:
     manager = make(bytes_per_s=100_000)
     manager.add(model(hub))
-    free = downloads._SPACE_KEPT + 3 * NBYTES
+    free = disk_room.SPACE_KEPT + 3 * NBYTES
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     # It would fit alone, but not beside what is on its way already.
     with pytest.raises(GreenroomError, match="more for other downloads"):
@@ -244,8 +244,8 @@ def test_too_little_room_is_said_before_the_start(
 def test_fat32_is_named_before_four_gigabytes_are_lost(
     hub: FakeHub, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(downloads, "_file_system", lambda _: "vfat")
-    monkeypatch.setattr(downloads, "_FAT32_LIMIT", 1_000_000)
+    monkeypatch.setattr(disk_room, "_file_system", lambda _: "vfat")
+    monkeypatch.setattr(disk_room, "_FAT32_LIMIT", 1_000_000)
     with pytest.raises(GreenroomError, match="FAT32"):
         make().add(model(hub))
 

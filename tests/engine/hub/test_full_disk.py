@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import GreenroomError
-from engine.hub import downloads
+from engine.hub import disk_room, downloads
 from engine.hub.downloads import DownloadManager
 from engine.hub.network import NetworkSettings
 from engine.hub.repository import Hub
@@ -43,7 +43,7 @@ def test_it_stops_with_a_sentence_and_goes_on_when_there_is_room(
             with pytest.raises(GreenroomError, match="not enough room on the disk"):
                 manager.add(model)
             # Somebody else fills the disk while it comes.
-            monkeypatch.setattr(DownloadManager, "_check_space", lambda *_: None)
+            monkeypatch.setattr(downloads, "check_room", lambda *_: None)
             download = manager.add(model)
             failed = manager.wait(download, 30)
             assert failed.error is not None
@@ -60,4 +60,4 @@ def test_it_stops_with_a_sentence_and_goes_on_when_there_is_room(
 
 
 def test_a_fat_file_system_is_recognised(small_disk: Path) -> None:
-    assert downloads._file_system(small_disk / "deeper") == "tmpfs"
+    assert disk_room._file_system(small_disk / "deeper") == "tmpfs"
