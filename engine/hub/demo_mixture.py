@@ -19,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from gguf.quants import dequantize, quantize
 
+from engine.checkpoints.gguf_header import read_header
+from engine.checkpoints.stored import read_bytes
 from engine.progress import Progress, ProgressCallback, ignore_progress
 from engine.words import say
 
@@ -31,6 +33,13 @@ MODEL_NAME = "Greenroom demo (SmolLM2-135M as a mixture of experts)"
 _ROUTER_SPREAD = 0.005
 #: The shared gate must not be exactly zero: some programs compute sigmoid(x) as silu(x) / x.
 _SHARED_GATE = 2.0**-16
+#: What a tokenizer's single settings are stored as.
+_KINDS = {
+    str: gguf.GGUFValueType.STRING,
+    bool: gguf.GGUFValueType.BOOL,
+    int: gguf.GGUFValueType.UINT32,
+    float: gguf.GGUFValueType.FLOAT32,
+}
 
 
 @dataclass(frozen=True)
@@ -75,15 +84,18 @@ def load_parts(path: Path) -> Parts:
 
 
 class _Dense:
-    """The stored tensors of the dense file, as rows of bytes."""
+    """The stored tensors of the dense file, as rows of bytes or values, and its settings."""
 
     def __init__(self, path: Path) -> None:
-        self.reader = gguf.GGUFReader(path)
-        self.tensors = {tensor.name: tensor for tensor in self.reader.tensors}
+        self.header = read_header(path)
 
     def stored(self, name: str) -> tuple[Array, gguf.GGMLQuantizationType]:
-        tensor = self.tensors[name]
-        return tensor.data, tensor.tensor_type
+        """float32 of the tensor's shape, or uint8 [rows, bytes of a row], and what it is stored as."""
+        tensor = self.header.tensors[name]
+        data: Array = read_bytes(tensor.path, tensor.offset, tensor.nbytes)
+        if tensor.format == "F32":
+            return data.view(np.float32).reshape(tensor.shape), gguf.GGMLQuantizationType.F32
+        return data.reshape(tensor.shape[0], -1), gguf.GGMLQuantizationType[tensor.format]
 
     def values(self, name: str) -> Array:
         data, kind = self.stored(name)
@@ -91,7 +103,18 @@ class _Dense:
         return values
 
     def metadata(self, key: str) -> Any:
-        return self.reader.fields[key].contents()
+        return self.header.config[key]
+
+    def copy_tokenizer(self, writer: gguf.GGUFWriter) -> None:
+        header = self.header
+        for key, value in header.config.items():
+            if key.startswith("tokenizer."):
+                writer.add_key_value(key, value, _KINDS[type(value)])
+        for key, array in header.arrays.items():
+            if key.startswith("tokenizer."):
+                kind = gguf.GGUFValueType(array.kind)
+                values = header.strings(key) if kind is gguf.GGUFValueType.STRING else header.numbers(key).tolist()
+                writer.add_key_value(key, values, gguf.GGUFValueType.ARRAY, kind)
 
 
 def write_demo(dense: Path, target: Path, parts: Parts, progress: ProgressCallback = ignore_progress) -> None:
@@ -142,12 +165,7 @@ def _write_metadata(writer: gguf.GGUFWriter, source: _Dense, parts: Parts) -> No
     writer.add_expert_used_count(parts.used)
     writer.add_expert_feed_forward_length(parts.width)
     writer.add_expert_shared_feed_forward_length(parts.shared)
-    for key, field in source.reader.fields.items():
-        if key.startswith("tokenizer."):
-            kind = field.types[0]
-            writer.add_key_value(
-                key, field.contents(), kind, field.types[-1] if kind is gguf.GGUFValueType.ARRAY else None
-            )
+    source.copy_tokenizer(writer)
 
 
 def _add_embeddings(writer: gguf.GGUFWriter, source: _Dense, parts: Parts) -> None:

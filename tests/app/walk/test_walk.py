@@ -18,9 +18,7 @@ pytestmark = [
 ]
 
 
-def test_a_new_user_finds_the_way(demo_model: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    if "slow" not in request.config.option.markexpr:
-        pytest.skip("takes minutes; -m slow runs it")
+def test_a_new_user_finds_the_way(demo_model: Path, tmp_path: Path) -> None:
     walk = Path(__file__).with_name("walk.py")
     command = [sys.executable, str(walk), str(tmp_path / "seen"), "--demo", str(demo_model.parent)]
     done = subprocess.run(command, capture_output=True, text=True)

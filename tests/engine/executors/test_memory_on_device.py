@@ -187,11 +187,11 @@ def test_a_device_that_breaks_down_ends_the_answer_and_the_model(tiny: MakeTiny,
         run(model, device="sim:error_after=50", mode="all_gpu")
 
 
-def test_ten_loads_leave_nothing_behind(model: Checkpoint) -> None:
+def test_loads_leave_nothing_behind(model: Checkpoint) -> None:
     plan = make(model, HERE, 512, device="sim:vram=60e6", leave_vram=0)
     assert plan.mode == "hybrid"
     sizes = []
-    for _ in range(10):
+    for _ in range(6):
         executor = load(model, model_spec(model), plan)
         executor.forward(TOKENS[:20])
         executor.forward(TOKENS[:1])
@@ -202,7 +202,7 @@ def test_ten_loads_leave_nothing_behind(model: Checkpoint) -> None:
         assert device.memory().held == 0
         sizes.append(psutil.Process().memory_full_info().uss)
     # The model takes 60 MB each time. Allocators may hold as much back for a while, so the least of some loads counts.
-    assert min(sizes[5:]) - min(sizes[1:5]) < 30 << 20
+    assert min(sizes[4:]) - min(sizes[1:4]) < 30 << 20
     assert not [thread for thread in threading.enumerate() if thread.name.startswith(("sim", "experts"))]
 
 
