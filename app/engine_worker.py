@@ -290,7 +290,7 @@ class EngineWorker:
             state = replace(state, model_name=_name(request.path, checkpoint))
             report = self._progress_to(request, state)
             report(Progress(0, 0, say("Looking at this PC")))
-            hardware = self._api.probe()
+            hardware = self._api.probe(present=True)
             report(Progress(0, 0, say("Working out where everything goes")))
             wishes = dict(request.wishes)
             if self._loaded and self._loaded.plan:
@@ -354,7 +354,7 @@ class EngineWorker:
         loaded = self._loaded
         if loaded is None or loaded.plan is None or loaded.hardware is None:
             return
-        memory = replace(loaded.hardware.memory, bandwidth_gbs=bandwidth_gbs)
+        memory = replace(loaded.hardware.memory, bandwidth_gbs=bandwidth_gbs, present_gbs=None)
         hardware = replace(loaded.hardware, memory=memory)
         try:
             plan = plan_with(self._api, self._checkpoint, hardware, *self._asked)

@@ -25,15 +25,18 @@ __all__ = ["Cancelled", "GreenroomError", "learn", "load", "open_checkpoint", "p
 __version__ = "0.1.0"
 
 
-def probe(quick: bool = False, found: Callable[[str, HardwareReport], None] | None = None) -> HardwareReport:
+def probe(
+    quick: bool = False, found: Callable[[str, HardwareReport], None] | None = None, *, present: bool = False
+) -> HardwareReport:
     """What this machine is. Safe on any x86-64 CPU: the risky part runs in a child process.
 
     quick: measure the RAM's bandwidth (about half a second, once for this hardware), for better predictions
     found: called as each field of the report is known, with its name and the report so far
+    present: look at how fast the RAM is at this moment (a quarter of a second), for what is loaded now
     """
     from engine.hardware.probe import probe as run
 
-    return run(quick=quick) if found is None else run(quick=quick, found=found)
+    return run(quick=quick, present=present, found=found or (lambda part, report: None))
 
 
 def open_checkpoint(path: str | Path) -> Checkpoint:

@@ -166,13 +166,20 @@ def _plan_options(parser: argparse.ArgumentParser) -> None:
     add_threads(parser)
     add_wishes(parser)
     add_shortcuts(parser)
+    parser.add_argument(
+        "--prompt-tokens",
+        type=count,
+        default=512,
+        metavar="N",
+        help="of the prompt whose reading is predicted (default %(default)s)",
+    )
     cli_machines.add_what_if(parser)
 
 
 def _plan(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     report = cli_machines.this_or_another(args)
     with opened(args.model, terminal, planned_only=True) as checkpoint:
-        plan = planned(checkpoint, report, args, args.context)
+        plan = planned(checkpoint, report, args, args.context, prompt=args.prompt_tokens)
         terminal.say(f"{checkpoint.name}, {gigabytes(checkpoint.nbytes)}")
         for line in plan.explanation:
             terminal.say(f"  {line}")
@@ -440,12 +447,13 @@ WISHES = (
 
 
 def planned(
-    checkpoint: Checkpoint, report: HardwareReport, args: argparse.Namespace, context: int | None
+    checkpoint: Checkpoint, report: HardwareReport, args: argparse.Namespace, context: int | None, **more: int
 ) -> OffloadPlan:
+    """more: wishes beside those that all verbs know."""
     import engine
 
     wishes = {name: getattr(args, name) for name in (*WISHES, *SHORTCUTS)}
-    return engine.plan(checkpoint, report, context, **wishes)
+    return engine.plan(checkpoint, report, context, **wishes, **more)
 
 
 @contextlib.contextmanager
@@ -456,7 +464,7 @@ def _loaded(
     import engine
 
     with opened(args.model, terminal) as checkpoint:
-        report = engine.probe()
+        report = engine.probe(present=True)
         plan = planned(checkpoint, report, args, context)
         check_runnable(checkpoint, plan, args.force, terminal)
 

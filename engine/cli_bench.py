@@ -69,7 +69,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
             "a model and --kernels exclude each other" if args.model else "no model is named",
             "Name a model, or use --kernels without one.",
         )
-    report = engine.probe(quick=True)
+    report = engine.probe(quick=True, present=True)
     return _kernels(args, report, terminal) if args.kernels else _model(args, report, terminal)
 
 
@@ -131,7 +131,7 @@ def _model(args: argparse.Namespace, report: HardwareReport, terminal: Terminal)
     longest = max(args.prompt_tokens) + max(args.new_tokens)
     with opened(args.model, terminal) as checkpoint:
         _check_threads(args, report)
-        plan = planned(checkpoint, report, args, args.context or longest)
+        plan = planned(checkpoint, report, args, args.context or longest, prompt=max(args.prompt_tokens))
         check_runnable(checkpoint, plan, args.force, terminal)
         threads = args.thread_counts or [plan.threads]
         plans = _on_every_tier(checkpoint, plan) if every_tier else [plan]
@@ -153,7 +153,10 @@ def _model(args: argparse.Namespace, report: HardwareReport, terminal: Terminal)
     for line in status_lines(results[-1].status):
         terminal.say(line)
     answers, prompts = (speed_range(speed) for speed in (plan.prediction.decode_tps, plan.prediction.prefill_tps))
-    terminal.say(f"Predicted with {plural(plan.threads, 'thread')}: answers at {answers}, prompts at {prompts}")
+    read = plural(max(args.prompt_tokens), "token")
+    terminal.say(
+        f"Predicted with {plural(plan.threads, 'thread')}: answers at {answers}, prompts of {read} at {prompts}"
+    )
     return {
         "machine": report.to_json(),
         "model": model,

@@ -43,7 +43,7 @@ def this_or_another(args: argparse.Namespace) -> HardwareReport:
     # A measurement of this PC says nothing about another one.
     here = not (args.cpu or args.ram_bandwidth)
     return what_if(
-        engine.probe(quick=here),
+        engine.probe(quick=here, present=here),
         ram=args.ram,
         vram=args.vram,
         ram_bandwidth=args.ram_bandwidth,
@@ -88,7 +88,7 @@ def compare(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
         raise GreenroomError("A picture cannot be painted here", why, "Use --csv.")
     if args.hours_per_day > 24:
         raise GreenroomError("A machine cannot answer that long", "a day has 24 hours", "Correct --hours-per-day.")
-    here = engine.probe(quick=True)
+    here = engine.probe(quick=True, present=True)
     machines = _priced([Machine("This PC", here), *_others(args, here)], args)
     use = Use(args.years, args.hours_per_day)
     wishes = {name: getattr(args, name) for name in WISHES}

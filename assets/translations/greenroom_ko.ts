@@ -5861,6 +5861,11 @@
     </message>
     <message>
         <location filename="../../engine/hardware/kernel_speed.py"/>
+        <source>Computing narrow matrices</source>
+        <translation>좁은 행렬을 계산하는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/kernel_speed.py"/>
         <source>Handing work to the threads</source>
         <translation>스레드에 작업을 나누는 중</translation>
     </message>

@@ -188,10 +188,37 @@ def measure_quickly(report: HardwareReport, known: Calibration | None = None) ->
     pool = _native.ThreadPool(threads)
     try:
         best = round(max(_native.read_bandwidth(pool, nbytes, QUICK_REPEATS)) / 1e9, 1)
+    except ValueError:
+        return known  # a cap that names no kernels, which the plan refuses in words
     finally:
         pool.close()
     earlier = known.bandwidth_gbs.get(str(threads), 0.0) if known is not None else 0.0
     return Calibration({str(threads): max(best, earlier)})
+
+
+def measure_present(report: HardwareReport, known: Calibration) -> dict[str, float] | None:
+    """How fast the RAM is read at this moment, by a few reads of as much as `measure` reads, in a quarter of a second.
+
+    A virtual machine's cores move about on their host, a laptop's clock follows its mains, so a measurement of last
+    week may be of another state than a model meets that is loaded now. None where it cannot be measured, and for one
+    thread, which no move makes slower.
+    """
+    try:
+        from engine import _native
+    except ImportError:
+        return None
+    threads = known.threads or usual_threads(report)
+    nbytes = min(BUFFER_BYTES, report.memory.available_bytes // 4)
+    if threads == 1 or nbytes < SMALLEST_BUFFER_BYTES:
+        return None
+    pool = _native.ThreadPool(threads)
+    try:
+        found = _native.read_bandwidth(pool, nbytes, REPEATS)
+    except ValueError:
+        return None  # as above
+    finally:
+        pool.close()
+    return {str(threads): round(usual_reading(found) / 1e9, 1)}
 
 
 def fingerprint(report: HardwareReport) -> str:
@@ -239,12 +266,13 @@ def _parse(stored: dict[str, Any]) -> Calibration:
         str(name): KernelSpeed(_speed(found["decode_gbs"]), spread(found["spread_gbs"]), _speed(found["prefill_gops"]))
         for name, found in stored["kernels"].items()
     }
-    region, handover = (stored[name] for name in ("region_us", "handover_us"))
+    narrow, region, handover = (stored[name] for name in ("narrow_gops", "region_us", "handover_us"))
     return Calibration(
         bandwidth_gbs=bandwidth,
         spread_gbs={str(int(threads)): spread(found) for threads, found in stored["spread_gbs"].items()},
         threads=int(stored["threads"]),
         kernels=kernels,
+        narrow_gops=None if narrow is None else _speed(narrow),
         region_us=None if region is None else _speed(region),
         handover_us=None if handover is None else _speed(handover),
         devices={str(name): device_speed(found) for name, found in stored["devices"].items()},

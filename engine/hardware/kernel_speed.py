@@ -24,10 +24,10 @@ _FORMAT = "Q4_0"
 _LAYER_BYTES = 400_000_000
 #: Calls are timed until this many seconds are over, but at least so many of them.
 _SECONDS, _FEWEST = 0.4, 5
-_PROMPT = 128
+PROMPT = 128
 #: A reading below this share of the median is slow; more such than this share of all are no outliers.
 SLOW_SHARE, MOST_OUTLIERS = 0.75, 0.25
-_TOP_K = 8
+TOP_K = 8
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,27 @@ class Shape:
     def stored_bytes(self) -> int:
         return self.values // _BLOCK_VALUES * _BLOCK_BYTES
 
+    @property
+    def between(self) -> int:
+        """Numbers that a token of a prompt brings to its experts, that stand between their matrices, and that they
+        give: one row in, a row of each expert out.
+        """
+        return self.hidden + TOP_K * (3 * self.intermediate + self.hidden)
+
+    @property
+    def dense_between(self) -> int:
+        """The same of an MLP."""
+        return 2 * self.hidden + 3 * self.intermediate
+
 
 #: The two regimes: many small experts (Qwen3-30B-A3B), few large ones (DeepSeek-V3).
 SHAPES = (Shape("small", 2048, 768), Shape("large", 7168, 2048))
+#: An MLP of a model so small that the numbers between its matrices count (SmolLM2).
+NARROW = Shape("narrow", 576, 1536)
+NARROW_PROMPT = 512
 #: Work that is over at once: what is left is the pool's own time.
 TINY = Shape("tiny", 32, 32)
-STEPS = len(SHAPES) + 1
+STEPS = len(SHAPES) + 2
 
 
 def measure_kernels(
@@ -69,9 +84,11 @@ def measure_kernels(
         for step, shape in enumerate(SHAPES):
             progress(Progress(done + step, total, say("Computing {shape} experts", shape=shape.name)))
             nbytes = min(_LAYER_BYTES, report.memory.available_bytes // 4)
-            if nbytes >= _TOP_K * shape.stored_bytes:
-                kernels[shape.name] = _speed(pool, shape, nbytes // shape.stored_bytes)
-        progress(Progress(done + len(SHAPES), total, say("Handing work to the threads")))
+            if nbytes >= TOP_K * shape.stored_bytes:
+                kernels[shape.name] = _speed(pool, shape, min(layer_experts(shape), nbytes // shape.stored_bytes))
+        progress(Progress(done + len(SHAPES), total, say("Computing narrow matrices")))
+        narrow = _usual_time(_timed(pool, _layer(pool, NARROW, 1), NARROW, 1, NARROW_PROMPT, 1))
+        progress(Progress(done + len(SHAPES) + 1, total, say("Handing work to the threads")))
         layer = _layer(pool, TINY, 1)
         region = min(_timed(pool, layer, TINY, 1, 1, 1))
         handover = _native.handover_seconds(pool)
@@ -83,8 +100,14 @@ def measure_kernels(
         threads=threads,
         kernels=kernels,
         region_us=round(region * 1e6, 2),
+        narrow_gops=round(2 * NARROW_PROMPT * NARROW.values / narrow / 1e9, 1),
         handover_us=None if handover is None else round(handover * 1e6, 3),
     )
+
+
+def layer_experts(shape: Shape) -> int:
+    """As many as are timed where the RAM has room."""
+    return _LAYER_BYTES // shape.stored_bytes
 
 
 def kept_readings(readings: list[float]) -> list[float]:
@@ -101,15 +124,20 @@ def usual_reading(readings: list[float]) -> float:
     return float(np.quantile(readings, 0.75))
 
 
+def _usual_time(seconds: list[float]) -> float:
+    """The lower quartile, likewise."""
+    return float(np.quantile(seconds, 0.25))
+
+
 def _speed(pool: _native.ThreadPool, shape: Shape, experts: int) -> KernelSpeed:
     layer = _layer(pool, shape, experts)
-    seconds = _timed(pool, layer, shape, experts, 1, _TOP_K)
-    speeds = kept_readings([_TOP_K * shape.stored_bytes / spent / 1e9 for spent in seconds])
-    prompt = min(_timed(pool, layer, shape, experts, _PROMPT, _TOP_K))
+    seconds = _timed(pool, layer, shape, experts, 1, TOP_K)
+    speeds = kept_readings([TOP_K * shape.stored_bytes / spent / 1e9 for spent in seconds])
+    prompt = _usual_time(_timed(pool, layer, shape, experts, PROMPT, TOP_K))
     return KernelSpeed(
         decode_gbs=round(usual_reading(speeds), 1),
         spread_gbs=[round(min(speeds), 1), round(max(speeds), 1)],
-        prefill_gops=round(2 * _PROMPT * _TOP_K * shape.values / prompt / 1e9, 1),
+        prefill_gops=round(2 * PROMPT * TOP_K * shape.values / prompt / 1e9, 1),
     )
 
 

@@ -45,6 +45,7 @@ def probe(
     *,
     calibrate: bool = False,
     quick: bool = False,
+    present: bool = False,
     progress: ProgressCallback = ignore_progress,
     sources: Sources | None = None,
     models_folder: Path | None = None,
@@ -57,6 +58,7 @@ def probe(
     calibrate: measure memory and kernels now (up to 10 s, see `engine.hardware.calibrate.measure`) and remember it;
                otherwise a remembered measurement of this hardware is used when there is one
     quick:     where none is remembered, measure for about half a second and remember that
+    present:   where one is remembered, look for a quarter of a second at how fast the RAM is at this moment
     models_folder: where models will be kept, for the free disk space
     remembered_in: the folder of remembered measurements; None takes the user's
     found:     called as each field of the report is known, with its name and the report so far
@@ -146,7 +148,8 @@ def probe(
         report = replace(report, warnings=report.warnings + calibration.store(cache, report, fresh))
     if measured is None:
         return report
-    memory = replace(report.memory, bandwidth_gbs=measured.bandwidth_gbs)
+    now = calibration.measure_present(report, measured) if present and fresh is None else None
+    memory = replace(report.memory, bandwidth_gbs=measured.bandwidth_gbs, present_gbs=now)
     return replace(report, memory=memory, calibration=measured)
 
 

@@ -58,6 +58,7 @@ class MemoryReport:
     """Bytes; total and available respect a cgroup limit, swap never counts as RAM.
 
     bandwidth_gbs: {threads: GB/s} of a plain read loop, None until measured.
+    present_gbs:   the same as it was a moment ago, of the usual number of threads alone; None = not looked at
     limit_bytes:   what a container lets this process have, None without a limit
     kind, speed_mts, channels: "DDR5", millions of transfers per second, filled channels; "" and 0 = not known
     memlock_bytes: what may be kept from being swapped out, None without a limit or where the system has none
@@ -66,6 +67,7 @@ class MemoryReport:
     total_bytes: int
     available_bytes: int
     bandwidth_gbs: dict[str, float] | None = None
+    present_gbs: dict[str, float] | None = None
     swap_total_bytes: int = 0
     swap_free_bytes: int = 0
     limit_bytes: int | None = None
@@ -143,6 +145,7 @@ class Calibration:
     bandwidth_gbs, spread_gbs: {threads: GB/s} of plain reads (the upper quartile), {threads: [least, most]}
     threads:     of what follows, 0 = not measured
     kernels:     {"small", "large": our expert kernels at 2048 x 768 and 7168 x 2048}
+    narrow_gops: 1e9 operations per second of a prompt in an MLP of 576 x 1536
     region_us:   from handing the pool some work that is over at once until it is done
     handover_us: a cache line from one thread to another
     devices:     graphics cards by the names torch has for them, "cuda:0"
@@ -152,6 +155,7 @@ class Calibration:
     spread_gbs: dict[str, list[float]] = field(default_factory=dict)
     threads: int = 0
     kernels: dict[str, KernelSpeed] = field(default_factory=dict)
+    narrow_gops: float | None = None
     region_us: float | None = None
     handover_us: float | None = None
     devices: dict[str, DeviceSpeed] = field(default_factory=dict)

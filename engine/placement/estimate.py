@@ -10,7 +10,7 @@ from engine.placement.machines import link_bandwidth, ram_bandwidth
 from engine.placement.packing import code_of
 from engine.placement.parts import UNKNOWN_GPU, find_gpu
 from engine.placement.plan import Prediction
-from engine.placement.predict import CONVERSATION, NO_HITS, Hits, Speeds, Work, expected_hits, predict
+from engine.placement.predict import CACHE_KEEPS, CONVERSATION, NO_HITS, Hits, Speeds, Work, expected_hits, predict
 from engine.placement.profiles import (
     SIMULATED_THREAD_TERAFLOPS,
     EngineProfile,
@@ -40,11 +40,13 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
     code_bytes = _code_bytes(problem, chosen, speeds, profile)
     there = _device_traffic(problem, device_expert_layout(chosen.dense_dtype), code_bytes)
     experts_gpu = there if all_gpu else 0
-    short = min(CONVERSATION, problem.context)
+    short, prompt = (min(tokens, problem.context) for tokens in (CONVERSATION, problem.wishes.prompt))
     # Of a prompt only the last token goes through the output head.
     dense_values = sizes.dense_values(inventory) - sizes.head_values(inventory)
     expert_values = sizes.active_expert_values(inventory)
     code = _main_code(problem, chosen)
+    between_routed, between_rest = sizes.passing_values(spec)
+    moes = [moe for moe, _ in inventory.experts]
     hybrid = on_gpu and not all_gpu
     work = Work(
         layers=len(spec.layers),
@@ -54,20 +56,34 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
         context=problem.context,
         kv_bytes=sizes.kv_traffic(spec, problem.context, chosen.kv_type),
         kv_on_gpu=on_gpu,
-        attention_ops=sizes.attention_ops(spec, short),
+        attention_ops=sizes.attention_ops(spec, prompt),
         cpu_values=(0 if all_gpu else expert_values) + (0 if on_gpu else dense_values),
         gpu_values=(expert_values if all_gpu else 0) + (dense_values if on_gpu else 0),
         gpu_experts=sum(moe.experts for moe, _ in inventory.experts) if all_gpu else 0,
         code=code,
         tier=kernel_tier(problem.report, code, problem.wishes.isa),
         threads=threads,
+        cpu_between=(0 if all_gpu else between_routed) + (0 if on_gpu else between_rest),
+        cpu_experts=0 if all_gpu else sum(moe.top_k for moe in moes),
+        all_expert_bytes=0 if all_gpu else chosen.ram.get("experts", 0),
+        active_share=sum(moe.top_k for moe in moes) / max(1, sum(moe.experts for moe in moes)),
+        cached_bytes=0 if on_gpu else _kept_in_cache(problem, experts_ram + dense_total, chosen.ram.get("experts", 0)),
         short_kv_bytes=sizes.kv_traffic(spec, short, chosen.kv_type),
         gpu_beside_bytes=dense.get("shared_experts", 0) if hybrid else 0,
         hit_bytes=there if hybrid else 0,
         hits=cache_hits(problem, chosen) if hybrid else NO_HITS,
         **_streamed(problem, chosen),
     )
-    return predict(work, speeds, profile)
+    return predict(work, speeds, profile, prompt=prompt, chunk=chosen.prefill_chunk)
+
+
+def _kept_in_cache(problem: Problem, active: int, all_experts: int) -> int:
+    """Of a token's weights, in bytes, what the last-level cache still has of the token before.
+
+    all_experts: any of them may have been used meanwhile, so that the cache holds an even share of everything
+    """
+    kept = CACHE_KEEPS * problem.report.cpu.caches.get("l3", 0)
+    return round(active * min(1.0, kept / max(1, active, all_experts)))
 
 
 def _code_bytes(problem: Problem, chosen: Candidate, speeds: Speeds, profile: EngineProfile) -> float:

@@ -19,7 +19,7 @@ SUSTAINED_SHARE = 0.85
 TWO_SOCKETS = 1.45
 #: What boards have.
 SOCKETS = (1, 2, 4, 8)
-VIRTUAL_SPREAD = (0.75, 1.3)
+VIRTUAL_SPREAD = (0.6, 1.6)
 #: A lane of each PCIe generation, one way, and what copies reach of it (published: 24 to 26 of 31.5 GB/s).
 PCIE_LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.97, 5: 3.94, 6: 7.88}
 LINK_SHARE = 0.78
@@ -44,10 +44,15 @@ def ram_bandwidth(report: HardwareReport, threads: int) -> Bandwidth:
         likely = _interpolate({int(count): speed for count, speed in measured.items()}, threads)
         likely = max(likely, _kernels(report, threads))
         low, high = _spread(report, threads)
-        # The host may move a virtual machine's cores under one cache or apart: 34 to 52 and 73 to 85 GB/s were seen of
-        # two threads on one machine.
-        apart = VIRTUAL_SPREAD if report.cpu.virtual and threads > 1 else (1.0, 1.0)
-        return Bandwidth(min(low, 0.9 * likely) * apart[0], likely, max(high, 1.05 * likely) * apart[1], "measured")
+        low, high = min(low, 0.9 * likely), max(high, 1.05 * likely)
+        # What is true at this moment is likely to stay true for the next answer, what was true once may come back.
+        likely = (report.memory.present_gbs or {}).get(str(threads), likely)
+        low, high = min(low, 0.9 * likely), max(high, 1.05 * likely)
+        if report.cpu.virtual and threads > 1:
+            # The host may move a virtual machine's cores under one cache or apart: 34 to 52 and 73 to 89 GB/s were seen
+            # of two threads on one machine.
+            low, high = min(low, VIRTUAL_SPREAD[0] * likely), max(high, VIRTUAL_SPREAD[1] * likely)
+        return Bandwidth(low, likely, high, "measured")
     model = find_cpu(report.cpu.name)
     # Nodes are sockets where the number of sockets is not known; one socket may be split into several nodes.
     count = report.cpu.sockets or len(report.numa)
@@ -163,7 +168,7 @@ def what_if(
         report = replace(report, memory=memory)
     if ram_bandwidth is not None:
         given = {str(report.cpu.performance_cores or report.cpu.physical_cores): float(ram_bandwidth)}
-        report = replace(report, memory=replace(report.memory, bandwidth_gbs=given), calibration=None)
+        report = replace(report, memory=replace(report.memory, bandwidth_gbs=given, present_gbs=None), calibration=None)
     if vram is not None or gpu is not None:
         report = _with_gpu(report, vram, gpu)
     return report
@@ -198,7 +203,9 @@ def _with_cpu(report: HardwareReport, name: str, threads: int | None, sockets: i
         sockets=sockets,
     )
     # What was measured and read here says nothing about another machine.
-    memory = replace(report.memory, bandwidth_gbs=None, kind="", speed_mts=0, channels=0, limit_bytes=None)
+    memory = replace(
+        report.memory, bandwidth_gbs=None, present_gbs=None, kind="", speed_mts=0, channels=0, limit_bytes=None
+    )
     report = replace(report, calibration=None)
     nodes = [{"node": node, "cpus": [], "total_bytes": memory.total_bytes // sockets} for node in range(sockets)]
     return replace(report, cpu=replaced, memory=memory, numa=nodes)

@@ -42,6 +42,7 @@ class Wishes:
     experts_per_token, defer_experts: shortcuts that change the answers, see `engine.models.shortcuts`
     experts_share, deferred_share: the same as shares of what each model uses, for whoever asks it of all models: those
         that cannot do it take no notice
+    prompt:  tokens of the prompt whose reading is predicted
     unload_bytes: RAM that is given back before loading (the model loaded now)
     """
 
@@ -54,6 +55,7 @@ class Wishes:
     vram_free: int | None = None
     max_vram: int | None = None
     isa: str | None = None
+    prompt: int = 512
     unload_bytes: int = 0
     leave_ram: int | None = None
     leave_vram: int | None = None

@@ -39,7 +39,7 @@ CHOICES = {
 }
 AMOUNTS = (
     *("threads", "ram_free", "vram_free", "max_vram", "unload_bytes", "leave_ram", "leave_vram"),
-    *("experts_per_token", "defer_experts"),
+    *("experts_per_token", "defer_experts", "prompt"),
 )
 SWITCHES = ("keep_gpu", "prefer_gpu")
 #: From what to what.
@@ -170,7 +170,7 @@ def read_wishes(wishes: dict[str, Any]) -> Wishes:
                 say("Correct it."),
             )
         if name in AMOUNTS and value is not None:
-            lowest = 1 if name in ("threads", "experts_per_token") else 0
+            lowest = 1 if name in ("threads", "experts_per_token", "prompt") else 0
             if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
                 raise GreenroomError(
                     say("{name} {value!r} cannot be planned", name=name, value=value),

@@ -355,6 +355,30 @@ def attention_ops(spec: ModelSpec, tokens: int) -> int:
     return round(total)
 
 
+def passing_values(spec: ModelSpec) -> tuple[int, int]:
+    """Numbers that a token of a prompt reads or writes between matrices: (of routed experts, of all the rest).
+
+    Each matrix takes a row in and gives one out. Attention looks at its heads once more to rotate and store them.
+    """
+    routed = rest = 0
+    for layer in spec.layers:
+        mixer, ffn = layer.mixer, layer.ffn
+        if isinstance(mixer, AttentionSpec):
+            heads = (mixer.heads + 2 * mixer.kv_heads) * mixer.head_dim
+            mixed = 3 * heads + mixer.heads * mixer.head_dim
+        else:
+            mixed = 8 * mixer.channels
+        rest += mixed + 4 * spec.hidden
+        if isinstance(ffn, MlpSpec):
+            dense = [ffn]
+        else:
+            dense = [mlp for mlp in (ffn.shared, ffn.dense) if mlp is not None]
+            routed += spec.hidden + ffn.top_k * (3 * ffn.intermediate + spec.hidden)
+            rest += spec.hidden + ffn.experts
+        rest += sum(2 * spec.hidden + 3 * mlp.intermediate for mlp in dense)
+    return routed, rest
+
+
 def activation_bytes(spec: ModelSpec, context: int) -> int:
     """Float32 work space of one prefill chunk, or of one scoring chunk's logits, whichever is larger.
 

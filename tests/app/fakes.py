@@ -197,7 +197,9 @@ class FakeApi:
         self.names: dict[str, str] = {}
         self.learnt: list[tuple[FakeCheckpoint, OffloadPlan, GenerationStats]] = []
 
-    def probe(self, found: Callable[[str, HardwareReport], None] | None = None) -> HardwareReport:
+    def probe(
+        self, found: Callable[[str, HardwareReport], None] | None = None, *, present: bool = False
+    ) -> HardwareReport:
         for field in ("disk", "memory", "cpu", "gpus") if found is not None else ():
             found(field, self.report)
         return self.report

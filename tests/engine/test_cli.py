@@ -191,7 +191,7 @@ def test_plan_in_words_shows_label_and_arithmetic(
 ) -> None:
     # Free RAM changes from one look to the next.
     report = engine.probe()
-    monkeypatch.setattr(engine, "probe", lambda quick: report)
+    monkeypatch.setattr(engine, "probe", lambda **_: report)
     assert main(["plan", str(tiny_model), "--json"]) == DONE
     told = document(capsys)
     assert main(["plan", str(tiny_model)]) == DONE
@@ -323,7 +323,7 @@ def test_bench_json_has_the_documented_fields(
     assert told["machine"]["cpu"]["name"] in shown
     assert len(shown.splitlines()) == 2 + 4 + 2
     assert "In use: cpu, everything on the CPU; f32" in shown
-    assert re.search(r"Predicted with \d+ threads?: answers at about .+, prompts at about .+", shown)
+    assert re.search(r"Predicted with \d+ threads?: answers at about .+, prompts of 16 tokens at about .+", shown)
 
 
 def test_perplexity_json_has_the_documented_fields(

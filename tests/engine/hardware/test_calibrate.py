@@ -113,7 +113,7 @@ def test_the_budget_ends_it_after_a_whole_round(
 def test_remembered_for_this_hardware_only(report: HardwareReport, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "cache"
     assert calibrate.recall(folder, report) is None
-    whole = Calibration({"1": 10.5, "8": 61.0}, {"1": [9.0, 11.0], "8": [40.0, 62.0]}, 8, KERNELS, 4.0, None)
+    whole = Calibration({"1": 10.5, "8": 61.0}, {"1": [9.0, 11.0], "8": [40.0, 62.0]}, 8, KERNELS, 900.0, 4.0, None)
     assert calibrate.store(folder, report, whole) == []
     assert calibrate.recall(folder, report) == whole
     assert [file.name for file in folder.iterdir()] == [calibrate.FILE_NAME]
@@ -189,6 +189,33 @@ def test_a_quick_measurement_is_the_best_of_short_reads(
     assert calibrate.measure_quickly(tiny) is None
 
 
+def test_the_present_state_is_looked_at_where_one_is_remembered(
+    tmp_path: Path, fake_kernels: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = machines.laptop().sources(tmp_path / "root")
+
+    def look(**options: bool) -> HardwareReport:
+        return probe(5, sources=sources, models_folder=tmp_path, remembered_in=tmp_path / "cache", **options)
+
+    assert look(present=True).memory.present_gbs is None
+    remembered = look(calibrate=True)
+    assert remembered.memory.present_gbs is None
+    fake_kernels.clear()
+    monkeypatch.setattr(_native, "read_bandwidth", lambda *_: [20e9, 21e9, 21e9, 22e9])
+    now = look(present=True)
+    assert now.memory.present_gbs == {"6": 21.2}
+    assert now.calibration == remembered.calibration
+    assert look().memory.present_gbs is None
+    assert calibrate.recall(tmp_path / "cache", now) == remembered.calibration
+
+
+def test_one_thread_needs_no_look(report: HardwareReport, fake_kernels: list[tuple[int, int]]) -> None:
+    assert calibrate.measure_present(report, replace(WHOLE, threads=1)) is None
+    tiny = replace(report, memory=replace(report.memory, available_bytes=200_000_000))
+    assert calibrate.measure_present(tiny, replace(WHOLE, threads=6)) is None
+    assert not fake_kernels
+
+
 def test_a_quick_probe_measures_only_what_is_not_remembered(
     tmp_path: Path, fake_kernels: list[tuple[int, int]]
 ) -> None:
@@ -222,7 +249,7 @@ def test_this_machine_reads_at_a_plausible_rate(report: HardwareReport, monkeypa
     monkeypatch.setattr(calibrate, "ROUNDS", 1)
     monkeypatch.setattr(calibrate, "BUFFER_BYTES", 128 << 20)
     monkeypatch.setattr("engine.hardware.kernel_speed._SECONDS", 0.0)
-    monkeypatch.setattr("engine.hardware.kernel_speed._PROMPT", 8)
+    monkeypatch.setattr("engine.hardware.kernel_speed.PROMPT", 8)
     # Room for a layer of the small experts, none for one of the large ones.
     small = replace(report, cpu=replace(report.cpu, usable_cores=1, performance_cores=1))
     small = replace(small, memory=replace(small.memory, available_bytes=600_000_000))
@@ -234,6 +261,8 @@ def test_this_machine_reads_at_a_plausible_rate(report: HardwareReport, monkeypa
     speed = measured.kernels["small"]
     assert 0.01 < speed.spread_gbs[0] <= speed.decode_gbs <= speed.spread_gbs[1] < 10_000
     assert speed.prefill_gops > 0
+    assert measured.narrow_gops is not None
+    assert measured.narrow_gops > 0
     assert measured.region_us is not None
     assert measured.region_us > 0
     assert measured.handover_us is None  # one thread hands nothing over

@@ -466,7 +466,7 @@ def test_every_wish_is_checked_or_free() -> None:
     assert {field.name for field in fields(Wishes)} == {
         *("device", "dtype", "kv_type", "experts", "threads", "isa"),
         *("ram_free", "vram_free", "max_vram", "unload_bytes", "leave_ram", "leave_vram", "keep_gpu", "prefer_gpu"),
-        *("experts_per_token", "defer_experts", "experts_share", "deferred_share"),
+        *("experts_per_token", "defer_experts", "experts_share", "deferred_share", "prompt"),
     }
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.placement.machines import Bandwidth
-from engine.placement.predict import Hits, Speeds, Work, achieved_share, expected_hits, predict
+from engine.placement.predict import CACHED_COST, Hits, Speeds, Work, achieved_share, expected_hits, predict
 from engine.placement.profiles import GREENROOM
 
 GB = 10**9
@@ -30,13 +30,17 @@ QWEN3 = Work(
     code="int4",
     tier="avx512vnni",
     threads=8,
+    cpu_between=3_000_000,
+    cpu_experts=48 * 8,
+    all_expert_bytes=16 * GB,
+    active_share=8 / 128,
 )
 DDR5 = Speeds(Bandwidth(50, 60, 65, "measured"), 1008, 165)
 
 
 def layer_seconds(threads: int) -> float:
-    """Threads wait for each other in each of four regions."""
-    return GREENROOM.cpu_layer_s + 4 * threads * GREENROOM.region_s
+    """Threads wait for each other in each of four regions, and the rows of 8 experts are not on their way."""
+    return GREENROOM.cpu_layer_s + 4 * threads * GREENROOM.region_s + 8 * GREENROOM.expert_s
 
 
 def test_decode_by_hand() -> None:
@@ -80,9 +84,36 @@ def test_attention_has_fewer_tiers(tier: str, attention: str) -> None:
 def test_prefill_by_hand() -> None:
     # Two operations per weight on 8 cores; each layer's fixed cost is shared by 512 tokens. On average a token looks
     # back at 256 others, with a product for the score and one for the sum.
-    seconds = 2 * 3.1 / (8 * GREENROOM.gops_per_core["int4", "avx512vnni"]) + 48 * GREENROOM.cpu_layer_s / 512
+    between = QWEN3.cpu_between * GREENROOM.between_s["avx512"] / 8
+    computed = 2 * 3.1 / (8 * GREENROOM.gops_per_core["int4", "avx512vnni"]) + between
+    # All experts are chosen by some token: 16 GB in 48 layers, once per chunk beside the 0.7 GB of the rest.
+    read = 16.7 / (60 * GREENROOM.share_large) / 512
+    seconds = (computed**2 + read**2) ** 0.5 + 48 * GREENROOM.cpu_layer_s / 512
     seconds += 256 * 2 * (2 * 48 * 32 * 128) / (8e9 * GREENROOM.attention_gops["avx512"])
     assert predict(QWEN3, DDR5).prefill_tps.likely == pytest.approx(1 / seconds)
+
+
+def test_weights_that_the_cache_kept_cost_less() -> None:
+    kept = replace(QWEN3, kv_bytes=0, cached_bytes=500_000_000)
+    saved = (
+        1 / predict(replace(kept, cached_bytes=0), DDR5).decode_tps.likely - 1 / predict(kept, DDR5).decode_tps.likely
+    )
+    share = achieved_share(GREENROOM, 1.72 * GB / 48)
+    assert saved == pytest.approx((1 - CACHED_COST) * 0.5 / (60 * share))
+    assert predict(replace(kept, cached_bytes=10**12), DDR5).decode_tps.likely < 1 / (48 * layer_seconds(8))
+
+
+def test_a_short_prompt_is_limited_by_reading() -> None:
+    tiny, short, long = (predict(QWEN3, DDR5, prompt=tokens).prefill_tps.likely for tokens in (1, 16, 512))
+    assert tiny < short < long / 3
+    # One token reads what decode reads.
+    assert tiny == pytest.approx(predict(replace(QWEN3, kv_bytes=0), DDR5).decode_tps.likely, rel=0.25)
+
+
+def test_narrow_models_lose_more_between_their_matrices() -> None:
+    wide = predict(replace(QWEN3, cpu_between=0), DDR5).prefill_tps.likely
+    narrow = predict(replace(QWEN3, cpu_between=30_000_000), DDR5).prefill_tps.likely
+    assert 1 / narrow - 1 / wide == pytest.approx(30e6 * GREENROOM.between_s["avx512"] / 8, rel=0.1)
 
 
 def test_experts_one_by_one_slow_the_gpu_down() -> None:
@@ -98,7 +129,7 @@ def test_cached_experts_are_computed_beside_the_cpu() -> None:
     cached = replace(hybrid, hits=Hits(0.2, 0.5, 0.8))
     plain, better = predict(hybrid, DDR5), predict(cached, DDR5)
     share = [achieved_share(GREENROOM, missed * GB / 48) for missed in (1.02, 0.51)]
-    saved = 1.02 / (60 * share[0]) - 0.51 / (60 * share[1])
+    saved = 1.02 / (60 * share[0]) - 0.51 / (60 * share[1]) + 48 * 4 * GREENROOM.expert_s
     assert 1 / plain.decode_tps.likely - 1 / better.decode_tps.likely == pytest.approx(saved)
     # A wider range, because nobody knows the conversation.
     assert better.decode_tps.low / better.decode_tps.likely < plain.decode_tps.low / plain.decode_tps.likely
