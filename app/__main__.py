@@ -61,7 +61,10 @@ def _is_model(arguments: Sequence[str]) -> bool:
 
 
 def open_window(model: str | None = None) -> int:
-    """Runs the desktop program until its window closes. model: load this instead of the last one."""
+    """Runs the desktop program until its window closes. model: load this instead of the last one.
+
+    Where the program runs already, with the same data, that window comes up and takes the model.
+    """
     from app.display import missing_display
 
     why = missing_display()
@@ -80,6 +83,14 @@ def open_window(model: str | None = None) -> int:
     QApplication.setDesktopFileName("greenroom")
     application = QApplication(sys.argv[:1])
 
+    from app.first_window import FirstWindow
+    from app.folders import data_folder
+
+    path = None if model is None else str(Path(model).resolve())
+    first = FirstWindow(data_folder(), application)
+    if not first.begin(path):
+        return 0
+
     from app.host import EngineHost
     from app.main_window import MainWindow
     from app.settings.store import SettingsStore
@@ -93,9 +104,10 @@ def open_window(model: str | None = None) -> int:
     heartbeat = QTimer(window)
     heartbeat.start(500)
     heartbeat.timeout.connect(lambda: None)
+    first.serve(window, window.load_model)
     window.show()
-    if model is not None:
-        window.load_model(str(Path(model).resolve()))
+    if path is not None:
+        window.load_model(path)
     return application.exec()
 
 

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.host import EngineHost
 from app.notices import Notices
 from app.settings.store import SettingsStore
+from engine.errors import GreenroomError
 
 if TYPE_CHECKING:
     from app.chat.controller import ChatController
     from app.chat.page import ChatPage
     from app.chat.sidebar import ChatList
     from app.chat.store import ChatStore
+
+log = logging.getLogger(__name__)
+
+#: Between two looks at what other windows do to the chats.
+FOLLOW_MS = 1000
+#: After a change, until attached files are indexed; and between two pieces of them.
+QUIET_MS, PIECE_MS = 300, 20
 
 
 class ChatPart(QObject):
@@ -34,6 +43,10 @@ class ChatPart(QObject):
         self._controller: ChatController | None = None
         self._page: ChatPage | None = None
         self._list: ChatList | None = None
+        self._follow = QTimer(self, interval=FOLLOW_MS)
+        self._follow.timeout.connect(self._look_elsewhere)
+        self._index_soon = QTimer(self, singleShot=True)
+        self._index_soon.timeout.connect(self._index)
 
     def make(self, host: EngineHost, window: QWidget) -> tuple[QWidget, QWidget]:
         """The page and the list, anew each time, with the same store and the same answers going on."""
@@ -65,21 +78,44 @@ class ChatPart(QObject):
     def _open_store(self) -> ChatStore:
         from app.chat.controller import ChatController
         from app.chat.store import ChatStore
-        from app.folders import data_folder
+        from app.folders import chats_file
 
         if self.store is None:
-            self.store = ChatStore(data_folder() / "chats.sqlite")
-            self.store.subscribe(self._look_for_problems)
+            self.store = ChatStore(chats_file())
+            self.store.subscribe(self._changed)
             self._notices.show_store_problem(self.store.problem)
             self._controller = ChatController(self._host, self.store, self._values, self)
+            self._follow.start()
+            self._index_soon.start(QUIET_MS)
         return self.store
 
     def _values(self) -> Any:
         return self._settings.values
 
-    def _look_for_problems(self, chat: int) -> None:
+    def _changed(self, chat: int) -> None:
         if self.store is not None:
             self._notices.show_store_problem(self.store.problem)
+        self._index_soon.start(QUIET_MS)
+
+    @Slot()
+    def _look_elsewhere(self) -> None:
+        """What another window did to the chats is shown here, too."""
+        if self.store is not None and not self.store.closed:
+            self.store.look_for_changes()
+
+    @Slot()
+    def _index(self) -> None:
+        """Attached files become searchable piece by piece, between whatever else there is to do."""
+        if self.store is None or self.store.closed:
+            return
+        try:
+            more = self.store.index_next()
+        except GreenroomError as error:
+            log.info("%s", error)
+            self._index_soon.start(10 * QUIET_MS)
+        else:
+            if more:
+                self._index_soon.start(PIECE_MS)
 
     @Slot(object)
     def _show_failure(self, error: Any) -> None:

@@ -24,9 +24,28 @@ def config_folder() -> Path:
 
 
 def data_folder() -> Path:
-    """Chats."""
+    """Chats and presets."""
     data = os.environ.get("GREENROOM_DATA")
     return Path(data) if data else Path(platformdirs.user_data_dir(_NAME, appauthor=False))
+
+
+def chats_file() -> Path:
+    return data_folder() / "chats.sqlite"
+
+
+def holds_chats(path: Path) -> bool:
+    """Whether a file is that of the chats, or one that belongs to it.
+
+    They must not be opened beside SQLite: closing a file gives up the locks that the program has in it.
+    """
+    own = chats_file()
+    for ending in ("", "-wal", "-shm"):
+        try:
+            if path.samefile(own.with_name(own.name + ending)):
+                return True
+        except (OSError, ValueError):
+            continue
+    return False
 
 
 def make_writable(folder: Path) -> Path:

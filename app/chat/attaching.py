@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.chat.records import Attachment
+from app.folders import holds_chats
 from app.language import mark, tr
 from engine.errors import GreenroomError
 
@@ -35,6 +36,8 @@ def read_text_file(path: Path) -> Attachment:
             raise _refused(name, tr("it is a folder"), tr("Attach the files in it."))
         if path.exists() and not path.is_file():
             raise _refused(name, tr("it is no file"), tr("Choose another file."))
+        if holds_chats(path):
+            raise _refused(name, tr("Greenroom keeps its chats in it"), tr("Export the chat, and attach that file."))
         if path.stat().st_size > MOST_BYTES:
             raise _refused(
                 name,

@@ -300,7 +300,8 @@ class ChatController(QObject):
             log.warning("%s", error)
 
     def _stop_if_deleted(self, chat_id: int) -> None:
-        if self._stream is not None and self._stream.chat_id == chat_id and self._store.title(chat_id) is None:
+        stream = self._stream
+        if stream is not None and chat_id in (0, stream.chat_id) and self._store.title(stream.chat_id) is None:
             self.stop()
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from app.chat import file_index
 from app.language import tr
 from app.tasks import alive
 from engine.errors import GreenroomError
@@ -61,6 +62,10 @@ MIGRATIONS = (
     CREATE INDEX attachments_message ON attachments(message_id);
     CREATE TABLE notes (key TEXT PRIMARY KEY, value TEXT NOT NULL);
     """,
+    """
+    ALTER TABLE attachments ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX attachments_unindexed ON attachments(id) WHERE indexed >= 0;
+    """,
 )
 
 #: What the last version has.
@@ -68,7 +73,7 @@ COLUMNS = (
     "id, title, created, updated, deleted, leaf_id, pinned, folder, draft, settings, model_path FROM chats",
     "id, chat_id, parent_id, role, text, created, model, thought_s, stats, stop_reason, error, indexed, deleted "
     "FROM messages",
-    "id, message_id, name, text, length FROM attachments",
+    "id, message_id, name, text, length, indexed FROM attachments",
     "key, value FROM notes",
 )
 #: Bytes of a file that is read through once when it is opened, to find damage before anything is shown.
@@ -132,6 +137,8 @@ class Database:
         self.problem: GreenroomError | None = None
         self._listeners: list[Callable[[int], None]] = []
         self._closed = False
+        #: SQLite's, of the file as it was when it was looked at last.
+        self._version: int | None = None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._db = self._prepare(_connect(self.path, timeout=1.0))
@@ -178,6 +185,21 @@ class Database:
             if row is not None and not row[0]:
                 self._db.execute("INSERT INTO search(rowid, text) VALUES (?, ?)", (message_id, row[1]))
                 self._db.execute("UPDATE messages SET indexed = 1 WHERE id = ?", (message_id,))
+
+    @saves
+    def index_next(self) -> bool:
+        """Make some more of the attached files searchable: a few milliseconds. False when all are."""
+        return self._searchable and file_index.take_next(self._db)
+
+    def look_for_changes(self) -> None:
+        """Tell the listeners when another program has changed the file since this was called last."""
+        try:
+            version = self._db.execute("PRAGMA data_version").fetchone()[0]
+        except sqlite3.Error:
+            return
+        before, self._version = self._version, version
+        if before not in (None, version):
+            self._tell(0)
 
     def _prepare(self, db: sqlite3.Connection) -> sqlite3.Connection:
         """Bring a connection to the present schema. Raises GreenroomError for a file of a newer program."""
@@ -229,6 +251,7 @@ class Database:
                 "CREATE VIRTUAL TABLE IF NOT EXISTS search "
                 "USING fts5(text, content = 'messages', content_rowid = 'id', tokenize = 'trigram')"
             )
+            file_index.make(db)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
                 raise

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
-from PySide6.QtWidgets import QFileDialog, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app import tasks
 from app.chat.attaching import MOST_FILES, pasted, read_text_file
@@ -16,6 +16,7 @@ from app.chat.records import Attachment, Draft
 from app.chat.store import ChatStore
 from app.host import EngineHost, TokenCount
 from app.language import tr
+from app.widgets.file_dialog import FileDialog
 from engine.errors import GreenroomError
 
 #: What is written is saved this long after the last key.
@@ -93,9 +94,8 @@ class Drafting(QObject):
     def attach(self, paths: Sequence[str]) -> None:
         """Attach text files; without any, have the user choose some."""
         if not paths:
-            dialog = QFileDialog(self._composer, tr("Attach text files"))
-            dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
-            dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            dialog = FileDialog(self._composer, tr("Attach text files"))
+            dialog.setFileMode(FileDialog.FileMode.ExistingFiles)
             dialog.filesSelected.connect(self.attach)
             dialog.open()
             return

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
-from PySide6.QtWidgets import QFileDialog, QWidget
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtWidgets import QWidget
 
 from app import tasks
 from app.chat.exporting import file_name, write
@@ -15,6 +15,7 @@ from app.chat.importing import read
 from app.chat.portable import PortableChat
 from app.chat.store import ChatStore
 from app.language import tr
+from app.widgets.file_dialog import FileDialog
 from engine.errors import GreenroomError
 
 #: Chats moved between two turns of the event loop.
@@ -50,21 +51,19 @@ class Exchange(QObject):
 
     def choose_target(self, chats: Sequence[int], ending: str, title: str) -> None:
         """Have the user choose where these chats go. ending: ".md", ".html" or ".json"."""
-        dialog = QFileDialog(self._window, tr("Export"))
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog = FileDialog(self._window, tr("Export"))
+        dialog.setAcceptMode(FileDialog.AcceptMode.AcceptSave)
         dialog.setDefaultSuffix(ending[1:])
         dialog.setNameFilter(f"*{ending}")
         dialog.selectFile(file_name(title) + ending)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.fileSelected.connect(lambda path: self.export(chats, Path(path)))
         dialog.open()
 
     def choose_source(self) -> None:
-        dialog = QFileDialog(self._window, tr("Import chats"))
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
+        dialog = FileDialog(self._window, tr("Import chats"))
+        dialog.setFileMode(FileDialog.FileMode.ExistingFiles)
         names = tr("Chats of Greenroom, ChatGPT and LM Studio")
         dialog.setNameFilters([f"{names} (*.json *.zip)", tr("All files") + " (*)"])
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.filesSelected.connect(lambda paths: [self.take(Path(path)) for path in paths])
         dialog.open()
 

@@ -19,6 +19,7 @@ from app.chat.exporting import FORMAT, VERSION
 from app.chat.portable import PortableChat, PortableMessage
 from app.chat.presets import ChatSettings
 from app.chat.records import Attachment
+from app.folders import holds_chats
 from app.language import tr
 from app.settings.store import PROMPT_LIMIT
 from engine.errors import GreenroomError
@@ -61,6 +62,8 @@ def _load(path: Path) -> bytes:
     try:
         if path.exists() and not path.is_file():
             raise _refused(path, tr("it is no file"))
+        if holds_chats(path):
+            raise _refused(path, tr("these are the chats that are open"))
         if path.stat().st_size > MOST_BYTES:
             raise _refused(path, tr("it is larger than {size} MB", size=MOST_BYTES // 1_000_000))
         if not zipfile.is_zipfile(path):

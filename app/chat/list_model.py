@@ -149,7 +149,7 @@ class ChatListModel(QAbstractListModel):
             return row.text
         if role in (HIT, Qt.ItemDataRole.AccessibleDescriptionRole) and self.query:
             hit = self._hit(row.chat.id)
-            return hit if role == HIT else hit.excerpt
+            return hit if role == HIT else hit.line
         return None
 
     def is_folded(self, index: Index) -> bool:

@@ -116,7 +116,7 @@ class _Delegate(QStyledItemDelegate):
         _write(painter, inside.adjusted(0, 5, 0, -half + 3), font, index.data(), words, "text")
         small = QFont(option.font)
         small.setPixelSize(max(1, small.pixelSize() - 2))
-        _write(painter, inside.adjusted(0, half - 1, 0, -5), small, hit.excerpt, words, "muted")
+        _write(painter, inside.adjusted(0, half - 1, 0, -5), small, hit.line, words, "muted")
 
     def _paint_dots(self, painter: QPainter, box: QRect) -> None:
         painter.setPen(Qt.PenStyle.NoPen)

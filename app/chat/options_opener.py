@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Qt, Signal, Slot
-from PySide6.QtWidgets import QFileDialog, QWidget
+from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtWidgets import QWidget
 from shiboken6 import isValid
 
 from app.chat.controller import ChatController
@@ -15,6 +15,7 @@ from app.chat.preset_store import write
 from app.host import EngineHost
 from app.language import tr
 from app.settings.store import Settings
+from app.widgets.file_dialog import FileDialog
 from engine.errors import GreenroomError
 
 
@@ -49,11 +50,10 @@ class OptionsOpener(QObject):
 
     @Slot(str)
     def _choose_file(self, kind: str) -> None:
-        dialog = QFileDialog(self._window, tr("Import presets") if kind == "import" else tr("Export presets"))
+        dialog = FileDialog(self._window, tr("Import presets") if kind == "import" else tr("Export presets"))
         dialog.setNameFilter(tr("Presets") + " (*.json)")
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         if kind == "export":
-            dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+            dialog.setAcceptMode(FileDialog.AcceptMode.AcceptSave)
             dialog.selectFile("greenroom-presets.json")
         dialog.fileSelected.connect(lambda path: self.exchange(kind, Path(path)))
         dialog.open()

@@ -26,7 +26,7 @@ from app.chat.performance_panel import PerformancePanel, copy_card
 from app.chat.records import StoredMessage
 from app.chat.store import ChatStore
 from app.chat.style import chat_style
-from app.chat.transcript import Transcript
+from app.chat.transcript import NEAR_END, Transcript
 from app.chat.welcome import Welcome
 from app.host import DEMO, AnswerResult, EngineHost, HostState
 from app.language import tr
@@ -392,12 +392,23 @@ class ChatPage(QWidget):
             self._show_path()
 
     def _chat_changed(self, chat_id: int) -> None:
-        """The store says that a chat was renamed, deleted or has a new message."""
-        if chat_id == self._chat:
-            if self._store.title(chat_id) is None:
-                self._switch(None)
-            else:
-                self._show_title()
+        """The store says that a chat was renamed, deleted or has a new message; 0: any may be another now."""
+        if self._chat is None or chat_id not in (0, self._chat):
+            return
+        if self._store.title(self._chat) is None:
+            self._switch(None)
+            return
+        self._show_title()
+        if chat_id == 0:
+            self._look_elsewhere()
+
+    def _look_elsewhere(self) -> None:
+        """Show what another window has made of the open chat, unless it is worked on here."""
+        stream = self._controller.stream
+        busy = self._edited is not None or (stream is not None and stream.chat_id == self._chat)
+        if not busy and self._store.messages(self._chat) != self._messages:
+            bar = self.transcript.verticalScrollBar()
+            self._show_path(stay=bar.value() < bar.maximum() - NEAR_END)
 
     @Slot(str)
     def _take_example(self, text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.language import tr
 from engine.errors import GreenroomError
 from engine.placement.plan import Range
 from engine.runtime.events import GenerationStats
@@ -52,10 +53,17 @@ class Hit:
 
     message_id: None when only the title has it
     excerpt:    a piece of the message around the first place, on one line
+    file:       the name of the attached file that the excerpt is from; "" when it is from the message itself
     """
 
     message_id: int | None
     excerpt: str
+    file: str = ""
+
+    @property
+    def line(self) -> str:
+        """What was found, as it is shown below the chat's title."""
+        return tr("in {file}: {excerpt}", file=self.file, excerpt=self.excerpt) if self.file else self.excerpt
 
 
 @dataclass(frozen=True)

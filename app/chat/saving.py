@@ -5,24 +5,23 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
+from PySide6.QtWidgets import QMessageBox, QWidget
 
 from app.language import tr
+from app.widgets.file_dialog import FileDialog
 
 
-def save_bytes(parent: QWidget, title: str, name: str, data: bytes, kinds: str = "") -> QFileDialog:
+def save_bytes(parent: QWidget, title: str, name: str, data: bytes, kinds: str = "") -> FileDialog:
     """Ask for a file and write it, without holding up the window; a failure is told in a message box.
 
     name: what is offered; kinds: the dialog's filter, e.g. "Pictures (*.png)"
     """
-    dialog = QFileDialog(parent, title)
-    dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-    if kinds:
-        dialog.setNameFilter(kinds)
+    dialog = FileDialog(parent, title, kinds=kinds)
+    dialog.setAcceptMode(FileDialog.AcceptMode.AcceptSave)
     dialog.selectFile(safe_name(name))
     dialog.setDefaultSuffix(Path(name).suffix.lstrip("."))
-    dialog.fileSelected.connect(lambda path: _write(parent, Path(path), data))
-    dialog.finished.connect(dialog.deleteLater)
+    # Not the parent itself: a child whose end is the end of its parent is deleted twice.
+    dialog.fileSelected.connect(lambda path: _write(dialog.parentWidget(), Path(path), data))
     dialog.open()
     return dialog
 

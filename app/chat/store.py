@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from app.chat import columns
+from app.chat import columns, file_index
 from app.chat.database import Database, saves
 from app.chat.portable import PortableChat, PortableMessage
 from app.chat.records import Attachment, ChatInfo, Draft, Hit, StoredMessage
@@ -80,7 +80,7 @@ class ChatStore(Database):
         for word in words_of(query):
             condition, found = self._occurs(word)
             where += f" AND (title LIKE ? ESCAPE '\\' OR id IN (SELECT chat_id FROM messages WHERE {condition}))"
-            values += [like(word), found]
+            values += [like(word), *found]
         rows = self._db.execute(
             "SELECT id, title, created, updated, pinned, folder FROM chats "
             f"WHERE {where} ORDER BY updated DESC, id DESC",
@@ -89,18 +89,22 @@ class ChatStore(Database):
         return [ChatInfo(*row[:4], bool(row[4]), row[5]) for row in rows]
 
     def find_in(self, chat_id: int, query: str) -> Hit:
-        """The newest message of a chat in which words of `query` occur: all of them, or else as many as do."""
+        """The newest message of a chat, or else file in it, in which words of `query` occur: all, or else the first."""
         every = words_of(query)
         for words in (every, every[:1]) if every else ():
             # A chat has few messages: reading them is quicker than asking the index, which knows all chats.
-            where = " AND ".join(["text LIKE ? ESCAPE '\\'"] * len(words))
-            row = self._db.execute(
-                f"SELECT id, text FROM messages WHERE chat_id = ? AND deleted IS NULL AND {where} "
-                "ORDER BY id DESC LIMIT 1",
-                (chat_id, *map(like, words)),
-            ).fetchone()
-            if row is not None:
-                return Hit(row[0], excerpt(row[1], words))
+            where = " AND ".join(["{0} LIKE ? ESCAPE '\\'"] * len(words))
+            said = f"SELECT id, text, '' FROM messages WHERE chat_id = ? AND deleted IS NULL AND {where.format('text')}"
+            attached = (
+                "SELECT m.id, a.text, name FROM messages m JOIN attachments a ON a.message_id = m.id "
+                f"WHERE chat_id = ? AND deleted IS NULL AND {where.format('a.text')}"
+            )
+            for source, newest in ((said, "id"), (attached, "a.id")):
+                row = self._db.execute(
+                    f"{source} ORDER BY {newest} DESC LIMIT 1", (chat_id, *map(like, words))
+                ).fetchone()
+                if row is not None:
+                    return Hit(row[0], excerpt(row[1], words), row[2])
         return Hit(None, "")
 
     def title(self, chat_id: int) -> str | None:
@@ -159,6 +163,7 @@ class ChatStore(Database):
                 "INSERT INTO search(search, rowid, text) "
                 f"SELECT 'delete', id, text FROM messages WHERE indexed = 1 AND ({gone})"
             )
+            file_index.forget(self._db, f"message_id IN (SELECT id FROM messages WHERE {gone})")
         self._db.execute(f"DELETE FROM messages WHERE {gone}")
         self._db.execute("DELETE FROM chats WHERE deleted IS NOT NULL")
 
@@ -533,10 +538,13 @@ class ChatStore(Database):
     def _set(self, sql: str, *values: object) -> None:
         self._db.execute(sql, values)
 
-    def _occurs(self, word: str) -> tuple[str, str]:
-        """A condition on `messages` that is true where one contains `word`, and the value it is bound to."""
+    def _occurs(self, word: str) -> tuple[str, list[str]]:
+        """A condition on `messages`, true where one or a file of it has `word`, and the values it is bound to."""
         # The trigram index knows nothing shorter than three characters, and two are a whole word in Korean or Chinese.
         if self._searchable and len(word) >= 3:
             found = "SELECT rowid FROM search WHERE search MATCH ?"
-            return f"deleted IS NULL AND id IN ({found})", '"' + word.replace('"', '""') + '"'
-        return "deleted IS NULL AND text LIKE ? ESCAPE '\\'", like(word)
+            quoted = '"' + word.replace('"', '""') + '"'
+            where = f"deleted IS NULL AND (id IN ({found}) OR {file_index.HAS_WORD})"
+            return where, [quoted, quoted, like(word)]
+        where = f"deleted IS NULL AND (text LIKE ? ESCAPE '\\' OR {file_index.HAS_WORD_SLOWLY})"
+        return where, [like(word), like(word)]

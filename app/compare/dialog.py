@@ -8,7 +8,6 @@ from pathlib import Path
 from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import (
     QDialog,
-    QFileDialog,
     QFrame,
     QGridLayout,
     QHBoxLayout,
@@ -24,6 +23,7 @@ from app.language import told, tr
 from app.settings.fields import Combo, Fraction, WholeNumber
 from app.theme import theme
 from app.widgets.buttons import button
+from app.widgets.file_dialog import FileDialog
 from app.widgets.labels import ElideLabel, label
 from app.widgets.page import scrolled
 from engine.errors import GreenroomError
@@ -319,10 +319,9 @@ class CompareDialog(QDialog):
         return f"{self.model.currentText()} {self.quant.currentText()}"
 
     def _choose(self, title: str, ending: str, save: Callable[[Path], object]) -> None:
-        dialog = QFileDialog(self, title, str(Path.home() / f"greenroom-{self.model.currentData()}.{ending}"))
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog = FileDialog(self, title, str(Path.home() / f"greenroom-{self.model.currentData()}.{ending}"))
+        dialog.setAcceptMode(FileDialog.AcceptMode.AcceptSave)
         dialog.setDefaultSuffix(ending)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.fileSelected.connect(lambda name: self._write(Path(name), save))
         dialog.open()
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QSize, Qt
-from PySide6.QtWidgets import QFileDialog, QWidget
+from PySide6.QtCore import QSize
+from PySide6.QtWidgets import QWidget
 
 from app.language import tr
+from app.widgets.file_dialog import FileDialog
 
 DIALOG = QSize(820, 520)
 
 
 def choose_file(window: QWidget, start: str, chosen: Callable[[str], object]) -> None:
     """start: the folder that is shown first; chosen: takes the path."""
-    dialog = _dialog(window, tr("Open a model file"), start, QFileDialog.FileMode.ExistingFile)
+    dialog = _dialog(window, tr("Open a model file"), start, FileDialog.FileMode.ExistingFile)
     models, everything = tr("Models"), tr("All files")
     dialog.setNameFilter(f"{models} (*.gguf *.safetensors *.json);;{everything} (*)")
     dialog.fileSelected.connect(chosen)
@@ -22,14 +23,13 @@ def choose_file(window: QWidget, start: str, chosen: Callable[[str], object]) ->
 
 
 def choose_folder(window: QWidget, start: str, chosen: Callable[[str], object]) -> None:
-    dialog = _dialog(window, tr("Open a folder of safetensors"), start, QFileDialog.FileMode.Directory)
+    dialog = _dialog(window, tr("Open a folder of safetensors"), start, FileDialog.FileMode.Directory)
     dialog.fileSelected.connect(chosen)
     dialog.open()
 
 
-def _dialog(window: QWidget, title: str, start: str, mode: QFileDialog.FileMode) -> QFileDialog:
-    dialog = QFileDialog(window, title, start)
+def _dialog(window: QWidget, title: str, start: str, mode: FileDialog.FileMode) -> FileDialog:
+    dialog = FileDialog(window, title, start)
     dialog.setFileMode(mode)
     dialog.resize(DIALOG)
-    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     return dialog

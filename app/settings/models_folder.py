@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Slot
-from PySide6.QtWidgets import QAbstractButton, QFileDialog, QHBoxLayout, QMessageBox, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QMessageBox, QVBoxLayout, QWidget
 
 from app import tasks
 from app.language import told, tr
@@ -13,6 +13,7 @@ from app.settings.fields import CONTROL_WIDTH
 from app.settings.store import Settings, SettingsStore
 from app.theme import theme
 from app.widgets.buttons import button
+from app.widgets.file_dialog import FileDialog
 from app.widgets.labels import ElideLabel
 from app.words import home_path, sentence
 from engine.errors import GreenroomError
@@ -47,9 +48,8 @@ class ModelsFolder(QWidget):
     @Slot()
     def _choose(self) -> None:
         start = self._settings.values.models_folder or str(Path.home())
-        dialog = QFileDialog(self, tr("Choose the models folder"), start)
-        dialog.setFileMode(QFileDialog.FileMode.Directory)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog = FileDialog(self, tr("Choose the models folder"), start)
+        dialog.setFileMode(FileDialog.FileMode.Directory)
         dialog.fileSelected.connect(self.take)
         dialog.open()
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtWidgets import QComboBox, QFileDialog, QHBoxLayout, QSlider, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QSlider, QVBoxLayout, QWidget
 
 from app import tasks
 from app.language import told, tr
@@ -14,6 +14,7 @@ from app.stage.recording import SUFFIX, Recording, open_recording, save_recordin
 from app.stage.sources import Replay
 from app.theme import theme
 from app.widgets.buttons import button
+from app.widgets.file_dialog import FileDialog
 from app.widgets.labels import ElideLabel, label
 from app.words import sentence
 from engine.errors import GreenroomError
@@ -151,7 +152,7 @@ class ReplayBar(QWidget):
             return
         name = re.sub(r"[^\w.-]+", "-", recording.model).strip("-.") or "run"
         dialog = self._dialog(tr("Save this run"))
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.setAcceptMode(FileDialog.AcceptMode.AcceptSave)
         dialog.setDefaultSuffix(SUFFIX.removeprefix("."))
         dialog.selectFile(f"{name}{SUFFIX}")
         dialog.fileSelected.connect(lambda path: self.save_to(recording, Path(path)))
@@ -160,14 +161,13 @@ class ReplayBar(QWidget):
     @Slot()
     def _open(self) -> None:
         dialog = self._dialog(tr("Open a run that was saved"))
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.setFileMode(FileDialog.FileMode.ExistingFile)
         dialog.fileSelected.connect(lambda path: self.open_from(Path(path)))
         dialog.open()
 
-    def _dialog(self, title: str) -> QFileDialog:
+    def _dialog(self, title: str) -> FileDialog:
         runs = tr("Runs")
-        dialog = QFileDialog(self, title, str(Path.home()), f"{runs} (*{SUFFIX})")
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog = FileDialog(self, title, str(Path.home()), f"{runs} (*{SUFFIX})")
         return dialog
 
     def save_to(self, recording: Recording, path: Path) -> None:

@@ -15,6 +15,7 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
+        <location filename="../../app/widgets/file_dialog.py"/>
         <source>File</source>
         <translation>파일</translation>
     </message>
@@ -400,6 +401,16 @@
         <location filename="../../engine/hub/safe_paths.py"/>
         <source>Choose another file.</source>
         <translation>다른 파일을 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
+        <source>Greenroom keeps its chats in it</source>
+        <translation>Greenroom이 채팅을 저장하는 파일입니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
+        <source>Export the chat, and attach that file.</source>
+        <translation>채팅을 내보낸 뒤 그 파일을 첨부하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
@@ -1121,6 +1132,11 @@
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
+        <source>these are the chats that are open</source>
+        <translation>지금 열려 있는 채팅 파일입니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/importing.py"/>
         <source>there is no conversations.json in it</source>
         <translation>conversations.json이 들어 있지 않습니다</translation>
     </message>
@@ -1231,6 +1247,7 @@
     <message>
         <location filename="../../app/chat/list_model.py"/>
         <location filename="../../app/chat/sidebar.py"/>
+        <location filename="../../app/widgets/file_dialog.py"/>
         <source>Folder</source>
         <translation>폴더</translation>
     </message>
@@ -1825,6 +1842,11 @@
         <location filename="../../app/chat/presets.py"/>
         <source>Always the same</source>
         <translation>항상 동일</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/records.py"/>
+        <source>in {file}: {excerpt}</source>
+        <translation>{file} 파일: {excerpt}</translation>
     </message>
     <message>
         <location filename="../../app/chat/saving.py"/>
@@ -5265,6 +5287,7 @@
     </message>
     <message>
         <location filename="../../engine/checkpoints/stored.py"/>
+        <location filename="../../engine/hub/library.py"/>
         <source>{path} cannot be opened</source>
         <translation>{path}을(를) 열 수 없습니다</translation>
     </message>
@@ -6092,6 +6115,71 @@
         <translation>다음 가운데 선택하세요: {labels}.</translation>
     </message>
     <message>
+        <location filename="../../engine/hub/disk_room.py"/>
+        <source>The model cannot be stored there</source>
+        <translation>모델을 그곳에 저장할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/disk_room.py"/>
+        <source>a file of it has {largest}, and this disk&apos;s file system (FAT32) takes 4.3 GB at most</source>
+        <translation>{largest} 크기의 파일이 있는데, 이 디스크의 파일 시스템(FAT32)은 최대 4.3 GB까지 담을 수 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/disk_room.py"/>
+        <source>Choose a models folder on another disk in Settings.</source>
+        <translation>설정에서 다른 디스크의 모델 폴더를 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/disk_room.py"/>
+        <source>There is not enough room on the disk</source>
+        <translation>디스크 공간이 부족합니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/disk_room.py"/>
+        <source>{needed} are still needed{beside}, and {free} are free</source>
+        <translation>아직 {needed}가 필요한데{beside} 여유는 {free}입니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/disk_room.py"/>
+        <source>, {size} more for other downloads</source>
+        <translation>, 다른 다운로드에 {size} 더</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/disk_room.py"/>
+        <source>Free {value} or choose another models folder in Settings.</source>
+        <translation>{value}를 비우거나 설정에서 다른 모델 폴더를 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_job.py"/>
+        <source>{name} was not downloaded</source>
+        <translation>{name}을(를) 다운로드하지 못했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_job.py"/>
+        <source>an unexpected fault ({error})</source>
+        <translation>예상하지 못한 오류입니다({error})</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_job.py"/>
+        <source>Resume it.</source>
+        <translation>이어받기를 누르세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_job.py"/>
+        <source>{path} came damaged</source>
+        <translation>{path}이(가) 손상된 채로 도착했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_job.py"/>
+        <source>its checksum is not the one the hub lists, so it was thrown away</source>
+        <translation>체크섬이 허브의 값과 달라 버렸습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_job.py"/>
+        <source>Resume to fetch that file once more; if it happens again, use another mirror.</source>
+        <translation>이어받기로 그 파일을 다시 받으세요. 또 그러면 다른 미러를 사용하세요.</translation>
+    </message>
+    <message>
         <location filename="../../engine/hub/download_store.py"/>
         <source>The list of downloads cannot be opened</source>
         <translation>다운로드 목록을 열 수 없습니다</translation>
@@ -6187,71 +6275,6 @@
         <translation>그 창에서 중지하거나 그 창을 닫으세요.</translation>
     </message>
     <message>
-        <location filename="../../engine/hub/downloads.py"/>
-        <source>The model cannot be stored there</source>
-        <translation>모델을 그곳에 저장할 수 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/downloads.py"/>
-        <source>a file of it has {largest}, and this disk&apos;s file system (FAT32) takes 4.3 GB at most</source>
-        <translation>{largest} 크기의 파일이 있는데, 이 디스크의 파일 시스템(FAT32)은 최대 4.3 GB까지 담을 수 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/downloads.py"/>
-        <source>Choose a models folder on another disk in Settings.</source>
-        <translation>설정에서 다른 디스크의 모델 폴더를 선택하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/downloads.py"/>
-        <source>, {size} more for other downloads</source>
-        <translation>, 다른 다운로드에 {size} 더</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/downloads.py"/>
-        <source>There is not enough room on the disk</source>
-        <translation>디스크 공간이 부족합니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/downloads.py"/>
-        <source>{needed} are still needed{beside}, and {free} are free</source>
-        <translation>아직 {needed}가 필요한데{beside} 여유는 {free}입니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/downloads.py"/>
-        <source>Free {value} or choose another models folder in Settings.</source>
-        <translation>{value}를 비우거나 설정에서 다른 모델 폴더를 선택하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/downloads.py"/>
-        <source>{name} was not downloaded</source>
-        <translation>{name}을(를) 다운로드하지 못했습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/downloads.py"/>
-        <source>an unexpected fault ({error})</source>
-        <translation>예상하지 못한 오류입니다({error})</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/downloads.py"/>
-        <source>Resume it.</source>
-        <translation>이어받기를 누르세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/downloads.py"/>
-        <source>{path} came damaged</source>
-        <translation>{path}이(가) 손상된 채로 도착했습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/downloads.py"/>
-        <source>its checksum is not the one the hub lists, so it was thrown away</source>
-        <translation>체크섬이 허브의 값과 달라 버렸습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/downloads.py"/>
-        <source>Resume to fetch that file once more; if it happens again, use another mirror.</source>
-        <translation>이어받기로 그 파일을 다시 받으세요. 또 그러면 다른 미러를 사용하세요.</translation>
-    </message>
-    <message>
         <location filename="../../engine/hub/headers.py"/>
         <source>Reading what {name} is</source>
         <translation>{name}의 정보를 읽는 중</translation>
@@ -6274,6 +6297,21 @@
     </message>
     <message>
         <location filename="../../engine/hub/library.py"/>
+        <source>&quot;{model}&quot; is not on this PC</source>
+        <translation>“{model}”은(는) 이 PC에 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/library.py"/>
+        <source>it is the address of a page</source>
+        <translation>웹 페이지의 주소입니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/library.py"/>
+        <source>`greenroom download {repo}` brings it here.</source>
+        <translation>`greenroom download {repo}`로 가져올 수 있습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/library.py"/>
         <source>{count} installed models are called so: {value}</source>
         <translation>설치된 모델 {count}개의 이름이 같습니다: {value}</translation>
     </message>
@@ -6286,6 +6324,16 @@
         <location filename="../../engine/hub/library.py"/>
         <source>Give the longer name.</source>
         <translation>더 긴 이름을 지정하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/library.py"/>
+        <source>it is a link to {target}, and nothing is there</source>
+        <translation>{target}을(를) 가리키는 링크인데, 그곳에 아무것도 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/library.py"/>
+        <source>Choose the file itself.</source>
+        <translation>파일 자체를 고르세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/library.py"/>
@@ -6339,8 +6387,8 @@
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
-        <source>Correct it in Settings, Network.</source>
-        <translation>설정의 네트워크에서 고치세요.</translation>
+        <source>Correct it in Settings, Network (in a terminal HTTPS_PROXY).</source>
+        <translation>설정의 네트워크(터미널에서는 HTTPS_PROXY)에서 바로잡으세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
@@ -6379,8 +6427,13 @@
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
-        <source>Check the network, or the proxy in Settings, Network; the download goes on where it stopped.</source>
-        <translation>네트워크 또는 설정의 네트워크에 있는 프록시를 확인하세요. 다운로드는 멈춘 곳에서 이어집니다.</translation>
+        <source>Check the network, or the proxy in Settings, Network (in a terminal HTTPS_PROXY).</source>
+        <translation>네트워크 또는 설정의 네트워크에 있는 프록시(터미널에서는 HTTPS_PROXY)를 확인하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>Check the network, or the proxy in Settings, Network (in a terminal HTTPS_PROXY); the download goes on where it stopped.</source>
+        <translation>네트워크 또는 설정의 네트워크에 있는 프록시(터미널에서는 HTTPS_PROXY)를 확인하세요. 다운로드는 멈춘 곳에서 이어집니다.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
@@ -6394,8 +6447,8 @@
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
-        <source>Check the clock; if your network inspects traffic, choose its certificate file in Settings, Network.</source>
-        <translation>시계를 확인하세요. 통신을 검사하는 네트워크라면 설정의 네트워크에서 인증서 파일을 선택하세요.</translation>
+        <source>Check the clock; if your network inspects traffic, choose its certificate file in Settings, Network (in a terminal SSL_CERT_FILE).</source>
+        <translation>시계를 확인하세요. 네트워크가 트래픽을 검사한다면 설정의 네트워크(터미널에서는 SSL_CERT_FILE)에서 그 인증서 파일을 고르세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
@@ -6414,8 +6467,8 @@
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
-        <source>Check it in Settings, Network.</source>
-        <translation>설정의 네트워크에서 확인하세요.</translation>
+        <source>Check it in Settings, Network (in a terminal HTTPS_PROXY).</source>
+        <translation>설정의 네트워크(터미널에서는 HTTPS_PROXY)에서 확인하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
@@ -6464,8 +6517,8 @@
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
-        <source>Write them into its address in Settings, Network, like http://name:password@host:port.</source>
-        <translation>설정의 네트워크에 있는 주소에 http://name:password@host:port처럼 적으세요.</translation>
+        <source>Write them into its address in Settings, Network (in a terminal HTTPS_PROXY), like http://name:password@host:port.</source>
+        <translation>설정의 네트워크(터미널에서는 HTTPS_PROXY)에서 주소에 http://name:password@host:port와 같이 넣으세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
@@ -6484,8 +6537,8 @@
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
-        <source>Open {page}, accept its terms, then put an access token into Settings, Network.</source>
-        <translation>{page}을(를) 열어 약관에 동의한 뒤, 설정의 네트워크에 액세스 토큰을 넣으세요.</translation>
+        <source>Open {page}, accept its terms, then put an access token into Settings, Network (or HF_TOKEN).</source>
+        <translation>{page}을(를) 열어 약관에 동의한 다음, 설정의 네트워크(또는 HF_TOKEN)에 액세스 토큰을 넣으세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
@@ -6559,8 +6612,8 @@
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
-        <source>Check the hub&apos;s address in Settings, Network.</source>
-        <translation>설정의 네트워크에서 허브 주소를 확인하세요.</translation>
+        <source>Check the hub&apos;s address in Settings, Network (or HF_ENDPOINT).</source>
+        <translation>설정의 네트워크(또는 HF_ENDPOINT)에서 허브 주소를 확인하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
