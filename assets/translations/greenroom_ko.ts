@@ -4775,6 +4775,7 @@
     <message>
         <location filename="../../engine/checkpoints/chat_template.py"/>
         <location filename="../../engine/checkpoints/safetensors_header.py"/>
+        <location filename="../../engine/checkpoints/tokenizer.py"/>
         <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
         <source>Choose another file of this model.</source>
         <translation>이 모델의 다른 파일을 선택하세요.</translation>
@@ -5347,6 +5348,16 @@
         <location filename="../../engine/checkpoints/stored.py"/>
         <source>The file is incomplete; choose another.</source>
         <translation>파일이 완전하지 않습니다. 다른 파일을 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/tokenizer.py"/>
+        <source>The model&apos;s tokenizer cannot cut this text into tokens</source>
+        <translation>모델의 토크나이저가 이 텍스트를 토큰으로 나눌 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/tokenizer.py"/>
+        <source>its rules fail at it ({value})</source>
+        <translation>규칙이 이 텍스트에서 실패합니다({value})</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/tokenizer_files.py"/>

@@ -16,6 +16,7 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
+from engine.checkpoints.growth import check_growth
 from engine.checkpoints.pretokenizers import checked
 
 SPACE_MARK = "▁"
@@ -120,7 +121,7 @@ def spaced_model(vocabulary: dict[str, int], merges: list[tuple[str, str]], unkn
 def wrap(
     model: Any, *, space_first: bool, squeeze: bool = False, charsmap: bytes = b"", isolated: Collection[str] = ()
 ) -> tokenizers.Tokenizer:
-    """With "▁" for spaces before the model and back after it."""
+    """With "▁" for spaces before the model and back after it. Raises ValueError for a charsmap that is none."""
     backend = tokenizers.Tokenizer(model)
     steps: list[normalizers.Normalizer] = [checked(normalizers.Precompiled, charsmap)] if charsmap else []
     if squeeze:
@@ -129,6 +130,7 @@ def wrap(
         steps.append(normalizers.Prepend(SPACE_MARK))
     steps.append(normalizers.Replace(" ", SPACE_MARK))
     backend.normalizer = normalizers.Sequence(steps)
+    check_growth(backend)
     if isolated:
         longest_first = sorted(isolated, key=len, reverse=True)
         pattern = tokenizers.Regex("|".join(map(re.escape, longest_first)))

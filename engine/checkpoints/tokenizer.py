@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cached_property
+from typing import TypeVar
 
 import tokenizers
 
-from engine.checkpoints.pretokenizers import LETTERS
+from engine.checkpoints.pretokenizers import LETTERS, checked
+from engine.errors import GreenroomError
+from engine.words import say
 
 #: Tokens that end an answer, by the names public model families give them.
 END_NAMES = frozenset(
@@ -36,6 +39,21 @@ END_NAMES = frozenset(
     }
 )
 _SPACE_MARK = "▁"
+
+
+_T = TypeVar("_T")
+
+
+def cut(make: Callable[[], _T]) -> _T:
+    """What the library makes of a text. Raises GreenroomError where it objects, be it by a panic, no Exception."""
+    try:
+        return checked(make)
+    except ValueError as error:
+        raise GreenroomError(
+            say("The model's tokenizer cannot cut this text into tokens"),
+            say("its rules fail at it ({value})", value=str(error)[:120]),
+            say("Choose another file of this model."),
+        ) from error
 
 
 class Tokenizer:
@@ -87,10 +105,11 @@ class Tokenizer:
         special: put bos_id first if the model wants it (add_bos) and the text does not already begin with it.
                  False for the output of a chat template, which writes its own.
         literal: where in the text (start, end) tokens of `controls` are nothing but what they spell
+        Raises GreenroomError when the vocabulary's own rules fail at the text.
         """
         # A lone surrogate, as a broken paste may carry, has no UTF-8; it becomes "?".
         clean = text.encode("utf-8", "replace").decode("utf-8")
-        encoded = self._backend.encode(clean, add_special_tokens=False)
+        encoded = cut(lambda: self._backend.encode(clean, add_special_tokens=False))
         ids: list[int] = encoded.ids
         if literal and not controls.isdisjoint(ids):
             ids = self._spelled_out(clean, ids, encoded.offsets, literal, controls)
@@ -159,7 +178,7 @@ class Tokenizer:
             spelling = "".join(LETTERS[byte] for byte in text.encode("utf-8", "replace"))
         else:
             spelling = text.replace(" ", _SPACE_MARK)
-        return [token.id for token in self._backend.model.tokenize(spelling)]
+        return cut(lambda: [token.id for token in self._backend.model.tokenize(spelling)])
 
     def _ends(self, told: Iterable[int]) -> frozenset[int]:
         names = {content: token for token, content in self._added.items() if content in END_NAMES}

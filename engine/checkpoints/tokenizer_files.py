@@ -10,9 +10,10 @@ from typing import Any
 import tokenizers
 
 from engine.checkpoints.chat_template import MAX_SOURCE, ChatTemplate
+from engine.checkpoints.growth import check_growth
 from engine.checkpoints.json_file import read_optional_object
 from engine.checkpoints.stored import file_size, read_bytes, size_text
-from engine.checkpoints.tokenizer import Tokenizer
+from engine.checkpoints.tokenizer import Tokenizer, cut
 from engine.checkpoints.vocabulary_files import read_vocabulary
 from engine.errors import GreenroomError
 from engine.words import say
@@ -35,7 +36,7 @@ def tokenizer_from_folder(folder: Path) -> Tokenizer:
             bos = next(_ids(record.get("bos_token_id")), None)
     wanted = settings.get("add_bos_token")
     if not isinstance(wanted, bool):
-        wanted = bos is not None and backend.encode("").ids[:1] == [bos]
+        wanted = bos is not None and cut(lambda: backend.encode("").ids[:1]) == [bos]
     return Tokenizer(backend, bos_id=bos, eos_ids=(token for token in ends if token is not None), add_bos=wanted)
 
 
@@ -68,7 +69,9 @@ def _load(path: Path) -> tokenizers.Tokenizer:
         raise GreenroomError(say("{name} cannot be read", name=path.name), why, say("Download it again."))
     data = read_bytes(path, 0, size).tobytes()
     try:
-        return tokenizers.Tokenizer.from_buffer(data)
+        backend = tokenizers.Tokenizer.from_buffer(data)
+        check_growth(backend)
+        return backend
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic inside the library is no Exception

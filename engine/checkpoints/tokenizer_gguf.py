@@ -13,7 +13,7 @@ from tokenizers import AddedToken
 from engine.checkpoints import sentencepiece
 from engine.checkpoints.chat_template import ChatTemplate
 from engine.checkpoints.gguf_header import GgufHeader
-from engine.checkpoints.pretokenizers import CHARACTER_RULES, GPT2, PRE_TOKENIZERS, byte_level
+from engine.checkpoints.pretokenizers import CHARACTER_RULES, GPT2, PRE_TOKENIZERS, byte_level, checked
 from engine.checkpoints.sentencepiece import CONTROL, NORMAL, SPACE_MARK, USER_DEFINED, Pieces
 from engine.checkpoints.tokenizer import END_NAMES, Tokenizer
 from engine.errors import GreenroomError
@@ -55,7 +55,7 @@ def tokenizer_from_gguf(header: GgufHeader) -> Tokenizer:
         else:
             backend, add_bos = _sentencepiece(header, tokens, kinds, unigram=model == "t5"), model == "llama"
         swallows = model == "llama" and config.get("general.architecture") in ("phi3", "phimoe")
-        backend.add_tokens(list(_added_tokens(tokens, kinds, swallows)))
+        checked(backend.add_tokens, list(_added_tokens(tokens, kinds, swallows)))
     except GreenroomError:
         raise
     except Exception as error:  # the library raises nothing more precise

@@ -1,4 +1,4 @@
-"""A way to write a GGUF file into the test's own folder, and one real model."""
+"""A way to write a GGUF file into the test's own folder, small vocabularies, and one real model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from checkpoint_files import Tensors, write_gguf
+from vocabularies import ByteLevelVocabulary, PieceVocabulary
 
 from engine.errors import GreenroomError
 
@@ -31,3 +32,13 @@ def smollm() -> Path:
         except GreenroomError as error:
             pytest.skip(str(error))
     return dense_path()
+
+
+@pytest.fixture(scope="session")
+def vocabulary() -> ByteLevelVocabulary:
+    return ByteLevelVocabulary()
+
+
+@pytest.fixture(scope="session")
+def pieces() -> PieceVocabulary:
+    return PieceVocabulary()

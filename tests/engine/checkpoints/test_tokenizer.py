@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -18,24 +16,14 @@ import regex
 import tokenizers
 import transformers
 from checkpoint_files import write_folder, write_gguf
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import decoders, models, pre_tokenizers
+from vocabularies import CONTROL, CORPUS, NORMAL, USER_DEFINED, ByteLevelVocabulary, PieceVocabulary
 
 from engine.checkpoints import open_checkpoint
 from engine.checkpoints.pretokenizers import PRE_TOKENIZERS
 from engine.checkpoints.tokenizer import Tokenizer
-from engine.errors import GreenroomError
-
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
-
-CORPUS = [
-    "The quick brown fox doesn't jump over 12345 lazy dogs; WE'LL see in 2024!",
-    "Der Fuchs springt über den faulen Hund, naïve café, Ångström.\n\n  Indented\tline\r\n",
-    "def f(x): return x**2 + 3.14159  # comment\n    if x != 0:\n        pass\n",
-    "日本語のテキストと中文文本。한국어 텍스트도 있습니다。",
-    "Приветствуем вас! Ελληνικά γράμματα; عربى नमस्ते",
-] * 4
 
 TEXTS = [
     "",
@@ -154,43 +142,6 @@ def cut(pattern: str, text: str) -> Iterable[str]:
         at = match.end()
     if text[at:]:
         yield text[at:]
-
-
-class ByteLevelVocabulary:
-    """A small trained byte-level vocabulary with ChatML's special tokens."""
-
-    special = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-
-    def __init__(self) -> None:
-        trained = tokenizers.Tokenizer(models.BPE())
-        trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        trainer = trainers.BpeTrainer(
-            vocab_size=480, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
-        )
-        trained.train_from_iterator(CORPUS, trainer)
-        model = json.loads(trained.to_str())["model"]
-        tokens = sorted(model["vocab"], key=model["vocab"].get)
-        self.tokens = [*self.special, *tokens]
-        self.merges = [tuple(merge) for merge in model["merges"]]
-        self.ids = {token: number for number, token in enumerate(self.tokens)}
-        self.ranks = {merge: number for number, merge in enumerate(self.merges)}
-
-    def gguf(self, path: Path, **settings: Any) -> Path:
-        count = len(self.special)
-        usual = {
-            "tokenizer__ggml__model": "gpt2",
-            "tokenizer__ggml__tokens": self.tokens,
-            "tokenizer__ggml__token_type": [CONTROL] * count + [NORMAL] * (len(self.tokens) - count),
-            "tokenizer__ggml__merges": [" ".join(merge) for merge in self.merges],
-            "tokenizer__ggml__bos_token_id": 0,
-            "tokenizer__ggml__eos_token_id": 0,
-        }
-        return write_gguf(path, **{**usual, **settings})
-
-
-@pytest.fixture(scope="module")
-def vocabulary() -> ByteLevelVocabulary:
-    return ByteLevelVocabulary()
 
 
 @pytest.fixture(scope="module")
@@ -355,59 +306,6 @@ def test_smollm2_equals_the_rule(smollm: Path) -> None:
 # SentencePiece
 
 
-class PieceVocabulary:
-    """A small trained SentencePiece-like BPE vocabulary with byte fallback."""
-
-    def __init__(self) -> None:
-        trained = tokenizers.Tokenizer(models.BPE())
-        trained.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-        trained.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex("▁+[^▁]*"), "isolated")
-        trained.train_from_iterator(CORPUS[:3], trainers.BpeTrainer(vocab_size=220, show_progress=False))
-        model = json.loads(trained.to_str())["model"]
-        base = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
-        # As in SentencePiece, a piece's score is minus the rank at which it was learned; letters come last.
-        merged = list(dict.fromkeys("".join(merge) for merge in model["merges"]))
-        letters = [token for token in model["vocab"] if token not in set(merged)]
-        self.tokens = [*base, *merged, *letters]
-        self.types = [UNKNOWN, CONTROL, CONTROL] + [BYTE] * 256 + [NORMAL] * (len(merged) + len(letters))
-        self.scores = [0.0] * len(base) + [-float(rank) for rank in range(len(merged) + len(letters))]
-        self.ids = {token: number for number, token in enumerate(self.tokens)}
-
-    def gguf(self, path: Path, **settings: Any) -> Path:
-        return write_gguf(
-            path,
-            tokenizer__ggml__model="llama",
-            tokenizer__ggml__tokens=self.tokens,
-            tokenizer__ggml__token_type=self.types,
-            tokenizer__ggml__scores=self.scores,
-            tokenizer__ggml__unknown_token_id=0,
-            tokenizer__ggml__bos_token_id=1,
-            tokenizer__ggml__eos_token_id=2,
-            **settings,
-        )
-
-    def plain(self, text: str, prefix: bool = True) -> list[int]:
-        """Merge the best-scored neighbours, leftmost first, until none is left; what is no piece goes as bytes."""
-        parts = list((" " + text if prefix and text else text).replace(" ", "▁"))
-        while True:
-            pairs = [
-                (-self.scores[self.ids[a + b]], i) for i, (a, b) in enumerate(pairwise(parts)) if a + b in self.ids
-            ]
-            if not pairs:
-                break
-            at = min(pairs)[1]
-            parts[at : at + 2] = [parts[at] + parts[at + 1]]
-        ids: list[int] = []
-        for part in parts:
-            ids += [self.ids[part]] if part in self.ids else [3 + byte for byte in part.encode()]
-        return ids
-
-
-@pytest.fixture(scope="module")
-def pieces() -> PieceVocabulary:
-    return PieceVocabulary()
-
-
 @pytest.fixture(scope="module")
 def piece_tokenizer(pieces: PieceVocabulary, tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     return open_checkpoint(pieces.gguf(tmp_path_factory.mktemp("spm") / "m.gguf")).tokenizer()
@@ -555,81 +453,3 @@ def test_phis_special_tokens_take_the_space_behind_them(
 
 
 # Bad input
-
-
-def test_a_gguf_without_a_tokenizer(tmp_path: Path) -> None:
-    with pytest.raises(GreenroomError, match="carries no tokenizer"):
-        open_checkpoint(write_gguf(tmp_path / "m.gguf")).tokenizer()
-
-
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
-        ({"model": "rwkv", "tokens": ["a"]}, 'of the kind "rwkv"'),
-        ({"model": "gpt2", "tokens": ["a"]}, "no merges"),
-        ({"model": "gpt2", "tokens": ["a"], "merges": ["ab"]}, "merge of one part"),
-        ({"model": "gpt2", "tokens": ["a"], "merges": ["a b"]}, "damaged"),
-        ({"model": "llama", "tokens": ["a", "b"], "scores": [1.0]}, "1 entries of tokenizer.ggml.scores"),
-        ({"model": "llama", "tokens": ["a", "b"], "token_type": [1, 1, 1]}, "3 entries of tokenizer.ggml.token_type"),
-        ({"model": "llama", "tokens": [1, 2]}, "does not hold strings"),
-        ({"model": "llama", "tokens": ["a"], "scores": ["x"]}, "does not hold numbers"),
-    ],
-)
-def test_a_damaged_gguf_tokenizer_is_refused(settings: dict[str, Any], reason: str, tmp_path: Path) -> None:
-    path = write_gguf(tmp_path / "m.gguf", **{f"tokenizer__ggml__{key}": value for key, value in settings.items()})
-    with pytest.raises(GreenroomError, match=reason):
-        open_checkpoint(path).tokenizer()
-
-
-def test_a_folder_without_a_tokenizer(tmp_path: Path) -> None:
-    with pytest.raises(GreenroomError, match=r"no tokenizer\.json"):
-        open_checkpoint(write_folder(tmp_path / "m", {})).tokenizer()
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b"\xff\xfe", b'{"model": {"type": "BPE"}}', b"[" * 10_000])
-def test_a_damaged_tokenizer_json_is_refused(content: bytes, tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "m", {})
-    (folder / "tokenizer.json").write_bytes(content)
-    with pytest.raises(GreenroomError, match="is damaged"):
-        open_checkpoint(folder).tokenizer()
-
-
-@pytest.fixture(scope="module")
-def sound(
-    vocabulary: ByteLevelVocabulary, pieces: PieceVocabulary, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, bytes]:
-    folder = tmp_path_factory.mktemp("sound")
-    template = "{% for m in messages %}{{ m.role ~ m['content'] }}{% endfor %}{{ bos_token }}"
-    return {
-        "gpt2": vocabulary.gguf(folder / "b.gguf", tokenizer__chat_template=template).read_bytes(),
-        "llama": pieces.gguf(folder / "p.gguf", tokenizer__chat_template=template).read_bytes(),
-    }
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    model=st.sampled_from(["gpt2", "llama"]),
-    changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_size=1, max_size=20),
-)
-def test_a_vocabulary_with_flipped_bytes_never_crashes(
-    model: str, changes: list[tuple[int, int]], sound: dict[str, bytes], tmp_path: Path
-) -> None:
-    data = bytearray(sound[model])
-    for at, value in changes:
-        data[at % len(data)] = value
-    path = tmp_path / "m.gguf"
-    path.write_bytes(data)
-    for use in (use_tokenizer, use_template):
-        with contextlib.suppress(GreenroomError):
-            use(path)
-
-
-def use_tokenizer(path: Path) -> None:
-    tokenizer = open_checkpoint(path).tokenizer()
-    ids = tokenizer.encode("Hello 日本 <|im_end|> 123")
-    assert all(0 <= token < tokenizer.vocab_size for token in ids)
-    assert isinstance(tokenizer.decode(ids), str)
-
-
-def use_template(path: Path) -> None:
-    assert isinstance(open_checkpoint(path).chat_template().render([{"role": "user", "content": "Hi"}]), str)
