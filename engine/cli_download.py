@@ -24,7 +24,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "target",
         nargs="?",
         metavar="OWNER/NAME[:LABEL]",
-        help='a repository and which model of it, e.g. "maker/model-GGUF:Q4_K_M"; without it, the unfinished downloads',
+        help='a repository and which model of it, e.g. "maker/model-GGUF:Q4_K_M", or the address of its page; without '
+        "it, the unfinished downloads",
     )
     parser.add_argument("--list", action="store_true", dest="listing", help="only list what the repository holds")
     parser.add_argument("--plan", action="store_true", help="only fetch the header and say how it would run here")
@@ -36,12 +37,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     from engine.hub.credentials import token
     from engine.hub.network import NetworkSettings
-    from engine.hub.repository import Hub, choose
+    from engine.hub.repository import Hub, choose, named
 
     settings = NetworkSettings()
-    if not args.target:
+    if args.target is None:
         return _unfinished(args, terminal)
-    repo, _, label = args.target.partition(":")
+    repo, label = named(args.target)
     repository = Hub(settings, token()).repository(repo, args.revision)
     if args.listing:
         return _listed(repository, terminal)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
+import sys
+from pathlib import Path
 
+from engine.errors import GreenroomError
+
+#: A text is read whole, and its tokens take many times its room; no model has a context near this.
+MOST_TEXT_BYTES = 256_000_000
 #: More of it is a slip of the keyboard.
 MOST_GB, MOST_PRICE = 1e9, 1e12
 
@@ -97,15 +103,24 @@ def device(text: str) -> str:
 
 def count(text: str) -> int:
     """A whole number from 1 on."""
-    with contextlib.suppress(ValueError):
-        if (number := int(text)) >= 1:
-            return number
-    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return _whole(text, 1)
 
 
 def number(text: str) -> int:
     """A whole number from 0 on."""
-    return 0 if text == "0" else count(text)
+    return _whole(text, 0)
+
+
+def window(text: str) -> int:
+    """Tokens of a window: one to start from and one to predict, at least."""
+    return _whole(text, 2)
+
+
+def _whole(text: str, least: int) -> int:
+    with contextlib.suppress(ValueError):
+        if (found := int(text)) >= least:
+            return found
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} on")
 
 
 def counts(text: str) -> list[int]:
@@ -153,3 +168,30 @@ def names(text: str) -> list[str]:
 def plain_text(text: str) -> str:
     """What the shell passed, without the stand-ins Python uses for bytes that are not UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def read_text(path: Path | None) -> str:
+    """A text file in UTF-8, of MOST_TEXT_BYTES at most; None is standard input. Line breaks become "\\n".
+
+    Raises GreenroomError when it cannot be read, is larger, or is not UTF-8.
+    """
+    name = "The standard input" if path is None else str(path)
+    try:
+        if path is None:
+            if sys.stdin is None:
+                raise OSError(None, "it is closed")
+            data = sys.stdin.buffer.read(MOST_TEXT_BYTES + 1)
+        else:
+            with path.open("rb") as file:
+                data = file.read(MOST_TEXT_BYTES + 1)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise GreenroomError(f"{name} cannot be read", why, "Name a text file.") from error
+    if len(data) > MOST_TEXT_BYTES:
+        why = f"it is longer than {MOST_TEXT_BYTES // 10**6} MB"
+        raise GreenroomError(f"{name} cannot be read", why, "Give a shorter text.")
+    try:
+        return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        why = f"it is not UTF-8 text (byte {error.start})"
+        raise GreenroomError(f"{name} cannot be read", why, "Convert it to UTF-8.") from error

@@ -93,7 +93,11 @@ def predicted_speeds(plan: OffloadPlan) -> Iterator[str]:
 
 
 def gigabytes(nbytes: int) -> str:
-    return f"{nbytes / 1e9:.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:.0f} MB"
+    if nbytes >= 1e9:
+        return f"{nbytes / 1e9:.1f} GB"
+    if nbytes >= 1e7 or nbytes == 0:
+        return f"{nbytes / 1e6:.0f} MB"
+    return f"{nbytes / 1e6:.1f} MB" if nbytes >= 1e5 else f"{nbytes / 1e3:.1f} kB"
 
 
 def speed_range(speed: Range) -> str:

@@ -20,6 +20,8 @@ from engine.progress import Progress
 _NUMBERS = re.compile(r"\[\n\s+(-?\d[^\s,]*(?:,\n\s+-?\d[^\s,]*)*)\n\s*\]")
 #: Seconds between two redraws of the progress line.
 _REDRAW = 0.1
+#: Control characters but line break and tab: in a file's name or a model's words they would steer the terminal.
+_CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
 
 
 class OutputClosedError(Exception):
@@ -30,7 +32,8 @@ class Terminal:
     """The process's stdout and stderr as they are now.
 
     json: only `document` writes to stdout
-    Characters the terminal cannot show become "?"; a stderr that is closed loses its text, nothing else.
+    Characters the terminal cannot show become "?", those that would steer it are replaced, except in an answer that
+    goes into a file; a stderr that is closed loses its text, nothing else.
     """
 
     def __init__(self, json: bool = False) -> None:
@@ -44,19 +47,20 @@ class Terminal:
 
     def say(self, line: str) -> None:
         """One line of the answer, for people."""
-        self.stream(line + "\n")
+        self.stream(_harmless(line) + "\n")
 
     def stream(self, text: str) -> None:
         """A piece of the answer, for people, shown at once."""
         if text and not self._json:
             self._clear_progress()
-            self._write_out(text)
+            self._write_out(_harmless(text) if _is_tty(self._out) else text)
 
     def aside(self, text: str) -> None:
         """A piece of what goes on beside the answer, for people: dim, where the terminal can."""
         if text and not self._json:
             self._clear_progress()
-            self._write_err(f"\x1b[2m{text}\x1b[22m" if _is_tty(self._err) else text)
+            text = _harmless(text)
+            self._write_err(f"\x1b[2m{text}\x1b[22m" if _is_tty(self._err) and _has_styles() else text)
 
     def document(self, document: dict[str, Any]) -> None:
         """The answer, for programs. ASCII, so that every encoding carries it."""
@@ -67,12 +71,16 @@ class Terminal:
     def note(self, line: str) -> None:
         """One line beside the answer."""
         self._clear_progress()
-        self._write_err(line + "\n")
+        self._write_err(_harmless(line) + "\n")
 
     def refuse(self, error: GreenroomError) -> None:
         """The sentence; for programs also as {"error": {what, why, remedy}}."""
         self.note(f"greenroom: {error}")
-        with contextlib.suppress(OutputClosedError):
+        self.refuse_document(error)
+
+    def refuse_document(self, error: GreenroomError) -> None:
+        """Only what programs get of it."""
+        with contextlib.suppress(OutputClosedError, GreenroomError):
             self.document({"error": {"what": error.what, "why": error.why, "remedy": error.remedy}})
 
     def progress(self, progress: Progress) -> None:
@@ -81,14 +89,14 @@ class Terminal:
             return
         self._redraw_at = time.monotonic() + _REDRAW
         share = f" {progress.fraction:4.0%}" if progress.total > 0 else ""
-        line = f"{progress.message}{share}"[: shutil.get_terminal_size().columns - 1]
+        line = f"{_harmless(progress.message)}{share}"[: shutil.get_terminal_size().columns - 1]
         self._write_err("\r" + line.ljust(self._drawn))
         self._drawn = len(line)
 
     def close(self) -> None:
         """Let the interpreter end quietly even when stdout's reader has gone."""
         self._clear_progress()
-        with contextlib.suppress(OutputClosedError):
+        with contextlib.suppress(OutputClosedError, GreenroomError):
             self._write_out("")
 
     def _clear_progress(self) -> None:
@@ -117,6 +125,15 @@ def _document(document: dict[str, Any]) -> str:
     text = json_format.dumps(document, indent=2, allow_nan=False)
     # A line break inside a string would be escaped, so this finds lists only.
     return _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text)
+
+
+def _harmless(text: str) -> str:
+    return text.translate(_CONTROLS)
+
+
+def _has_styles() -> bool:
+    """Whether the terminal shows dim text, and its owner wants that (no-color.org)."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _write(stream: TextIO | None, text: str) -> None:

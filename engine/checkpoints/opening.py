@@ -43,11 +43,11 @@ def _open_folder(folder: Path) -> Checkpoint:
     if models:
         why = say("it holds {count} GGUF models", count=len(models))
         raise GreenroomError(
-            say("{name} cannot be opened", name=folder.name), why, say("Choose one of the .gguf files in it.")
+            say("{name} cannot be opened", name=folder.name or folder), why, say("Choose one of the .gguf files in it.")
         )
     why = say("it holds no .safetensors file")
     if any(folder.glob("*.safetensors")):
         why = say("it has no config.json beside its .safetensors files")
     elif any(folder.glob("*.bin")) or any(folder.glob("*.pt*")):
         why = say("it holds only PyTorch pickle files, which can run code and are never opened")
-    raise GreenroomError(say("{name} cannot be opened", name=folder.name), why, _FORMS)
+    raise GreenroomError(say("{name} cannot be opened", name=folder.name or folder), why, _FORMS)

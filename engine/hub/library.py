@@ -12,7 +12,9 @@ import platformdirs
 
 from engine.checkpoints import open_checkpoint
 from engine.checkpoints.gguf import plain_stem, shard_number
+from engine.checkpoints.stored import unreadable as not_opened
 from engine.errors import GreenroomError
+from engine.hub.repository import is_address, named
 from engine.words import say
 
 log = logging.getLogger(__name__)
@@ -65,6 +67,12 @@ def resolve(model: str, folder: Path | None = None) -> Path:
     path = Path(os.path.expanduser(model))
     if model and _exists(path):
         return path
+    if is_address(model):
+        raise GreenroomError(
+            say('"{model}" is not on this PC', model=_short(model)),
+            say("it is the address of a page"),
+            say("`greenroom download {repo}` brings it here.", repo=named(model)[0]),
+        )
     found = list(_search(folder))
     wanted = model.casefold().removesuffix(".gguf")
     for names in (
@@ -80,9 +88,27 @@ def resolve(model: str, folder: Path | None = None) -> Path:
                 value=", ".join(sorted(f.name for f in names)[:5]),
             )
             raise GreenroomError(say('"{model}" is not clear', model=model), why, say("Give the longer name."))
+    if os.path.islink(path):
+        raise GreenroomError(
+            say("{path} cannot be opened", path=path),
+            say("it is a link to {target}, and nothing is there", target=_short(os.readlink(path))),
+            say("Choose the file itself."),
+        )
     why = say("it is neither a file or folder nor the name of an installed model")
     remedy = say("Installed: {names}.", names=", ".join(["demo", *sorted(f.name for f in found)[:8]]))
-    raise GreenroomError(say('There is no model "{model}"', model=model), why, remedy)
+    raise GreenroomError(say('There is no model "{model}"', model=_short(model)), why, remedy)
+
+
+def unreadable(folder: Path) -> GreenroomError | None:
+    """Why nobody can say which models a folder holds; None where it can be searched, or is not there."""
+    try:
+        with os.scandir(folder) as entries:
+            next(entries, None)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return not_opened(folder, error)
+    return None
 
 
 @dataclass(frozen=True)
@@ -140,7 +166,7 @@ def _demo() -> Path:
     from engine.hub.demo import demo_path
 
     path = demo_path()
-    if not path.exists():
+    if not _exists(path):
         raise GreenroomError(
             say("The demo model is not ready"),
             say("it is put together once, from a download of 93 MB"),
@@ -150,10 +176,17 @@ def _demo() -> Path:
 
 
 def _exists(path: Path) -> bool:
+    """Raises GreenroomError where nobody can know, because a folder above it may not be searched."""
     try:
         return path.exists()
+    except PermissionError as error:
+        raise not_opened(path, error) from error
     except (OSError, ValueError):
         return False
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def _is_file(path: Path) -> bool:

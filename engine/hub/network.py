@@ -79,7 +79,7 @@ def open_client(settings: NetworkSettings) -> httpx2.Client:
         raise GreenroomError(
             say("The network cannot be used"),
             say("its proxy setting is wrong ({error})", error=error),
-            say("Correct it in Settings, Network."),
+            say("Correct it in Settings, Network (in a terminal HTTPS_PROXY)."),
         ) from error
 
 
@@ -116,13 +116,21 @@ def read_certificates(ca_file: str) -> ssl.SSLContext | bool:
         ) from error
 
 
-def network_error(error: Exception, host: str) -> GreenroomError:
-    """A failed connection in plain words. `error` is one of httpx2's, which wrap the system's."""
+def network_error(error: Exception, host: str, resumes: bool = False) -> GreenroomError:
+    """A failed connection in plain words. `error` is one of httpx2's, which wrap the system's.
+
+    resumes: what was under way goes on from the same byte
+    """
     import httpx2
 
     chain = _causes(error)
     what = say("{host} cannot be reached", host=host)
-    check = say("Check the network, or the proxy in Settings, Network; the download goes on where it stopped.")
+    check = say("Check the network, or the proxy in Settings, Network (in a terminal HTTPS_PROXY).")
+    if resumes:
+        check = say(
+            "Check the network, or the proxy in Settings, Network (in a terminal HTTPS_PROXY); the download goes on "
+            "where it stopped."
+        )
     for cause in chain:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return GreenroomError(
@@ -130,7 +138,7 @@ def network_error(error: Exception, host: str) -> GreenroomError:
                 say("its certificate was refused ({value})", value=cause.verify_message or "verification failed"),
                 say(
                     "Check the clock; if your network inspects traffic, choose its certificate file in Settings, "
-                    "Network."
+                    "Network (in a terminal SSL_CERT_FILE)."
                 ),
             )
         if isinstance(cause, ssl.SSLError):
@@ -143,7 +151,9 @@ def network_error(error: Exception, host: str) -> GreenroomError:
         return _proxy_password()
     if isinstance(error, httpx2.ProxyError):
         return GreenroomError(
-            say("The proxy refused"), str(error) or "no reason given", say("Check it in Settings, Network.")
+            say("The proxy refused"),
+            str(error) or "no reason given",
+            say("Check it in Settings, Network (in a terminal HTTPS_PROXY)."),
         )
     text = " ".join(str(cause) for cause in chain)
     if "Name or service not known" in text or "getaddrinfo" in text or "name resolution" in text:
@@ -165,7 +175,10 @@ def _proxy_password() -> GreenroomError:
     return GreenroomError(
         say("The proxy refused"),
         say("it wants a name and a password"),
-        say("Write them into its address in Settings, Network, like http://name:password@host:port."),
+        say(
+            "Write them into its address in Settings, Network (in a terminal HTTPS_PROXY), like "
+            "http://name:password@host:port."
+        ),
     )
 
 
@@ -193,7 +206,10 @@ def status_error(status: int, what: str, host: str, page: str = "", token_given:
             )
         else:
             why = say("the repository is private or gated, or does not exist")
-            remedy = say("Open {page}, accept its terms, then put an access token into Settings, Network.", page=page)
+            remedy = say(
+                "Open {page}, accept its terms, then put an access token into Settings, Network (or HF_TOKEN).",
+                page=page,
+            )
         return GreenroomError(what, why, remedy)
     if status == 407:
         return _proxy_password()

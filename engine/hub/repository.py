@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from engine.errors import GreenroomError
 from engine.hub.network import NetworkSettings, network_error, open_client, status_error
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: A repository with more files than this is no model (the largest have a few hundred).
 MAX_FILES = 20_000
+#: A model's page as a browser or another program writes it, with or without the file on it.
+_ADDRESS = re.compile(r"(?:https?://[^/\s]+|hf\.co|huggingface\.co)/([^/\s?#:]+/[^/\s?#:]+)([^\s?#]*)\S*\Z")
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}\Z")
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _QUANT = re.compile(
@@ -198,11 +200,34 @@ class Hub:
             raise network_error(error, host) from error
         except (HFValidationError, KeyError, TypeError, ValueError, AttributeError) as error:
             why = say("{host} answered with something that is no listing", host=host)
-            raise GreenroomError(what, why, say("Check the hub's address in Settings, Network.")) from error
+            raise GreenroomError(
+                what, why, say("Check the hub's address in Settings, Network (or HF_ENDPOINT).")
+            ) from error
 
 
 def is_repo(name: str) -> bool:
     return bool(_REPO.match(name)) and ".." not in name and "--" not in name
+
+
+def named(text: str) -> tuple[str, str]:
+    """Repository and label that "owner/model", "owner/model:Q4_K_M" or the address of a model's page or file means.
+
+    The repository is not checked, see `is_repo`; the label is "" where none is named.
+    """
+    if (found := _ADDRESS.match(text)) is None:
+        repo, _, label = text.partition(":")
+        return repo, label
+    repo, rest = found[1], found[2]
+    if rest.lower().endswith(".gguf"):
+        # /blob/main/folder/model-00001-of-00002.gguf
+        path = _SPLIT.sub(".gguf", "/".join(unquote(rest).split("/")[3:]))
+        return repo, path.removesuffix(".gguf")
+    return repo, rest[1:] if rest.startswith(":") else ""
+
+
+def is_address(text: str) -> bool:
+    """Whether that is the address of a model's page."""
+    return bool(_ADDRESS.match(text)) and is_repo(named(text)[0])
 
 
 def _files(entries: Iterator[Any], what: str) -> tuple[list[RemoteFile], int]:

@@ -211,7 +211,7 @@ class FileTransfer:
                 response.close()
         except httpx2.HTTPError as error:
             self._control.check()  # a stop breaks the connection too
-            known = network_error(error, self._host)
+            known = network_error(error, self._host, resumes=True)
             raise _AgainError(known) from error
 
     def _open(self) -> httpx2.Response:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import answer, document, process
 
 import engine
-from engine.cli import BUG, DONE, INTERRUPTED, REFUSED, VERBS, main
+from engine.cli import DONE, INTERRUPTED, REFUSED, VERBS, main
 from engine.hardware import calibrate
 from engine.hardware.report import Calibration, HardwareReport
 from engine.log import log_folder
@@ -57,26 +58,6 @@ def _close_log() -> Iterator[None]:
         if handler.name == "greenroom log file":
             logging.getLogger().removeHandler(handler)
             handler.close()
-
-
-def answer(model: Path | str, *more: str) -> list[str]:
-    return ["generate", str(model), "--prompt", "Hello", "--temperature", "0", "--max-tokens", "8", *more]
-
-
-def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """stdout, which must be one JSON object and nothing else."""
-    return json.loads(capsys.readouterr().out)
-
-
-def process(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-    """The command line as its own process."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    # A test run started in the background by a shell has SIGINT ignored, and children inherit that.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return subprocess.Popen([sys.executable, "-m", "engine", *arguments], **pipes)
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 # --- answers -------------------------------------------------------------------------------------------------------
@@ -514,54 +495,7 @@ def test_a_plan_that_does_not_fit_is_explained_and_can_be_forced(
     assert main(answer(tiny_model, "--force")) == DONE
 
 
-def test_a_bug_ends_with_1_one_sentence_and_a_traceback_in_the_log(
-    tiny_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise ZeroDivisionError("of the planner")
-
-    monkeypatch.setattr(engine, "plan", broken)
-    assert main(answer(tiny_model, "--json")) == BUG
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert len(shown.err.splitlines()) == 1
-    assert "ZeroDivisionError" in shown.err
-    log = log_folder() / "greenroom.log"
-    assert str(log) in shown.err
-    assert "Traceback" in log.read_text()
-
-
 # --- the terminal --------------------------------------------------------------------------------------------------
-
-
-def test_interrupt_ends_with_130_and_the_model_closed(
-    tiny_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    closed = []
-    real_generate, real_close = Engine.generate, Engine.close
-
-    def generate(self: Engine, *arguments: Any, **more: Any) -> Iterator[Any]:
-        yield from list(real_generate(self, *arguments, **more))[:3]
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Engine, "generate", generate)
-    monkeypatch.setattr(Engine, "close", lambda self: closed.append(real_close(self)))
-    assert main(answer(tiny_model)) == INTERRUPTED
-    assert len(closed) == 1
-    assert main(answer(tiny_model, "--json")) == INTERRUPTED
-    assert "Traceback" not in capsys.readouterr().err
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="sends a POSIX signal")
-def test_ctrl_c_stops_a_running_answer(tiny_model: Path) -> None:
-    running = process("generate", str(tiny_model), "--prompt", "Hi", "--raw", "--seed", "1", "--max-tokens", "8000")
-    assert running.stdout is not None
-    # The first character is there, and thousands are to come.
-    assert running.stdout.read(1)
-    running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=60)
-    assert running.returncode == INTERRUPTED
-    assert err.decode().splitlines() == ["Stopped."]
 
 
 def test_help_names_the_verbs_that_work(capsys: pytest.CaptureFixture[str]) -> None:
@@ -580,26 +514,6 @@ def test_importing_the_command_line_is_light() -> None:
     code = f"import sys, engine.cli; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_a_closed_pipe_ends_quietly(tiny_model: Path) -> None:
-    running = process("generate", str(tiny_model), "--prompt", "Hi", "--raw", "--max-tokens", "300")
-    assert running.stdout is not None
-    running.stdout.close()
-    running.stdout = None
-    _, err = running.communicate(timeout=60)
-    assert running.returncode == INTERRUPTED
-    assert err == b""
-
-
-def test_help_into_a_closed_pipe_ends_quietly() -> None:
-    read_end, write_end = os.pipe()
-    os.close(read_end)
-    running = process("--help", stdout=write_end)
-    os.close(write_end)
-    _, err = running.communicate(timeout=60)
-    assert running.returncode in (DONE, INTERRUPTED)
-    assert err == b""
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp437"])

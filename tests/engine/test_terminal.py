@@ -57,6 +57,8 @@ def test_lists_of_numbers_take_one_line_and_nothing_else_changes(monkeypatch: py
 
 def test_what_goes_on_beside_the_answer_is_dim_and_never_in_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
     out, err = streams(monkeypatch)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
     Terminal().aside("hm")
     Terminal().aside("")
     Terminal(json=True).aside("hm")
@@ -64,6 +66,28 @@ def test_what_goes_on_beside_the_answer_is_dim_and_never_in_its_way(monkeypatch:
     monkeypatch.setattr(sys, "stderr", plain := io.StringIO())
     Terminal().aside("hm")
     assert plain.getvalue() == "hm", "a file gets no codes"
+
+
+@pytest.mark.parametrize(("variable", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_a_terminal_that_wants_no_styles_gets_none(variable: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, err = streams(monkeypatch)
+    monkeypatch.setenv(variable, value)
+    Terminal().aside("hm")
+    assert err.getvalue() == "hm"
+
+
+def test_nothing_that_is_said_steers_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of files and what models say are anybody's text."""
+    out, err = streams(monkeypatch)
+    Terminal().say("a\x1b[31m.gguf\x9b\x07")
+    Terminal().note("b\x1b]0;title\x07")
+    Terminal().progress(Progress(0, 0, "c\x1b[2J"))
+    Terminal().stream("kept\x1b[1m\n\tin a file")
+    assert out.getvalue() == "a\ufffd[31m.gguf\ufffd\ufffd\nkept\x1b[1m\n\tin a file"
+    assert "\x1b" not in err.getvalue()
+    monkeypatch.setattr(sys, "stdout", screen := Tty())
+    Terminal().stream("\x1b[1mseen\n\tthere")
+    assert screen.getvalue() == "\ufffd[1mseen\n\tthere"
 
 
 def test_words_keep_documents_off_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,6 +133,7 @@ def test_a_reader_that_left_is_told_apart_from_a_full_disk(monkeypatch: pytest.M
     monkeypatch.setattr(sys, "stdout", Failing(errno.ENOSPC))
     with pytest.raises(GreenroomError, match="disk is full"):
         Terminal().say("words")
+    Terminal().close()
 
 
 def test_a_broken_stderr_loses_notes_only(monkeypatch: pytest.MonkeyPatch) -> None:

