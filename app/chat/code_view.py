@@ -12,8 +12,8 @@ from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.token import Token, _TokenType
 from pygments.util import ClassNotFound
-from PySide6.QtCore import Qt, QTimer, Slot
-from PySide6.QtGui import QColor, QFontMetrics, QTextCharFormat, QTextCursor, QTextLayout, QWheelEvent
+from PySide6.QtCore import QEvent, Qt, QTimer, Slot
+from PySide6.QtGui import QColor, QFontMetrics, QShowEvent, QTextCharFormat, QTextCursor, QTextLayout, QWheelEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
 from app.chat.copy_button import CopyButton, link_button
@@ -21,6 +21,7 @@ from app.chat.markdown import Code
 from app.chat.saving import save_bytes
 from app.language import tr
 from app.theme import theme
+from app.widgets.viewport import leave_to_parent
 
 #: Size of the code, in pixels at the usual zoom.
 CODE_PX = 13
@@ -196,6 +197,15 @@ class _CodeText(QPlainTextEdit):
         wide = self._widest + metrics.horizontalAdvance("m") > width - margins.left() - margins.right()
         bar = self.horizontalScrollBar().sizeHint().height() if wide else 0
         self.setFixedSize(width, self.blockCount() * metrics.lineSpacing() + margins.bottom() + bar + 2)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        leave_to_parent(self)
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            leave_to_parent(self)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         """Sideways turns scroll the code, all others the chat."""

@@ -15,6 +15,7 @@ from PySide6.QtGui import (
     QGuiApplication,
     QPainter,
     QPaintEvent,
+    QShowEvent,
     QTextCharFormat,
     QTextCursor,
     QTextOption,
@@ -26,6 +27,7 @@ from app.chat.markdown import LINE_BREAK, Span
 from app.chat.math_object import PLACE, FormulaObjects, code_font
 from app.language import tr
 from app.theme import theme
+from app.widgets.viewport import leave_to_parent
 
 #: The width of the mark at the end of a growing text.
 CARET_WIDTH = 3
@@ -130,10 +132,16 @@ class FlowView(QTextBrowser):
         self._size = QSize(width, height)
         self.setFixedSize(self._size)
 
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        leave_to_parent(self)
+
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
-        if event.type() == QEvent.Type.StyleChange and self._width > 0:
-            self.setFixedSize(self._size)
+        if event.type() == QEvent.Type.StyleChange:
+            leave_to_parent(self)
+            if self._width > 0:
+                self.setFixedSize(self._size)
 
     def _wrap_at(self, width: int) -> None:
         # Left to itself QTextEdit wraps at whatever width it happens to have while it is being shown.

@@ -8,9 +8,19 @@ from __future__ import annotations
 
 import time
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QEvent, QObject, QPoint, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QAbstractButton, QApplication, QFrame, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QFrame,
+    QPushButton,
+    QScrollArea,
+    QSizePolicy,
+    QSpacerItem,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.chat.controller import Stream
 from app.chat.message_view import AnswerView, FiguresLabel, QuestionView
@@ -18,7 +28,8 @@ from app.chat.store import StoredMessage
 from app.language import tr
 from app.theme import theme
 
-COLUMN, MARGIN = 652, 24
+#: Width of the column, what is left around it, and from one message to the next.
+COLUMN, MARGIN, GAP = 652, 24, 24
 #: Messages built at once when a chat opens and when older ones come into sight, and the seconds that may take once
 #: they are two windows high.
 BATCH, FEWEST, BUDGET = 30, 2, 0.1
@@ -31,16 +42,19 @@ RELEASE_MS = 300
 GUESSED_HEIGHT = 160
 
 
-class Room(QWidget):
-    """Stands where the message was, as tall as it was."""
+class Room(QSpacerItem):
+    """Stands where the message was, as tall as it was. A widget would cost its styles' ten kilobytes in each place."""
 
-    def __init__(self, message: StoredMessage, size: QSize, parent: QWidget) -> None:
-        super().__init__(parent)
+    def __init__(self, message: StoredMessage, height: int) -> None:
+        # The column keeps no distance from what is not a widget.
+        super().__init__(0, height + GAP, QSizePolicy.Policy.Minimum, QSizePolicy.Policy.Fixed)
         self.message = message
-        self.setFixedSize(size)
 
-    def set_width(self, width: int) -> None:
-        self.setFixedWidth(width)
+    def y(self) -> int:
+        return self.geometry().y()
+
+    def height(self) -> int:
+        return self.sizeHint().height() - GAP
 
 
 MessageView = QuestionView | AnswerView
@@ -69,7 +83,7 @@ class Transcript(QScrollArea):
         self._content.setProperty("surface", "page")
         self._column = QVBoxLayout(self._content)
         self._column.setContentsMargins(MARGIN, MARGIN, MARGIN, MARGIN)
-        self._column.setSpacing(24)
+        self._column.setSpacing(GAP)
         self._column.addStretch()
         self.setWidget(self._content)
         self._messages: list[StoredMessage] = []
@@ -115,6 +129,9 @@ class Transcript(QScrollArea):
         while self._views and self._first + len(self._views) > same:
             self._drop(self._views.pop())
         self._messages, self._stream = messages, stream
+        for view, message in zip(self._views, messages[self._first :], strict=False):
+            # It says the same, and the text of a long chat should be there once.
+            view.message = message
         if not self._views:
             self._first = len(messages)
             self._build_older()
@@ -151,7 +168,7 @@ class Transcript(QScrollArea):
             # Only what comes into sight is built; what lies between keeps a guessed room until then.
             self._first -= 1
             message = self._messages[self._first]
-            self._insert(0, Room(message, QSize(self._width(), GUESSED_HEIGHT), self._content))
+            self._insert(0, Room(message, GUESSED_HEIGHT))
         self._building = False
         self._following = False
         self._lay_out()
@@ -216,7 +233,10 @@ class Transcript(QScrollArea):
                 continue
             self._drop(view)
             del self._views[place]
-            self._insert(place, Room(view.message, view.size(), self._content))
+            self._insert(place, Room(view.message, view.height()))
+        before, self._settling = self._settling, True
+        self._lay_out()
+        self._settling = before
 
     def _build_near(self) -> None:
         """Build what comes into sight, without moving what is looked at."""
@@ -245,13 +265,18 @@ class Transcript(QScrollArea):
 
     def _insert(self, place: int, view: MessageView | Room) -> None:
         self._views.insert(place, view)
+        if isinstance(view, Room):
+            self._column.insertSpacerItem(place, view)
+            return
         view.set_width(self._width())
         self._column.insertWidget(place, view, 0, Qt.AlignmentFlag.AlignHCenter)
         view.show()
-        if not isinstance(view, Room):
-            self.viewMade.emit(view)
+        self.viewMade.emit(view)
 
     def _drop(self, view: MessageView | Room) -> None:
+        if isinstance(view, Room):
+            self._column.removeItem(view)
+            return
         self._stale.discard(view)
         self._column.removeWidget(view)
         view.hide()
@@ -332,7 +357,7 @@ class Transcript(QScrollArea):
     def _take_width(self) -> None:
         width = self._width()
         self._building = True
-        for view in self._views:
+        for view in self.views:
             view.set_width(width)
         self._building = False
         self._settle()

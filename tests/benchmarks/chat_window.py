@@ -2,7 +2,7 @@
 
     python tests/benchmarks/chat_window.py frames [--tokens 20000] [--rate 200]
     python tests/benchmarks/chat_window.py open [--messages 500]
-    python tests/benchmarks/chat_window.py memory [--answers 1000]
+    python tests/benchmarks/chat_window.py memory [--answers 1000] [--per-chat 20]
 
 Runs without a screen. Times are CPU time of the UI thread, so a busy machine does not change them much.
 """
@@ -157,7 +157,7 @@ def open_chat(messages: int) -> None:
         page.shutdown()
 
 
-def memory(answers: int, clock: Clock) -> None:
+def memory(answers: int, per_chat: int, clock: Clock) -> None:
     process = psutil.Process()
     with tempfile.TemporaryDirectory() as folder:
         page, host, _ = make_page(folder)
@@ -172,7 +172,7 @@ def memory(answers: int, clock: Clock) -> None:
                 pass
             host.asked.clear()
             host.wished.clear()
-            if number % 20 == 19:
+            if number % per_chat == per_chat - 1:
                 tasks.finish()
                 page.new_chat()
             page.transcript.release_far()
@@ -188,6 +188,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=200)
     parser.add_argument("--messages", type=int, default=500)
     parser.add_argument("--answers", type=int, default=1000)
+    parser.add_argument("--per-chat", type=int, default=20, help="answers until a new chat begins")
     options = parser.parse_args()
     app = QApplication(sys.argv[:1])
     clock = Clock()
@@ -198,7 +199,7 @@ def main() -> None:
     elif options.what == "open":
         open_chat(options.messages)
     else:
-        memory(options.answers, clock)
+        memory(options.answers, options.per_chat, clock)
     tasks.shutdown()
     del app
 
