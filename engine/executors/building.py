@@ -81,12 +81,17 @@ class Builder:
         return self._short_conv(f"{prefix}.conv", layer.mixer)
 
     def _short_conv(self, prefix: str, spec: ShortConvSpec) -> Mixer:
-        state = NativeConvState(spec, self._plan.context)
-        self.states.append(state)
         kernel = self._loader.float32(f"{prefix}.kernel").reshape(spec.channels, spec.width)
         biases = [self.values(f"{prefix}.{part}_bias") if spec.bias else None for part in ("in", "kernel", "out")]
-        inputs, out = self.linear([f"{prefix}.in"]), self.linear([f"{prefix}.out"])
-        return NativeShortConv(self._pool, spec, state, inputs, kernel.T, out, *biases)
+        return self._conv_block(spec, self.linear([f"{prefix}.in"]), kernel.T, self.linear([f"{prefix}.out"]), biases)
+
+    def _conv_block(
+        self, spec: ShortConvSpec, inputs: Linear, kernel: Floats, out: Linear, biases: Sequence[Floats | None]
+    ) -> Mixer:
+        """kernel: [width, channels]; biases: of inputs, kernel and out"""
+        state = NativeConvState(spec, self._plan.context)
+        self.states.append(state)
+        return NativeShortConv(self._pool, spec, state, inputs, kernel, out, *biases)
 
     def _attention(self, prefix: str, spec: AttentionSpec) -> Mixer:
         # Where values are the keys' projection, that is loaded twice: once in rope's order, once as it is.

@@ -29,26 +29,12 @@ def device_linear(
     on: DenseDevice, loader: Loader, roles: Sequence[str], orders: Sequence[RowOrder] | None = None
 ) -> Linear:
     """The roles' matrices stacked in rows, in the precision of the plan."""
+    kind = TorchLinear
     if on.code == "int8":
-        return Int8Linear(on.device, on.dtype, loader, roles, orders)
-    if on.code == "int4" and loader.shape(roles[0])[-1] % INT4_GROUP == 0:
-        return Int4Linear(on.device, on.dtype, loader, roles, orders)
-    return TorchLinear(on.device, on.dtype, loader, roles, orders)
-
-
-def _rows(
-    loader: Loader, roles: Sequence[str], orders: Sequence[RowOrder] | None
-) -> Iterator[tuple[int, torch.Tensor]]:
-    """(first row, float32 [n, columns] in RAM) of the stacked matrix, in pieces."""
-    first = 0
-    for role, order in zip(roles, orders or [None] * len(roles), strict=True):
-        if order is None:
-            for at, values in loader.float32_rows(role):
-                yield first + at, torch.from_numpy(values)
-        else:
-            values = loader.float32(role).reshape(len(order), -1)
-            yield first, torch.from_numpy(np.ascontiguousarray(values[order]))
-        first += rows_of_role(loader, role)
+        kind = Int8Linear
+    elif on.code == "int4" and loader.shape(roles[0])[-1] % INT4_GROUP == 0:
+        kind = Int4Linear
+    return kind(on.device, on.dtype, loader, roles, orders)
 
 
 class TorchLinear:
@@ -62,53 +48,93 @@ class TorchLinear:
         roles: Sequence[str],
         orders: Sequence[RowOrder] | None = None,
     ) -> None:
-        self.rows = sum(rows_of_role(loader, role) for role in roles)
-        self._weight = device.empty(self.rows, loader.shape(roles[0])[-1], dtype=dtype)
-        for first, values in _rows(loader, roles, orders):
-            device.upload(values.to(dtype), self._weight[first : first + len(values)])
+        """The roles' matrices stacked in rows."""
+        self._dtype = dtype
+        self.rows, self.columns = sum(rows_of_role(loader, role) for role in roles), loader.shape(roles[0])[-1]
+        self._parts = self._room(device)
+        first = 0
+        for role, order in zip(roles, orders or [None] * len(roles), strict=True):
+            for at, values in loader.float32_rows(role, order):
+                for coded, part in zip(self._coded(torch.from_numpy(values)), self._parts, strict=True):
+                    device.upload(coded, part[first + at : first + at + len(coded)])
+            first += rows_of_role(loader, role)
+        self._loaded(device)
 
     @property
     def nbytes(self) -> int:
-        return self._weight.nbytes
+        return sum(part.nbytes for part in self._parts)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.linear(x.to(self._weight.dtype), self._weight).float()
+        (weight,) = self._parts
+        return torch.nn.functional.linear(x.to(weight.dtype), weight).float()
+
+    def _room(self, device: Device) -> tuple[torch.Tensor, ...]:
+        """Empty tensors on the device for what `_coded` gives, of all rows."""
+        return (device.empty(self.rows, self.columns, dtype=self._dtype),)
+
+    def _coded(self, values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """float32 [n, columns] in RAM -> tensors of n rows."""
+        return (values.to(self._dtype),)
+
+    def _loaded(self, device: Device) -> None:
+        """All rows are there."""
 
 
-class Int8Linear:
+class Int8Linear(TorchLinear):
     """int8 codes [rows, columns] with a scale per row; arithmetic in dtype."""
 
-    def __init__(
-        self,
-        device: Device,
-        dtype: torch.dtype,
-        loader: Loader,
-        roles: Sequence[str],
-        orders: Sequence[RowOrder] | None = None,
-    ) -> None:
-        self.rows, columns = sum(rows_of_role(loader, role) for role in roles), loader.shape(roles[0])[-1]
-        self._codes = device.empty(self.rows, columns, dtype=torch.int8)
-        self._scales = device.empty(self.rows, dtype=dtype)
-        # torch's operator reads whole vectors of rows and columns, and beyond the end of others.
-        self._operator = self.rows % 32 == columns % 32 == 0 and int8_works(device, dtype)
-        for first, values in _rows(loader, roles, orders):
-            codes, scales = int8_codes(values, dtype)
-            device.upload(codes, self._codes[first : first + len(codes)])
-            device.upload(scales, self._scales[first : first + len(scales)])
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        codes, scales = self._parts
+        x = x.to(self._dtype)
+        if self._operator and len(x) <= FEW_TOKENS:
+            return torch._weight_int8pack_mm(x, codes, scales).float()
+        y = x.new_empty((len(x), self.rows), dtype=torch.float32)
+        for some in _pieces(self.rows, self.columns):
+            # Codes are whole numbers that bfloat16 holds exactly.
+            y[:, some] = (x @ codes[some].to(x.dtype).T).float().mul_(scales[some].float())
+        return y
 
-    @property
-    def nbytes(self) -> int:
-        return self._codes.nbytes + self._scales.nbytes
+    def _room(self, device: Device) -> tuple[torch.Tensor, ...]:
+        codes = device.empty(self.rows, self.columns, dtype=torch.int8)
+        return codes, device.empty(self.rows, dtype=self._dtype)
+
+    def _coded(self, values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return int8_codes(values, self._dtype)
+
+    def _loaded(self, device: Device) -> None:
+        # torch's operator reads whole vectors of rows and columns, and beyond the end of others.
+        self._operator = self.rows % 32 == self.columns % 32 == 0 and int8_works(device, self._dtype)
+
+
+class Int4Linear(TorchLinear):
+    """Codes of four bits with a scale and a zero point for INT4_GROUP columns: (code - 8) * scale + zero.
+
+    Two codes in a byte, the even column's in the upper half, as torch's operator takes them.
+    """
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        x = x.to(self._scales.dtype)
-        if self._operator and len(x) <= FEW_TOKENS:
-            return torch._weight_int8pack_mm(x, self._codes, self._scales).float()
+        codes, scales = self._parts
+        x = x.to(self._dtype)
+        if self._tiles:
+            return torch._weight_int4pack_mm(x, codes, INT4_GROUP, scales).float()
         y = x.new_empty((len(x), self.rows), dtype=torch.float32)
-        for part in _pieces(*self._codes.shape):
-            # Codes are whole numbers that bfloat16 holds exactly.
-            y[:, part] = (x @ self._codes[part].to(x.dtype).T).float().mul_(self._scales[part].float())
+        for some in _pieces(self.rows, self.columns):
+            y[:, some] = x @ int4_values(codes[some], scales[some]).to(self._dtype).T
         return y
+
+    def _room(self, device: Device) -> tuple[torch.Tensor, ...]:
+        codes = device.empty(self.rows, self.columns // 2, dtype=torch.uint8)
+        return codes, device.empty(self.rows, self.columns // INT4_GROUP, 2, dtype=self._dtype)
+
+    def _coded(self, values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return int4_codes(values, self._dtype)
+
+    def _loaded(self, device: Device) -> None:
+        self._tiles = int4_tiles(device, self._dtype, self.rows, self.columns)
+        if self._tiles:
+            codes, scales = self._parts
+            packed = torch._convert_weight_to_int4pack(codes, self._tiles)
+            self._parts = packed, scales.transpose(0, 1).contiguous()
 
 
 def int8_codes(values: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
@@ -116,48 +142,6 @@ def int8_codes(values: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, 
     scales = (values.abs().amax(1) / 127).to(dtype)
     codes = (values / scales.float().clamp(min=1e-30)[:, None]).round_().clamp_(-127, 127)
     return codes.to(torch.int8), scales
-
-
-class Int4Linear:
-    """Codes of four bits with a scale and a zero point for INT4_GROUP columns: (code - 8) * scale + zero.
-
-    Two codes in a byte, the even column's in the upper half, as torch's operator takes them.
-    """
-
-    def __init__(
-        self,
-        device: Device,
-        dtype: torch.dtype,
-        loader: Loader,
-        roles: Sequence[str],
-        orders: Sequence[RowOrder] | None = None,
-    ) -> None:
-        self.rows, self._columns = sum(rows_of_role(loader, role) for role in roles), loader.shape(roles[0])[-1]
-        self._dtype = dtype
-        groups = self._columns // INT4_GROUP
-        self._codes = device.empty(self.rows, self._columns // 2, dtype=torch.uint8)
-        self._scales = device.empty(self.rows, groups, 2, dtype=dtype)
-        for first, values in _rows(loader, roles, orders):
-            codes, scales = int4_codes(values, dtype)
-            device.upload(codes, self._codes[first : first + len(codes)])
-            device.upload(scales, self._scales[first : first + len(scales)])
-        self._tiles = int4_tiles(device, dtype, self.rows, self._columns)
-        if self._tiles:
-            self._codes = torch._convert_weight_to_int4pack(self._codes, self._tiles)
-            self._scales = self._scales.transpose(0, 1).contiguous()
-
-    @property
-    def nbytes(self) -> int:
-        return self._codes.nbytes + self._scales.nbytes
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        x = x.to(self._dtype)
-        if self._tiles:
-            return torch._weight_int4pack_mm(x, self._codes, INT4_GROUP, self._scales).float()
-        y = x.new_empty((len(x), self.rows), dtype=torch.float32)
-        for part in _pieces(self.rows, self._columns):
-            y[:, part] = x @ int4_values(self._codes[part], self._scales[part]).to(self._dtype).T
-        return y
 
 
 def int4_codes(values: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:

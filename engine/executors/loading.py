@@ -116,22 +116,29 @@ class Loader:
         self._add(self.nbytes(role))
         return data
 
-    def float32_rows(self, role: str) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-        """(first row, float32 [n, columns]) in pieces, reporting in between, where the file allows; else in one."""
+    def float32_rows(
+        self, role: str, order: npt.NDArray[np.int64] | None = None
+    ) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
+        """(first row, float32 [n, columns]) in pieces, reporting in between, where the file allows; else in one.
+
+        order: which stored row comes where; rows stay near their places, so that a piece of them is read as a whole
+        """
         ref, shape = self.spec.weights[role], self.shape(role)
         if len(shape) != 2 or not _whole_rows(ref, shape):
-            values = self.float32(role)
-            yield 0, values.reshape(-1, shape[-1])
+            values = self.float32(role).reshape(-1, shape[-1])
+            yield 0, values if order is None else np.ascontiguousarray(values[order])
             return
         rows, columns = shape
         start = ref.rows[0] if ref.rows is not None else 0
         step = max(1, PIECE // 4 // columns)
         for first in range(0, rows, step):
             last = min(first + step, rows)
-            values = self.checkpoint.read_float32(ref.name, ref.index, (start + first, start + last))
+            wanted = np.arange(first, last) if order is None else order[first:last]
+            low, high = int(wanted.min()), int(wanted.max()) + 1
+            values = self.checkpoint.read_float32(ref.name, ref.index, (start + low, start + high))
             self._add(self.nbytes(role) // rows * (last - first))
             self.report_again()
-            yield first, values
+            yield first, values if order is None else values[wanted - low]
 
     def pack(
         self,

@@ -5,7 +5,8 @@ For whoever writes code for a GPU on a PC without one. What would go wrong on a 
 - Tensors count against a limit, and beyond it torch's out-of-memory error is raised.
 - Tensors of the host and of the device cannot meet in one operation.
 - Work that does not wait for what it needs, or for what it overwrites, breaks the device down and is named; so does a
-  host that changes a copy's source or target before its event.
+  host that changes a copy's source or target before its event, and memory that is let go and handed out again while
+  another stream still uses it.
 - Page-locking can fail, and the device can break down.
 Arithmetic is done at once by the calling thread, after the copies queued before it on the same stream.
 """
@@ -18,6 +19,7 @@ import random
 import threading
 import time
 import weakref
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -63,11 +65,11 @@ class SimDevice(Device):
     def empty(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         nbytes = torch.Size(shape).numel() * dtype.itemsize
         self.memory_in_use.check(nbytes)
-        with self._outside():
+        with self._outside(), self.memory_in_use.scratch():
             tensor = torch.empty(shape, dtype=dtype)
             # What a GPU hands out holds whatever was there before.
             poison(tensor)
-        self.memory_in_use.add(tensor)
+            self._hand_out(tensor, self._stream(None))
         return tensor
 
     def upload(
@@ -76,7 +78,8 @@ class SimDevice(Device):
         if self.memory_in_use.holds(source):
             raise RuntimeError("the source of an upload is on the device already")
         if out is None:
-            out = self.empty(*source.shape, dtype=source.dtype)
+            with self.on(self._stream(stream)):
+                out = self.empty(*source.shape, dtype=source.dtype)
         elif not self.memory_in_use.holds(out):
             raise RuntimeError("the target of an upload is not on the device")
         self._copy(source, out, source, stream)
@@ -179,10 +182,11 @@ class SimDevice(Device):
         self._count()
         on = self._stream(None)
         on.drain()
-        result = function(*args, **kwargs)
-        made = list(_tensors((result,)))
-        for tensor in made:
-            self.memory_in_use.add(tensor)
+        with self.memory_in_use.scratch():
+            result = function(*args, **kwargs)
+            made = list(_tensors((result,)))
+            for tensor in made:
+                self._hand_out(tensor, on)
         changed = [*_changed(function._schema, args, kwargs)]
         storages = {tensor.untyped_storage()._cdata for tensor in here}
         if changed or not any(tensor.untyped_storage()._cdata in storages for tensor in made):  # else it is a view
@@ -221,6 +225,20 @@ class SimDevice(Device):
             on.copy(source, out, delay, host_reads=host is source)
         if not locked:
             self._host_waits(on)
+            self.check()
+
+    def _hand_out(self, tensor: torch.Tensor, on: _Stream) -> None:
+        """Count a tensor of the device, unless its storage is known."""
+        if not self.memory_in_use.add(tensor):
+            return
+        with _touching:
+            # Nobody but copies still queued holds them: a real device would not know of those.
+            let_go = [key for key, copies in self._touched.items() if copies >= torch._C._storage_Use_Count(key) - 1]
+        for key in let_go:
+            self.races.let_go(key)
+        wrong = self.races.hand_out(tensor.untyped_storage()._cdata, on.number)
+        if wrong is not None:
+            self.break_down(wrong)
             self.check()
 
     def _touch(self, on: _Stream, reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
@@ -264,6 +282,11 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._device = device
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled in here. torch would import its compiler to say so: 72 MB and a second."""
+        return False
+
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
@@ -298,6 +321,10 @@ def poison(tensor: torch.Tensor) -> None:
     _bits(tensor).fill_(-1)
 
 
+def _checksum(tensor: torch.Tensor) -> int:
+    return zlib.crc32(_bits(tensor).contiguous().numpy().data)
+
+
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)
@@ -312,6 +339,8 @@ class _Memory:
         self._freed = freed
         self.limit = limit
         self.held = self.peak = 0
+        #: Operations under way, and done: see `scratch`.
+        self.working = self.worked = 0
         self._sizes: dict[int, tuple[Any, int]] = {}
         # Storages die on any thread, also while this one holds the lock.
         self._lock = threading.RLock()
@@ -327,18 +356,31 @@ class _Memory:
                 f"{self.limit} free"
             )
 
-    def add(self, tensor: torch.Tensor) -> None:
-        """Count a tensor's storage, unless that is done already."""
+    @contextmanager
+    def scratch(self) -> Iterator[None]:
+        """Around the CPU's arithmetic, which takes RAM that no device would."""
+        with self._lock:
+            self.working += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.working -= 1
+                self.worked += 1
+
+    def add(self, tensor: torch.Tensor) -> bool:
+        """Count a tensor's storage, unless that is done already; whether it was not."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         with self._lock:
             if key in self._sizes:
-                return
+                return False
             nbytes = storage.nbytes()
             self.check(nbytes)
             self._sizes[key] = weakref.ref(storage, lambda _: self._free(key)), _rounded(nbytes)
             self.held += _rounded(nbytes)
             self.peak = max(self.peak, self.held)
+            return True
 
     def _free(self, key: int) -> None:
         with self._lock:
@@ -392,20 +434,22 @@ class _Stream:
 
     def copy(self, source: torch.Tensor, out: torch.Tensor, delay: float, *, host_reads: bool) -> None:
         """host_reads: the source is the host's, who must leave it as it is; else the target."""
+        # Tensors of its own, so that it can be told whether anybody else still holds theirs.
+        source, out = source.detach(), out.detach()
         keys = source.untyped_storage()._cdata, out.untyped_storage()._cdata
         with _touching:
             used = self._touched[keys[1]] > 0
             self._touched.update(keys)
         if not used:
             poison(out)
-        sent = source.clone() if host_reads else None
+        sent = _checksum(source) if host_reads else None
 
         def run() -> None:
             if used:
                 poison(out)
             time.sleep(delay)
             try:
-                if sent is not None and not torch.equal(_bits(sent), _bits(source)):
+                if sent is not None and sent != _checksum(source):
                     raise RuntimeError(f"a race: the host has changed {[*source.shape]} before it was copied")
                 if sent is None and not bool((_bits(out) == -1).all()):
                     raise RuntimeError(f"a race: the host has written to {[*out.shape]} before the copy to it was done")
@@ -413,6 +457,9 @@ class _Stream:
             finally:
                 with _touching:
                     self._touched.subtract(keys)
+                    for key in keys:
+                        if not self._touched[key]:
+                            del self._touched[key]
 
         self.queue(run)
 

@@ -36,6 +36,9 @@ class Races:
         self._streams: list[Clock] = []
         self._names: list[str] = []
         self._accesses: dict[int, list[_Access]] = {}
+        #: Streams that storages were handed out on, and what was still going on in storages of theirs that were let go.
+        self._homes: dict[int, int] = {}
+        self._let_go: dict[int, list[_Access]] = {}
 
     def add_stream(self, name: str) -> int:
         """Its number."""
@@ -90,10 +93,39 @@ class Races:
                 self._accesses[key] = [*kept, _Access(first, end, stream, clock[stream], write)]
         return found
 
+    def hand_out(self, key: int, stream: int) -> str | None:
+        """A storage begins its life. Returns what is wrong with that, or None.
+
+        A device's allocator hands memory out again in the order of the stream that it was handed out on before; it
+        does not know what other streams do with it.
+        """
+        found = None
+        with self._lock:
+            clock = self._known(stream)
+            for use in self._let_go.pop(stream, []):
+                if use.tick > clock.get(use.stream, 0):
+                    does = "writes" if use.write else "reads"
+                    found = found or (
+                        f"a race: {use.end - use.first} bytes that {self._names[use.stream]} {does} were let go, and "
+                        f"may be handed out again on {self._names[stream]}, without waiting for that"
+                    )
+            self._homes[key] = stream
+        return found
+
+    def let_go(self, key: int) -> None:
+        """Nobody holds a storage any more, but for copies queued."""
+        with self._lock:
+            home = self._homes.get(key)
+            if home is not None:
+                uses = self._accesses.pop(key, [])
+                self._let_go.setdefault(home, []).extend(use for use in uses if use.stream != home)
+
     def forget(self, key: int) -> None:
         """A storage is gone; another may come to have its number."""
         with self._lock:
+            self.let_go(key)
             self._accesses.pop(key, None)
+            self._homes.pop(key, None)
 
     def _known(self, stream: int) -> Clock:
         clock = self._streams[stream]

@@ -39,10 +39,6 @@ class TorchBuilder(Builder):
         self.fallbacks: set[str] = set()
         self._device = device
 
-    def vector(self, role: str) -> torch.Tensor:
-        """A bias or the like: float32 on the device."""
-        return self._on_device(self.values(role))
-
     def linear(self, roles: Sequence[str], orders: Sequence[RowOrder] | None = None) -> Linear:
         if self._device.native:
             return super().linear(roles, orders)
@@ -99,22 +95,21 @@ class TorchBuilder(Builder):
             self._if_any(sinks),
         )
 
-    def _short_conv(self, prefix: str, spec: ShortConvSpec) -> Mixer:
+    def _conv_block(
+        self, spec: ShortConvSpec, inputs: Linear, kernel: Floats, out: Linear, biases: Sequence[Floats | None]
+    ) -> Mixer:
         if self._device.native:
-            return super()._short_conv(prefix, spec)
+            return super()._conv_block(spec, inputs, kernel, out, biases)
         state = ConvState(spec, self._plan.context, self._device.device)
         self.states.append(state)
-        kernel = self._loader.float32(f"{prefix}.kernel").reshape(spec.channels, spec.width)
-        biases = [self.vector(f"{prefix}.{part}_bias") if spec.bias else None for part in ("in", "kernel", "out")]
-        inputs, out = self.linear([f"{prefix}.in"]), self.linear([f"{prefix}.out"])
-        return ShortConv(state, inputs, self._on_device(kernel.T), out, *biases)
+        return ShortConv(state, inputs, self._on_device(kernel), out, *map(self._if_any, biases))
 
     def _mlp(self, role: str, spec: MlpSpec) -> Mlp:
         if self._device.native:
             return super()._mlp(role, spec)
         biases = None
         if spec.bias:
-            gate, up, down = (self.vector(f"{role}.{part}_bias") for part in ("gate", "up", "down"))
+            gate, up, down = (self._on_device(self.values(f"{role}.{part}_bias")) for part in ("gate", "up", "down"))
             biases = torch.cat((gate, up)), down
         return TorchMlp(spec, self.linear([f"{role}.gate", f"{role}.up"]), self.linear([f"{role}.down"]), biases)
 

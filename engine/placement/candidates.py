@@ -9,7 +9,7 @@ from engine.hardware.simulated import is_simulated
 from engine.models.spec import ROLLBACK, ModelSpec
 from engine.placement import sizes
 from engine.placement.buffers import cpu_buffers
-from engine.placement.device_buffers import device_work_bytes
+from engine.placement.device_buffers import device_ram_bytes, device_work_bytes
 from engine.placement.plan import Wishes
 from engine.placement.sizes import Inventory, Layout
 
@@ -190,20 +190,19 @@ def _gpu_parts(
     layout = dense_layout(problem, dense_dtype)
     vram = sizes.dense_bytes(problem.inventory, layout)
     ram = {"embeddings": vram.pop("embeddings", 0)}
-    program, context = sizes.TORCH_PROGRAM_BYTES, 0
-    if not is_simulated(problem.wishes.device):
-        program, context = program + sizes.CUDA_PROGRAM_BYTES, sizes.CUDA_CONTEXT_BYTES
-    ram["buffers"] = program + sizes.staging_bytes(problem.inventory, layout)
+    context = 0 if is_simulated(problem.wishes.device) else sizes.CUDA_CONTEXT_BYTES
+    ram["buffers"] = _gpu_program(problem, dense_dtype, sizes.PREFILL_CHUNK, experts_there=experts_there)
     vram["kv_cache"] = _kv_bytes(problem, kv_type)
-    vram["buffers"] = context + device_work_bytes(
-        problem.spec, problem.context, dense_dtype, kv_type, experts_there=experts_there
-    )
-    if dense_dtype == "int8":
-        # As whole numbers in bfloat16.
-        vram["buffers"] += 2 * sizes.largest_piece(problem.inventory)
-    if dense_dtype == "int4":
-        vram["buffers"] += sizes.DEQUANTISED_BYTES * sizes.largest_piece(problem.inventory)
+    vram["buffers"] = context + _work_bytes(problem, dense_dtype, kv_type, "device" if experts_there else "ram")
     return ram, vram, kv_type
+
+
+def _gpu_program(problem: Problem, dense_dtype: str, chunk: int, *, experts_there: bool) -> int:
+    """RAM of the process beside weights."""
+    ram = device_ram_bytes(
+        problem.spec, problem.inventory, problem.context, dense_dtype, experts_there=experts_there, chunk=chunk
+    )
+    return ram if is_simulated(problem.wishes.device) else ram + sizes.CUDA_PROGRAM_BYTES
 
 
 def _all_gpu(problem: Problem, dense_dtype: str) -> Candidate:
@@ -211,7 +210,6 @@ def _all_gpu(problem: Problem, dense_dtype: str) -> Candidate:
     if problem.spec.is_moe:
         layout = device_expert_layout(dense_dtype)
         vram = {"experts": sizes.expert_bytes(problem.inventory, layout), **vram}
-        vram["buffers"] = sizes.with_experts(problem.inventory, vram["buffers"])
     return _candidate(problem, "all_gpu", dense_dtype, kv_type, "stored", ram, vram)
 
 
@@ -222,35 +220,44 @@ def _hybrid(problem: Problem, dense_dtype: str) -> Candidate:
     made = _candidate(problem, "hybrid", dense_dtype, kv_type, layout.recode or "stored", ram, vram)
     # What is left holds copies of the experts that are called most.
     each = slot_bytes(problem)
-    work = sizes.with_cached_experts(problem.inventory, vram["buffers"])
-    spare = made.vram_room.free - made.vram_room.reserve - made.vram_total - (work - vram["buffers"])
+    spare = made.vram_room.free - made.vram_room.reserve - made.vram_total
     chunk, more = _longest_chunk(problem, dense_dtype, kv_type, spare)
     every = sum(moe.experts for moe, _ in problem.inventory.experts)
     slots = max(0, min((spare - more) // each, every))
     if not slots:
         return made
-    vram["buffers"] = work + more
+    vram["buffers"] += more
     # Copies go through page-locked RAM.
+    ram["buffers"] = _gpu_program(problem, dense_dtype, chunk, experts_there=False)
     ram["buffers"] += min(sizes.STAGING_BUFFERS * each, max(sizes.STAGING_BYTES, 2 * each))
     made = _candidate(problem, "hybrid", dense_dtype, kv_type, layout.recode or "stored", ram, vram)
     return replace(made, vram={"hot_experts": slots * each, **vram}, hot_slots=slots, prefill_chunk=chunk)
 
 
+def _work_bytes(
+    problem: Problem, dense_dtype: str, kv_type: str, experts: str, chunk: int = sizes.PREFILL_CHUNK
+) -> int:
+    return device_work_bytes(
+        problem.spec, problem.inventory, problem.context, dense_dtype, kv_type, experts, chunk, slot_bytes(problem)
+    )
+
+
 def _longest_chunk(problem: Problem, dense_dtype: str, kv_type: str, spare: int) -> tuple[int, int]:
-    """Tokens of a prompt per call, and bytes of VRAM that they take beyond the usual chunk's.
+    """Tokens of a prompt per call, and bytes of VRAM that these and copies of experts take beyond what the usual
+    chunk does without.
 
     A prompt whose experts' weights are streamed takes as long as it has chunks, so that some VRAM is better spent on
     longer ones than on slots. Where windows forget the oldest tokens, a call may bring no more than can be taken back.
     """
     spec, context = problem.spec, problem.context
     most = ROLLBACK if any(attention.reach is not None for attention in spec.attentions) else context
-
-    usual = device_work_bytes(spec, context, dense_dtype, kv_type, experts_there=False)
+    without = _work_bytes(problem, dense_dtype, kv_type, "ram")
+    usual = _work_bytes(problem, dense_dtype, kv_type, "cached")
     for tokens in LONG_CHUNKS:
-        work = device_work_bytes(spec, context, dense_dtype, kv_type, experts_there=True, chunk=tokens)
+        work = _work_bytes(problem, dense_dtype, kv_type, "cached", tokens)
         if tokens <= most and work - usual <= CHUNK_SHARE * spare:
-            return tokens, max(0, work - usual)
-    return sizes.PREFILL_CHUNK, 0
+            return tokens, work - without
+    return sizes.PREFILL_CHUNK, usual - without
 
 
 def _cpu(problem: Problem) -> Candidate:

@@ -35,8 +35,6 @@ DENSE_AT_ONCE = 1 << 22
 #: Widest head that our attention kernel takes.
 MAX_HEAD_DIM = 512
 
-#: Private memory of a process with torch in it, beside a GPU.
-TORCH_PROGRAM_BYTES = 260_000_000
 #: CUDA context, cuBLAS workspace and loaded kernels of a torch process. An estimate until measured per driver.
 CUDA_CONTEXT_BYTES = 600_000_000
 #: RAM a CUDA build of torch takes on top once its libraries are initialised. An estimate likewise.
@@ -94,12 +92,14 @@ class Inventory:
     experts: per layer with routed experts: (its MoeSpec, shapes of all experts together)
     tied:    the output head is the embedding; its shapes are there under both roles
     sums:    what was added up already, because a plan asks for the same sums over and over
+    others:  the same model in other formats, likewise
     """
 
     roles: Mapping[str, Shapes]
     experts: tuple[tuple[MoeSpec, Shapes], ...]
     tied: bool = False
     sums: dict[tuple[str, Layout], Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    others: dict[str, Inventory | None] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def expert_formats(self) -> set[str]:
         """As the file stores them."""
@@ -112,6 +112,11 @@ class Inventory:
 
     def stored_as(self, name: str) -> Inventory | None:
         """The same model with its matrices stored in another format; None when that format cannot hold its shapes."""
+        if name not in self.others:
+            self.others[name] = self._stored_as(name)
+        return self.others[name]
+
+    def _stored_as(self, name: str) -> Inventory | None:
         block = FORMATS[name].block_values
 
         def convert(shapes: Shapes) -> Shapes:
@@ -290,35 +295,6 @@ def _staging_bytes(inventory: Inventory, layout: Layout) -> int:
     if layout.values == "packed":
         return max((shape.read_bytes for shape in shapes), default=0)
     return max((shape.read_bytes + 4 * shape.values for shape in shapes), default=0)
-
-
-def largest_piece(inventory: Inventory) -> int:
-    """Weights that are dequantised at a time where dense matrices are re-coded."""
-    values = (s.values for shapes in inventory.roles.values() for s in shapes if s.rows)
-    return min(max(values, default=0), DENSE_AT_ONCE)
-
-
-def with_experts(inventory: Inventory, work: int) -> int:
-    """Work space on a device that dequantises all routed experts as well.
-
-    work: of everything else, most of it while a prompt is read; a matrix of one expert joins it then, and of a token
-    all experts may be dequantised together
-    """
-    values = max((s.values for _, shapes in inventory.experts for s in shapes if s.rows), default=0)
-    together = max((moe.top_k for moe, _ in inventory.experts), default=0) * values
-    return max(work + DEQUANTISED_BYTES * values, DEQUANTISED_BYTES * max(values, min(together, DEQUANTISED_AT_ONCE)))
-
-
-def with_cached_experts(inventory: Inventory, work: int) -> int:
-    """The same on a device with copies of some experts: gate and up together, of a token as many experts at a time as
-    `DEQUANTISED_AT_ONCE` has room for in all their parts.
-    """
-    values = max((s.values for _, shapes in inventory.experts for s in shapes if s.rows), default=0)
-    together = min(
-        max((moe.top_k for moe, _ in inventory.experts), default=0), max(1, DEQUANTISED_AT_ONCE // max(1, 3 * values))
-    )
-    one, all_of_them = (DEQUANTISED_BYTES * min(2 * values * n, DEQUANTISED_AT_ONCE) for n in (1, together))
-    return max(work + one, all_of_them)
 
 
 def dense_values(inventory: Inventory) -> int:

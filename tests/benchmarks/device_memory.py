@@ -37,13 +37,21 @@ class Watch:
 
     def _look(self) -> None:
         with Path("/proc/self/status").open() as file:
+            last = 0
             while not self._stop.is_set():
-                # Twice: what comes or goes between the two reads is not RAM.
-                held = max(self._held(), 0)
+                before = self._on_devices()
                 file.seek(0)
                 anonymous = next((int(line.split()[1]) * 1024 for line in file if line.startswith("RssAnon")), 0)
-                self._ram = max(self._ram, anonymous - max(held, self._held()))
+                # A device's work space is the CPU's while it computes: it is looked at between operations only.
+                if before is not None and before == self._on_devices():
+                    # Twice in a row: the system takes freed memory back a moment after it is let go.
+                    held = anonymous - before[0]
+                    self._ram, last = max(self._ram, min(held, last)), held
                 time.sleep(INTERVAL)
 
-    def _held(self) -> int:
-        return sum(device.memory().held for device in self._devices)
+    def _on_devices(self) -> tuple[int, int] | None:
+        """(bytes held, operations so far), or None while one is being done."""
+        memories = [device.memory_in_use for device in self._devices]
+        if any(memory.working for memory in memories):
+            return None
+        return sum(memory.held for memory in memories), sum(memory.worked for memory in memories)

@@ -48,17 +48,20 @@ if plan.bytes.vram:
     import device_memory
     watched = device_memory.Watch()
 with engine.load(checkpoint, plan) as loaded:
-    tokens = [7 + i % 200 for i in range(plan.context - 8)]
+    answer = 40
+    tokens = [7 + i % 200 for i in range(plan.context - answer - 4)]
     prompt = loaded.tokenizer.decode(tokens)
-    while len(loaded.tokenizer.encode(prompt)) > plan.context - 6:
+    while len(loaded.tokenizer.encode(prompt)) > plan.context - answer - 2:
         prompt = prompt[:-1]
-    for event in loaded.generate(prompt, SamplingParams(temperature=0.0, max_tokens=4)):
+    for event in loaded.generate(prompt, SamplingParams(temperature=0.8, seed=1, max_tokens=answer)):
         pass
     for block in loaded.iter_logits(tokens[:300]):
         del block
+    status = loaded.status()
 print(json.dumps({"bytes": plan.bytes.ram, "total": plan.bytes.ram_total, "experts": plan.experts,
                   "dense": plan.dense_dtype, "kv": plan.kv_type, "stored": checkpoint.nbytes, "mode": plan.mode,
                   "slots": plan.hot_slots, "vram": plan.bytes.vram, "vram_total": plan.bytes.vram_total,
+                  "prefill": status.prefill, "hits": status.hits, "misses": status.misses, "notes": status.notes,
                   **({} if watched is None else watched.end())}))
 """
 
@@ -132,11 +135,29 @@ CASES = (
     Case("Phi-3.5-MoE", family("phimoe", **{**_LOCAL, "num_attention_heads": 64}, num_key_value_heads=16,
                                  num_local_experts=32, num_hidden_layers=6)),
     Case("Qwen3 (dense)", family("qwen3", **_WIDE, intermediate_size=4096, num_hidden_layers=16)),
-    Case("Simulated GPU, experts in RAM, no slots", mixture("Q4_0", layers=3), {"device": "sim:vram=230e6", **_ALL}),
-    Case("Simulated GPU, experts in RAM, few slots", mixture("Q4_0", layers=3), {"device": "sim:vram=290e6", **_ALL}),
-    Case("Simulated GPU, experts in RAM, many slots", mixture("Q4_0", layers=3), {"device": "sim:vram=700e6", **_ALL}),
-    Case("Simulated GPU, experts in RAM, Q4_K", mixture("Q4_K", layers=3), {"device": "sim:vram=700e6", **_ALL}),
+    Case("Simulated GPU, no slots", mixture("Q4_0", layers=2), {"device": "sim:vram=180e6", **_ALL}),
+    Case("Simulated GPU, few slots", mixture("Q4_0", layers=2), {"device": "sim:vram=250e6", **_ALL}),
+    Case("Simulated GPU, many slots", mixture("Q4_0", layers=3), {"device": "sim:vram=700e6", **_ALL}),
+    Case("Simulated GPU, Q4_K, many slots", mixture("Q4_K", layers=3), {"device": "sim:vram=700e6", **_ALL}),
+    Case("Simulated GPU, BF16, slots", mixture("BF16", layers=1), {"device": "sim:vram=700e6", **_ALL}),
+    Case("Simulated GPU, int8, slots, cache in q8", mixture("Q4_0", layers=2),
+         {"device": "sim:vram=500e6", "dtype": "int8", "kv_type": "q8", **_ALL}, 4096),
+    Case("Simulated GPU, int4, cache in f16", mixture("Q4_0", layers=2),
+         {"device": "sim:vram=500e6", "dtype": "int4", "kv_type": "f16", **_ALL}),
+    Case("Simulated GPU, wide vocabulary", mixture("Q4_0", layers=2, vocab=151936),
+         {"device": "sim:vram=1.5e9", **_ALL}),
+    Case("Simulated GPU, gpt-oss, slots", family("gpt_oss", **_LOCAL, head_dim=64, num_local_experts=32,
+                                               num_hidden_layers=6), {"device": "sim:vram=500e6", **_ALL}),
+    Case("Simulated GPU, GLM-4 MoE, slots", family("glm4_moe", **_MOE, n_routed_experts=32, num_hidden_layers=5),
+         {"device": "sim:vram=400e6", **_ALL}),
     Case("Simulated GPU, all on it", mixture("Q4_0", layers=3), {"device": "sim:vram=4e9", **_ALL}),
+    Case("Simulated GPU, all on it, int8, cache in q8", mixture("Q4_K", layers=2),
+         {"device": "sim:vram=4e9", "dtype": "int8", "kv_type": "q8", **_ALL}, 4096),
+    Case("Simulated GPU, all on it, GLM-4 MoE", family("glm4_moe", **_MOE, n_routed_experts=32, num_hidden_layers=7),
+         {"device": "sim:vram=4e9", **_ALL}),
+    Case("Simulated GPU, all on it, dense, int4", family("qwen3", **_WIDE, intermediate_size=4096,
+                                                       num_hidden_layers=16),
+         {"device": "sim:vram=4e9", "dtype": "int4", **_ALL}),
 )  # fmt: skip
 
 

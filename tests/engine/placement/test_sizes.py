@@ -203,9 +203,8 @@ def test_longer_contexts_need_more_work_space() -> None:
     widest = 6 * 2048 + 3 * 768 * 8
     assert spaces[3] == 4 * max(512 * widest, 128 * 151936)
     # torch on a device has a mask over the context beside.
-    there = [
-        device_work_bytes(spec, context, "bfloat16", "bf16", experts_there=False) for context in (1024, 8192, 40960)
-    ]
+    inventory = inventory_of(moe_model())
+    there = [device_work_bytes(spec, inventory, context, "bfloat16", "bf16") for context in (1024, 8192, 40960)]
     assert [there[1] - there[0], there[2] - there[1]] == [2 * 512 * 7168, 2 * 512 * 32768]
 
 
@@ -237,12 +236,13 @@ def test_sinks_take_work_space_where_torch_attends() -> None:
     layers = tuple(replace(layer, mixer=replace(spec.attentions[0], sinks=True)) for layer in spec.layers)
     sinks = replace(spec, layers=layers)
     heads = spec.attentions[0].heads
+    inventory = inventory_of(dense_model("Q4_0"))
     # Scores and their exponentials: a bounded number of rows, but at least one.
     for context, scores in ((4096, sizes.SINK_SCORES), (1 << 21, heads << 21)):
-        with_sinks = device_work_bytes(sinks, context, "bfloat16", "bf16", experts_there=False)
-        masks = 2 * 512 * context
-        tokens = 512 * 4 * (3 * spec.hidden + (3.5 * heads + 2 * spec.attentions[0].kv_heads) * 128)
-        assert with_sinks == masks + 2 * 4 * scores + tokens
+        with_sinks = device_work_bytes(sinks, inventory, context, "bfloat16", "bf16")
+        masks, turns = 2 * 512 * context, 4 * 512 * 128
+        tokens = 512 * 4 * (2 * spec.hidden + (3 * heads + 2 * spec.attentions[0].kv_heads) * 128)
+        assert with_sinks == masks + turns + 6 * scores + tokens
         own, others = (sizes.activation_bytes(s, context) for s in (sinks, spec))
         assert own == others
 
@@ -252,11 +252,18 @@ def test_a_device_turns_as_many_experts_into_numbers_as_have_room() -> None:
     matrix = 2048 * 768
     at_once = sizes.DEQUANTISED_AT_ONCE // (3 * matrix)
     assert at_once == 3
-    # Gate and up of three experts of a token; of one while a prompt is read.
-    assert sizes.with_cached_experts(inventory, 0) == 10 * 2 * 3 * matrix
-    assert sizes.with_cached_experts(inventory, 10**9) == 10**9 + 10 * 2 * matrix
+    spec = model_spec(moe_model())
+
+    def work(experts: str, context: int = 64, **more: int) -> int:
+        return device_work_bytes(spec, inventory, context, "bfloat16", "bf16", experts, **more)
+
+    # Gate and up of three experts of a token; of large copies these as well.
+    assert work("cached") == 10 * 2 * 3 * matrix
+    assert work("cached", copy_bytes=12 * matrix) == (8 * 2 * 3 + 12 * 3) * matrix
     # All of a token's, a matrix at a time, where no other part of them is kept.
-    assert sizes.with_experts(inventory, 0) == 10 * min(8 * matrix, sizes.DEQUANTISED_AT_ONCE)
+    assert work("device") == 10 * min(8 * matrix, sizes.DEQUANTISED_AT_ONCE)
+    # None where the CPU computes them.
+    assert work("ram") < work("cached")
 
 
 def test_keys_that_are_values_too_are_loaded_twice() -> None:
