@@ -20,6 +20,7 @@ from xml.etree import ElementTree
 
 from PySide6.QtCore import QCoreApplication, QLibraryInfo, QLocale, QObject, Qt, QTranslator
 
+from app.particles import settle
 from engine.errors import GreenroomError
 from engine.resources import asset
 from engine.words import Said, translated
@@ -48,7 +49,8 @@ def tr(text: str, /, n: int | None = None, **values: object) -> str:
     forms = _current.forms.get(text)
     if forms:
         try:
-            return _filled(forms[min(_current.plural(n), len(forms) - 1) if n is not None else 0], n, values)
+            form = forms[min(_current.plural(n), len(forms) - 1) if n is not None else 0]
+            return _current.finish(_filled(form, n, values))
         except (LookupError, ValueError, AttributeError) as error:
             log.warning("the %s translation of %r does not fit: %s", _current.code, text, error)
     return _filled(text, n, values)
@@ -62,7 +64,9 @@ def told(text: str) -> str:
 def _sentence(template: str, /, **values: object) -> str:
     forms = _current.forms.get(template)
     try:
-        return (forms[0] if forms else template).format_map(values) if values else (forms or (template,))[0]
+        if forms is None:
+            return template.format_map(values) if values else template
+        return _current.finish(forms[0].format_map(values)) if values else forms[0]
     except (LookupError, ValueError, AttributeError) as error:
         log.warning("the %s translation of %r does not fit: %s", _current.code, template, error)
         return template.format_map(values)
@@ -126,11 +130,15 @@ def plural_count(code: str) -> int:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """forms: what is finished, by its English text: one text, or one for each plural form."""
+    """forms: what is finished, by its English text: one text, or one for each plural form.
+
+    finish: what a text goes through once its holes are filled
+    """
 
     code: str
     plural: Callable[[int], int] = _english
     forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    finish: Callable[[str], str] = str
 
 
 def read_catalogue(path: Path, code: str) -> Catalogue:
@@ -147,7 +155,7 @@ def read_catalogue(path: Path, code: str) -> Catalogue:
                 forms[source] = found
     except (OSError, ElementTree.ParseError) as error:
         log.warning("the translations in %s cannot be read: %s", path.name, error)
-    return Catalogue(code, plural_rule(code), forms)
+    return Catalogue(code, plural_rule(code), forms, settle if code == "ko" else str)
 
 
 def languages() -> dict[str, str]:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from app.language import mark, told, tr
+from engine.errors import GreenroomError
 from engine.placement.plan import OffloadPlan, Range
 
 #: Licences that people write otherwise than the hub's ids.
@@ -64,6 +65,11 @@ def in_amounts(plan: OffloadPlan) -> str:
     if plan.bytes.vram_total:
         said += " · " + tr("{amount} VRAM", amount=needed(plan.bytes.vram_total))
     return f"{said}, {told(plan.cached)}" if plan.runnable and plan.cached else said
+
+
+def in_words(error: GreenroomError) -> str:
+    """All three parts of it in one line, in the user's language."""
+    return f"{told(error.what)}: {told(error.why)}. {told(error.remedy)}"
 
 
 def sentence(text: str) -> str:

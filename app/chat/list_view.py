@@ -137,7 +137,10 @@ class _Delegate(QStyledItemDelegate):
 
 def _write(painter: QPainter, box: QRect, font: QFont, text: str, words: list[str], ink: str) -> None:
     """One line of text, in the middle of the box's height, with the words that were looked for marked."""
-    metrics = QFontMetrics(font)
+    bold = QFont(font)
+    bold.setWeight(QFont.Weight.DemiBold)
+    # Marked words take more room.
+    metrics = QFontMetrics(bold if places(text, words) else font)
     shown = metrics.elidedText(text, Qt.TextElideMode.ElideRight, box.width())
     layout = QTextLayout(shown, font)
     option = QTextOption()

@@ -221,8 +221,8 @@ class ChatOptions(QWidget):
             self.fields[name] = spin
         self.stop = QLineEdit()
         self.stop.setAccessibleName(tr("Stop strings"))
-        self.stop.setPlaceholderText(tr("none; several are separated by |"))
-        self.stop.setToolTip(tr("The answer ends before any of these"))
+        self.stop.setPlaceholderText(tr("none"))
+        self.stop.setToolTip(tr("The answer ends before any of these; several are separated by |"))
         self.stop.textChanged.connect(self._text_changed)
         place, side = divmod(len(FIELDS), 2)
         grid.addWidget(label(tr("Stop strings")), 2 * place, side)

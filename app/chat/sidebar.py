@@ -21,6 +21,7 @@ from engine.errors import GreenroomError
 __all__ = ["ID", "ChatList", "group_of"]
 
 FILTER_MS, UNDO_MS = 120, 8000
+FOLDER_DIALOG = 340
 #: Under which folded folders are kept in the store.
 FOLDED = "folded"
 EXPORTS = ((mark("Markdown…"), ".md"), (mark("Web page…"), ".html"), (mark("JSON, with all versions…"), ".json"))
@@ -226,6 +227,7 @@ class ChatList(QWidget):
         dialog.setWindowTitle(tr("Folder"))
         dialog.setLabelText(tr("Name of the folder"))
         dialog.setTextValue(name)
+        dialog.resize(theme().px(FOLDER_DIALOG), dialog.sizeHint().height())
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.textValueSelected.connect(lambda text: chosen(text) if text.strip() else None)
         dialog.open()

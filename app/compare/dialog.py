@@ -19,13 +19,14 @@ from PySide6.QtWidgets import (
 from app import tasks
 from app.compare.picture import ComparisonView, paint_comparison
 from app.compare.study import Entry, compared, models
-from app.language import told, tr
+from app.language import tr
 from app.settings.fields import Combo, Fraction, WholeNumber
 from app.theme import theme
 from app.widgets.buttons import button
 from app.widgets.file_dialog import FileDialog
 from app.widgets.labels import ElideLabel, label
 from app.widgets.page import scrolled
+from app.words import in_words
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.placement.compare import MOST_MACHINES, Comparison, Use, to_csv
@@ -298,7 +299,7 @@ class CompareDialog(QDialog):
         self.answered.emit()
 
     def _complain(self, error: GreenroomError) -> None:
-        self.trouble.setText(f"{told(error.what)}: {told(error.why)}. {told(error.remedy)}")
+        self.trouble.setText(in_words(error))
         self.trouble.show()
         self.answered.emit()
 

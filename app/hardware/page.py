@@ -11,13 +11,14 @@ from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QVBoxLayout, QWidget
 from app import tasks
 from app.hardware.check_row import CheckList, CheckRow
 from app.hardware.checks import checks
-from app.hardware.gauge import Measure, measure_memory
+from app.hardware.gauge import Measure, doing, measure_memory
 from app.hardware.report_text import report_text
 from app.hardware.what_if import WhatIfPanel
-from app.language import told, tr
+from app.language import tr
 from app.widgets.buttons import button
 from app.widgets.labels import ElideLabel, label
 from app.widgets.page import PageHead, scrolled
+from app.words import in_words
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.progress import Progress
@@ -146,7 +147,7 @@ class HardwarePage(QWidget):
     def _show_progress(self, progress: Progress) -> None:
         self._progress.setRange(0, max(0, progress.total))
         self._progress.setValue(progress.done)
-        self._message.setText(told(progress.message))
+        self._message.setText(doing(progress))
 
     def _measured(self, report: HardwareReport) -> None:
         self._end_measuring()
@@ -160,5 +161,5 @@ class HardwarePage(QWidget):
     def _fail(self, error: GreenroomError) -> None:
         self._end_measuring()
         self._lead.setText(tr("Measured here, kept here. Nothing is sent anywhere."))
-        self._trouble.setText(str(error))
+        self._trouble.setText(in_words(error))
         self._trouble.show()

@@ -19,7 +19,7 @@ from app.widgets.chip import ChipButton
 from app.widgets.labels import ElideLabel, label
 from app.widgets.page import scrolled
 from app.widgets.plan_popover import PlanPopover
-from app.words import about, gigabytes, licence_name, predicted, rate_range, sentence
+from app.words import about, gigabytes, in_words, licence_name, predicted, rate_range, sentence
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.hub.catalogue import CatalogueDownload
@@ -181,11 +181,11 @@ class DetailsDialog(QDialog):
         self._choices.addWidget(choice)
 
     def _complain(self, error: GreenroomError) -> None:
-        self._note.setText(str(error))
+        self._note.setText(in_words(error))
 
     def _complain_at(self, choice: ChoiceRow, error: GreenroomError) -> None:
         choice.set_busy("")
-        self._note.setText(str(error))
+        self._note.setText(in_words(error))
 
 
 def smallest_machine(needed_bytes: int) -> str:

@@ -27,7 +27,7 @@ from app.widgets.buttons import button
 from app.widgets.labels import label
 from app.widgets.page import MARGIN, MAX_WIDTH, PageHead
 from app.widgets.virtual_list import VirtualList
-from app.words import home_path
+from app.words import home_path, in_words
 from engine.errors import GreenroomError
 from engine.hub.repository import RemoteModel
 from engine.hub.trash import Deleted, Trash
@@ -100,6 +100,9 @@ class ModelsPage(QWidget):
         column.setSpacing(8)
         column.addWidget(head)
         column.addLayout(self._build_tools())
+        # Where the first rows will stand.
+        self._looking = label(tr("Looking at what is here…"), "small")
+        column.addWidget(self._looking)
         column.addWidget(self.list, 1)
         column.addWidget(self._note)
         outer = QHBoxLayout(self)
@@ -180,8 +183,6 @@ class ModelsPage(QWidget):
         self._tasks = [
             tasks.run(find_models, self._host.api, folder, values.recent, done=self._show_found, failed=self._fail)
         ]
-        if self._found is None:
-            self._note.setText(tr("Looking at what is here…"))
 
     @Slot()
     def _show_found(self, found: Found) -> None:
@@ -191,6 +192,7 @@ class ModelsPage(QWidget):
             rows=[_with_old_plan(row, old) for row in found.rows],
             offers=[_with_old_plan(row, old) for row in found.offers],
         )
+        self._looking.hide()
         folder = Path(self._settings.values.models_folder or _own_folder())
         self._note.setText(
             tr(
@@ -261,7 +263,7 @@ class ModelsPage(QWidget):
             self._filter_timer.start()
 
     def _not_planned(self, row: ModelRow, error: GreenroomError) -> None:
-        self._show_planned(replace(row, problem=str(error)))
+        self._show_planned(replace(row, problem=in_words(error)))
 
     @Slot()
     def search_hub(self) -> None:
@@ -411,7 +413,8 @@ class ModelsPage(QWidget):
         self.noteWanted.emit(error, [])
 
     def _fail(self, error: GreenroomError) -> None:
-        self._note.setText(str(error))
+        self._looking.hide()
+        self._note.setText(in_words(error))
 
     def shutdown(self) -> None:
         """What was deleted is gone now."""

@@ -174,6 +174,7 @@ class StagePanel(QWidget):
     @Slot()
     def _show_figures(self) -> None:
         activity, status = self.activity, self._host.status()
+        self.replay_bar.show_cut(self._replay.recording if self._replay is not None else self.live.recording)
         if activity is None:
             return
         served = activity.served_from_vram

@@ -1,8 +1,8 @@
 """A run that is kept: which experts were used when, in a small file.
 
-The file: MAGIC, the length of the header (uint32), the header (JSON: model, layers, experts, expert_bytes), then one
-zlib stream of frames. A frame: seconds (float64), tokens, number of cells used, number moved (uint32 each), then the
-cells used as distances from one to the next, their counts, and the cells moved as distances (uint32 each). All
+The file: MAGIC, the length of the header (uint32), the header (JSON: model, layers, experts, expert_bytes, full), then
+one zlib stream of frames. A frame: seconds (float64), tokens, number of cells used, number moved (uint32 each), then
+the cells used as distances from one to the next, their counts, and the cells moved as distances (uint32 each). All
 little-endian.
 """
 
@@ -73,6 +73,7 @@ def save_recording(recording: Recording, path: Path) -> None:
             "layers": list(recording.layers),
             "experts": recording.experts,
             "expert_bytes": recording.expert_bytes,
+            "full": recording.full,
         }
     ).encode()
     body = zlib.compress(b"".join(_packed(frame) for frame in recording.frames), 6)
@@ -143,7 +144,7 @@ def _header(raw: Any) -> Recording:
         raise ValueError("experts")
     if type(size) is not int or not 0 <= size < 1 << 50:
         raise ValueError("expert_bytes")
-    return Recording(str(raw.get("model", ""))[:200], tuple(layers), experts, size)
+    return Recording(str(raw.get("model", ""))[:200], tuple(layers), experts, size, full=raw.get("full") is True)
 
 
 def _frames(body: bytes, cells: int) -> Iterator[Frame]:

@@ -81,11 +81,14 @@ class ReplayBar(QWidget):
         self._player.hide()
         self.trouble = label("", "warn-small", wrap=True)
         self.trouble.hide()
+        self.cut = label("", "small", wrap=True)
+        self.cut.hide()
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 6, 0, 0)
         column.setSpacing(6)
         column.addWidget(self._player)
         column.addLayout(first)
+        column.addWidget(self.cut)
         column.addWidget(self.trouble)
         self.show_last(None)
 
@@ -93,6 +96,15 @@ class ReplayBar(QWidget):
         """The run that can be played again and kept; None while there is none, or it is going on."""
         self._last = recording if recording is not None and recording.frames else None
         self._offer()
+
+    def show_cut(self, recording: Recording | None) -> None:
+        """Say where a recording has left off, if it has."""
+        cut = recording is not None and recording.full
+        if cut:
+            kept = clock(recording.seconds)
+            said = tr("Only the first {time} of this run are kept: a longer one takes too much memory.", time=kept)
+            self.cut.setText(said)
+        self.cut.setVisible(cut)
 
     def show_replay(self, replay: Replay | None) -> None:
         self._replay = replay

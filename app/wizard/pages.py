@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
 
 from app.hardware.check_row import CheckList
 from app.hardware.checks import checks, so_far, waiting
+from app.hardware.gauge import doing
 from app.language import mark, told, tr
 from app.models.survey import ModelRow
 from app.theme import theme
@@ -29,7 +30,7 @@ from app.widgets.page import MARGIN, scrolled
 from app.wizard.card import OfferCard
 from app.wizard.ranking import Fits
 from app.wizard.study import Findings
-from app.words import gigabytes, rate_range, sentence
+from app.words import gigabytes, in_words, rate_range, sentence
 from engine.hardware.report import HardwareReport
 from engine.progress import Progress
 
@@ -166,7 +167,7 @@ class ThisPcPage(Page):
         found = self._findings
         error = found.probe_error or found.measure_error
         self.work.setVisible(found.measuring)
-        self.trouble.setText("" if error is None else str(error))
+        self.trouble.setText("" if error is None else in_words(error))
         self.trouble.setVisible(error is not None)
         self.again.setVisible(error is not None)
         if found.report is not None:
@@ -181,7 +182,7 @@ class ThisPcPage(Page):
     def _show_progress(self, progress: Progress) -> None:
         self._bar.setRange(0, max(0, progress.total))
         self._bar.setValue(progress.done)
-        self._doing.setText(told(progress.message))
+        self._doing.setText(doing(progress))
 
     @Slot()
     def _retry(self) -> None:
@@ -235,7 +236,8 @@ class FitsPage(Page):
         self._shown = found.fits
         _clear(self._cards)
         for row in found.fits.rows:
-            card = OfferCard(row, row is found.fits.best, found.report.disk.free_bytes)
+            why = found.fits.reasons if row is found.fits.best else None
+            card = OfferCard(row, why, found.report.disk.free_bytes)
             card.downloadWanted.connect(self.downloadWanted)
             self._cards.addWidget(card)
         self._note.setText(_bottom_line(found.fits, found.report))

@@ -190,7 +190,7 @@
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>{old} is unloaded, which frees {freed}. {new} takes {taken}.</source>
-        <translation>{old}을(를) 내리면 {freed}가 비고, {new}에는 {taken}가 필요합니다.</translation>
+        <translation>{old} 모델을 내리면 {freed}가 비고, {new} 모델에는 {taken}가 필요합니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
@@ -236,7 +236,7 @@
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>Go on with {model}</source>
-        <translation>{model}(으)로 계속하기</translation>
+        <translation>{model} 모델로 계속하기</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
@@ -246,12 +246,12 @@
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>{model} answered in this chat.</source>
-        <translation>이 채팅에서는 {model}이(가) 답변했습니다.</translation>
+        <translation>이 채팅에서는 {model} 모델이 답변했습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>Loading it unloads {model} and frees {freed}.</source>
-        <translation>불러오면 {model}을(를) 내리고 {freed}를 비웁니다.</translation>
+        <translation>불러오면 {model} 모델을 내리고 {freed}를 비웁니다.</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/advice.py"/>
@@ -459,7 +459,7 @@
     <message>
         <location filename="../../app/chat/attaching.py"/>
         <source>{name} was not attached</source>
-        <translation>{name}을(를) 첨부하지 못했습니다</translation>
+        <translation>{name} 파일을 첨부하지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
@@ -925,7 +925,7 @@
     <message>
         <location filename="../../app/chat/exchange.py"/>
         <source>Saved as {name}</source>
-        <translation>{name}(으)로 저장했습니다</translation>
+        <translation>{name} 파일로 저장했습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/exporting.py"/>
@@ -1166,7 +1166,7 @@
         <location filename="../../app/chat/importing.py"/>
         <location filename="../../app/chat/preset_store.py"/>
         <source>{name} was not imported</source>
-        <translation>{name}을(를) 가져오지 못했습니다</translation>
+        <translation>{name} 파일을 가져오지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
@@ -1549,13 +1549,13 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>none; several are separated by |</source>
-        <translation>없음. 여러 개는 |로 구분</translation>
+        <source>none</source>
+        <translation>없음</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>The answer ends before any of these</source>
-        <translation>이 문자열이 나오기 전에 답변을 끝냅니다</translation>
+        <source>The answer ends before any of these; several are separated by |</source>
+        <translation>이 중 하나가 나오면 그 앞에서 답변을 마칩니다. 여러 개는 |로 구분합니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
@@ -1566,11 +1566,6 @@
         <location filename="../../app/chat/options.py"/>
         <source>no limit</source>
         <translation>제한 없음</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/options.py"/>
-        <source>none</source>
-        <translation>없음</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
@@ -2032,12 +2027,12 @@
     <message>
         <location filename="../../app/chat/welcome.py"/>
         <source>{model} is ready. What you write stays on this PC.</source>
-        <translation>{model}이(가) 준비되었습니다. 작성한 내용은 이 PC에만 남습니다.</translation>
+        <translation>{model} 모델이 준비되었습니다. 작성한 내용은 이 PC에만 남습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
         <source>{model} is being loaded. You can already write.</source>
-        <translation>{model}을(를) 불러오고 있습니다. 지금부터 글을 쓸 수 있습니다.</translation>
+        <translation>{model} 모델을 불러오고 있습니다. 메시지는 지금부터 쓸 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
@@ -2603,6 +2598,11 @@
         <translation>큰 모델은 들어가지 않습니다. 공간을 비우거나 설정에서 다른 폴더를 선택하세요.</translation>
     </message>
     <message>
+        <location filename="../../app/hardware/gauge.py"/>
+        <source>about {seconds} s left</source>
+        <translation>약 {seconds}초 남음</translation>
+    </message>
+    <message>
         <location filename="../../app/hardware/page.py"/>
         <location filename="../../app/models/page.py"/>
         <source>Look again</source>
@@ -2911,6 +2911,11 @@
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
+        <source>Looking at what is here…</source>
+        <translation>이 PC의 모델을 확인하고 있습니다…</translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
         <source>Filter, or press Enter to search Hugging Face</source>
         <translation>목록에서 찾기, Enter로 Hugging Face 검색</translation>
     </message>
@@ -2953,11 +2958,6 @@
         <location filename="../../app/models/page.py"/>
         <source>Order</source>
         <translation>정렬</translation>
-    </message>
-    <message>
-        <location filename="../../app/models/page.py"/>
-        <source>Looking at what is here…</source>
-        <translation>이 PC의 모델을 확인하고 있습니다…</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
@@ -3196,7 +3196,7 @@
     <message>
         <location filename="../../app/notices.py"/>
         <source>{name} stays loaded.</source>
-        <translation>{name}은(는) 계속 불러온 상태입니다.</translation>
+        <translation>{name} 모델은 계속 불러온 상태입니다.</translation>
     </message>
     <message>
         <location filename="../../app/notices.py"/>
@@ -3361,6 +3361,11 @@
         <location filename="../../app/settings/pages/about.py"/>
         <source>Terms</source>
         <translation>조건</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/about.py"/>
+        <source>Looking them up…</source>
+        <translation>확인하고 있습니다…</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
@@ -4188,6 +4193,11 @@
         <location filename="../../app/stage/replay_bar.py"/>
         <source>Speed of the replay</source>
         <translation>재생 속도</translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/replay_bar.py"/>
+        <source>Only the first {time} of this run are kept: a longer one takes too much memory.</source>
+        <translation>이 실행은 처음 {time}까지만 기록했습니다. 더 길면 메모리를 너무 많이 씁니다.</translation>
     </message>
     <message>
         <location filename="../../app/stage/replay_bar.py"/>
@@ -5975,6 +5985,11 @@
     </message>
     <message>
         <location filename="../../engine/hub/catalogue.py"/>
+        <source>Check the address; the catalogue in use stays.</source>
+        <translation>주소를 확인하세요. 지금 쓰는 카탈로그는 그대로 남습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/catalogue.py"/>
         <location filename="../../engine/hub/headers.py"/>
         <source>{path} cannot be read</source>
         <translation>{path}을(를) 읽을 수 없습니다</translation>
@@ -5988,6 +6003,11 @@
         <location filename="../../engine/hub/catalogue.py"/>
         <source>it lacks {error}</source>
         <translation>{error} 항목이 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/catalogue.py"/>
+        <source>what it says is no list of models</source>
+        <translation>내용이 모델 목록이 아닙니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/catalogue.py"/>
@@ -6393,6 +6413,16 @@
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
+        <source>the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read</source>
+        <translation>SSL_CERT_FILE 또는 SSL_CERT_DIR이 가리키는 인증서를 읽을 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>Correct or unset it.</source>
+        <translation>고치거나 해제하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
         <source>its proxy setting is wrong ({error})</source>
         <translation>프록시 설정이 잘못되었습니다({error})</translation>
     </message>
@@ -6480,6 +6510,16 @@
         <location filename="../../engine/hub/network.py"/>
         <source>Check it in Settings, Network (in a terminal HTTPS_PROXY).</source>
         <translation>설정의 네트워크(터미널에서는 HTTPS_PROXY)에서 확인하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>it sends every question elsewhere, without end</source>
+        <translation>모든 요청을 끝없이 다른 곳으로 넘깁니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/network.py"/>
+        <source>Check its address, or try again later.</source>
+        <translation>주소를 확인하거나 나중에 다시 시도하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
@@ -7603,6 +7643,11 @@
         <location filename="../../engine/placement/predict.py"/>
         <source>{rate:.0f} GB/s (not measured: a guess for an unknown CPU)</source>
         <translation>{rate:.0f} GB/s(측정하지 않음, 알 수 없는 CPU의 추정값)</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/recommend.py"/>
+        <source>Before {name}, which is of the same class, because it answers {times:.1f} times as fast.</source>
+        <translation>같은 등급인 {name}보다 {times:.1f}배 빠르게 답하므로 앞에 둡니다.</translation>
     </message>
     <message>
         <location filename="../../engine/placement/recommend.py"/>

@@ -13,6 +13,7 @@ from app.settings.options import Group, Option, Page
 from app.theme import theme
 from app.widgets.labels import label
 from app.widgets.logo import Logo
+from app.words import in_words
 from engine.errors import GreenroomError
 
 LIST_HEIGHT, TEXT_HEIGHT = 240, 260
@@ -58,10 +59,12 @@ class Licences(QWidget):
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Show and not self._looked:
             self._looked = True
+            self.list.addItem(tr("Looking them up…"))
             tasks.run(components, done=self._show, failed=self._complain)
         return super().event(event)
 
     def _show(self, found: list[Component]) -> None:
+        self.list.clear()
         for component in found:
             licence = component.licence or tr("see its terms")
             item = QListWidgetItem(" · ".join(filter(None, (component.name, component.version, licence))))
@@ -69,7 +72,7 @@ class Licences(QWidget):
             self.list.addItem(item)
 
     def _complain(self, error: GreenroomError) -> None:
-        self.list.addItem(str(error))
+        self.list.addItem(in_words(error))
 
     @Slot()
     def _show_terms(self) -> None:

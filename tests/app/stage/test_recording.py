@@ -61,11 +61,15 @@ def test_a_minute_is_a_small_file(tmp_path: Path) -> None:
     assert (tmp_path / "a.stage").stat().st_size * 6 < 2_500_000
 
 
-def test_a_long_run_keeps_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_run_keeps_its_beginning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "MOST_KEPT", 100_000)
     run = run_of(2)
     assert run.full
     assert 0 < len(run.frames) < 30
+    save_recording(run, tmp_path / "a.stage")
+    again = open_recording(tmp_path / "a.stage")
+    assert again.full
+    assert len(again.frames) == len(run.frames)
     monkeypatch.undo()
     monkeypatch.setattr(module, "MOST_FRAMES", 5)
     run = run_of(2)

@@ -297,3 +297,13 @@ def test_another_model_is_another_stage(
 def test_saving_a_run_needs_no_window(tmp_path: Path) -> None:
     save_recording(ten_seconds(), tmp_path / "a.stage")
     assert (tmp_path / "a.stage").stat().st_size < 1000
+
+
+def test_a_run_that_was_too_long_says_how_much_of_it_is_kept(panel: StagePanel) -> None:
+    run = Recording("m", (1, 2), 4, full=True)
+    run.frames.append(Frame(75.0, 1, *(np.array([], np.uint32) for _ in range(3))))
+    panel.open_replay(Replay(run))
+    assert panel.replay_bar.cut.isVisible()
+    assert panel.replay_bar.cut.text().startswith("Only the first 1:15 of this run are kept")
+    panel.close_replay()
+    assert not panel.replay_bar.cut.isVisible()

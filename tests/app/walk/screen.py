@@ -72,6 +72,14 @@ class Screen:
             )
         self.until(lambda seen: "page" in seen, "the window", 60)
 
+    def start_again(self) -> int:
+        """The program a second time, with the same data; its exit code."""
+        command = [sys.executable, "-m", "app"]
+        with self.log.open("ab") as log:
+            return subprocess.run(
+                command, env=self._environment, cwd=HERE.parents[2], stderr=log, timeout=60
+            ).returncode
+
     def kill(self) -> None:
         """As a power cut does."""
         assert self.program is not None

@@ -149,6 +149,37 @@ class Walk:
         time.sleep(0.3)
         s.key("Escape")
         s.find("How this chat answers: Brief")
+        kept = self.papers / "my-presets.json"
+        self.preset_menu("Export my presets…")
+        self.file_dialog(kept)
+        self.until(kept.exists, "the file of presets")
+        self.preset_menu("Delete this preset")
+        s.key("Escape")
+        s.find("How this chat answers: Recommended.*")
+        self.preset_menu("Import presets…")
+        s.shoot("10-file-dialog")
+        self.file_dialog(kept)
+        self.choose_preset("Brief")
+
+    def preset_menu(self, entry: str) -> None:
+        s = self.screen
+        s.click("How this chat answers: .*")
+        s.click("More about presets")
+        s.click(entry, kind="entry")
+
+    @property
+    def papers(self) -> Path:
+        """Where the user keeps files."""
+        folder = self.pictures / "papers"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def until(self, holds: Callable[[], object], what: str, seconds: float = 20) -> None:
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > deadline:
+                raise NotSeen(what)
+            time.sleep(0.1)
 
     def thirty_turns(self) -> None:
         s = self.screen
@@ -225,10 +256,7 @@ class Walk:
     def files(self) -> None:
         s = self.screen
         self.answered()
-        # Not among the program's own files: Qt's dialog opens what it lists, and so gives up the locks of the chats.
-        papers = self.pictures / "papers"
-        papers.mkdir(exist_ok=True)
-        note = papers / "note.txt"
+        note = self.papers / "note.txt"
         note.write_text("The greenroom is the room where actors wait before they go on stage.\n" * 12)
         s.key("ctrl+n")
         s.click("Attach text files")
@@ -237,7 +265,12 @@ class Walk:
         s.shoot("25-attachment")
         self.ask("What is a greenroom?")
         self.answered()
-        target = papers / "exported"
+        s.key("ctrl+f")
+        s.type("actors wait")
+        s.find("What is a greenroom.*", kind="row")
+        s.shoot("26-found-in-a-file")
+        s.key("ctrl+a", "BackSpace")
+        target = self.papers / "exported"
         for ending, entry in ((".json", "JSON.*"), (".md", "Markdown.*"), (".html", "Web page.*")):
             title = self.rows("SELECT title FROM chats WHERE deleted IS NULL ORDER BY id LIMIT 1")[0][0]
             s.click(re.escape(title), 3, kind="row")
@@ -258,6 +291,7 @@ class Walk:
     def stage(self) -> None:
         s = self.screen
         self.answered()
+        self.choose_preset("Brief")
         s.click("Stage", kind="QPushButton")
         s.find("Stage", kind="label")
         self.ask("Write a short poem about the sea.")
@@ -275,44 +309,89 @@ class Walk:
         s.shoot("33-palette")
         s.key("Escape")
 
+    def second_start(self) -> None:
+        """The window that is there comes up, and takes what the second start was to open."""
+        s = self.screen
+        s.xdotool("search", "--onlyvisible", "--name", "Greenroom$", "windowminimize")
+        if s.start_again() != 0:
+            raise NotSeen("the end of the second start")
+        s.click("New chat")
+
     def pages(self) -> None:
         s = self.screen
         for number, (key, name) in enumerate((("ctrl+2", "models"), ("ctrl+3", "this-pc"), ("ctrl+comma", "settings"))):
             s.key(key)
             time.sleep(2.0 if number < 2 else 0.5)
             s.shoot(f"{40 + number}-{name}")
-        for number, name in enumerate(SECTIONS):
-            s.click(name)
-            time.sleep(0.6)
-            s.shoot(f"5{number}-settings-{name.split()[0].lower()}")
+        self.sections(SECTIONS, "5")
         s.key("ctrl+1")
+
+    def sections(self, names: tuple[str, ...], mark: str) -> None:
+        """Each section of the settings, which are open."""
+        for number, name in enumerate(names):
+            self.section(name)
+            time.sleep(0.6)
+            self.screen.shoot(f"{mark}{number}-settings")
+
+    def section(self, name: str) -> None:
+        """A narrow window has a list to choose from instead of the buttons."""
+        try:
+            self.screen.click(name, kind="QPushButton", seconds=1)
+        except NotSeen:
+            self.screen.click("Page of the settings|설정 페이지", kind="Combo")
+            self.screen.click(name, kind="row")
 
     def korean(self) -> None:
         s = self.screen
-        s.key("ctrl+comma")
-        s.click("General")
-        s.click("Language", kind="Combo")
-        s.key("Home")
-        for _ in range(6):
-            if s.sees("^한국어$"):
-                break
-            s.key("Down")
-        s.click(".*한국어.*", kind="row")
+        self.speak("Language", "한국어")
         s.find("새 .*", 20)
         s.shoot("60-korean-settings")
         s.key("ctrl+1")
-        s.shoot("61-korean-chat")
-        s.key("ctrl+2")
-        time.sleep(1.5)
-        s.shoot("62-korean-models")
-        s.key("ctrl+3")
-        time.sleep(1.0)
-        s.shoot("63-korean-this-pc")
+        s.click("프랑스의 수도는.*")
+        # In the middle of an answer, and back.
+        self.speak("언어.*", "English")
+        s.find("New chat", 20)
+        self.answered()
+        self.speak("Language", "한국어")
+        s.find("새 .*", 20)
+        self.tour("60-korean")
         s.key("ctrl+comma")
-        s.click("언어.*", kind="Combo")
-        s.click("English", kind="row")
+        self.sections(SECTIONS_KO, "64-korean-")
+        self.speak("언어.*", "English")
         s.find("New chat", 20)
         s.key("ctrl+1")
+
+    def speak(self, field: str, language: str) -> None:
+        s = self.screen
+        s.key("ctrl+comma")
+        self.section("General|일반")
+        s.click(field, kind="Combo")
+        s.click(f".*{language}.*", kind="row")
+
+    def zoomed(self) -> None:
+        """The program's own zoom at its largest, in the smallest of usual windows, in both languages."""
+        s = self.screen
+        self.answered()
+        for _ in range(12):
+            s.key("ctrl+equal")
+        time.sleep(1.0)
+        for language in ("English", "한국어"):
+            self.speak("Language|언어.*", language)
+            time.sleep(1.5)
+            mark = f"90-zoom-{'en' if language == 'English' else 'ko'}"
+            self.tour(mark)
+            s.key("ctrl+comma")
+            self.sections(SECTIONS if language == "English" else SECTIONS_KO, f"{mark}-")
+            self.palette("set up" if language == "English" else "설정 안내")
+            time.sleep(1.5)
+            s.shoot(f"{mark}-wizard")
+            s.key("Return")
+            time.sleep(3)
+            s.shoot(f"{mark}-wizard-pc")
+            s.key("Escape")
+        self.speak("언어.*", "English")
+        s.key("ctrl+0")
+        s.find("New chat", 20)
 
     def dark(self) -> None:
         s = self.screen
@@ -348,35 +427,37 @@ class Walk:
         if not self.rows(last)[0][0].startswith(saved[:20]):
             raise NotSeen("the continued answer")
 
-    def tour(self) -> None:
-        """What every size of the window must stand: used on narrow, large and sharp screens."""
+    def tour(self, mark: str = "") -> None:
+        """What every size of the window must stand: used on narrow, large and sharp screens, and in Korean."""
         s = self.screen
         self.answered()
-        name = f"{s.look()['size'][0]}x{s.look()['size'][1]}-{s.scale:g}"
+        seen = s.look()
+        name = mark or f"80-{seen['size'][0]}x{seen['size'][1]}-{s.scale:g}"
         # A narrow window has folded the list of chats; this unfolds it.
         s.key("ctrl+f")
         s.click("What is the capital.*", kind="row")
-        s.shoot(f"80-{name}-chat")
-        s.click("Stage", kind="QPushButton")
-        s.shoot(f"81-{name}-stage")
-        s.key("ctrl+shift+p")
-        s.shoot(f"82-{name}-stage-performance")
+        s.shoot(f"{name}-0-chat")
         s.key("ctrl+shift+e")
-        s.shoot(f"83-{name}-performance")
+        s.shoot(f"{name}-1-stage-toggled")
         s.key("ctrl+shift+p")
+        s.shoot(f"{name}-2-performance")
+        s.key("ctrl+shift+e")
+        s.shoot(f"{name}-3-stage-toggled")
+        if s.look()["performance"]:
+            s.key("ctrl+shift+p")
         for number, (key, page) in enumerate((("ctrl+2", "models"), ("ctrl+3", "this-pc"), ("ctrl+comma", "settings"))):
             s.key(key)
-            time.sleep(1.5)
-            s.shoot(f"8{number + 4}-{name}-{page}")
+            s.until(lambda seen: not any(WAITING.search(item["text"]) for item in seen["items"]), f"all of {page}", 90)
+            s.shoot(f"{name}-{number + 4}-{page}")
         s.key("ctrl+1")
         s.key("ctrl+k")
-        s.shoot(f"87-{name}-palette")
+        s.shoot(f"{name}-7-palette")
         s.key("Escape")
         s.key("ctrl+period")
-        s.shoot(f"88-{name}-options")
+        s.shoot(f"{name}-8-options")
         s.key("Escape")
         s.key("ctrl+shift+l")
-        s.shoot(f"89-{name}-other-theme")
+        s.shoot(f"{name}-9-other-theme")
 
     def pictures_for_the_readme(self) -> None:
         """In a fresh data folder, at 1440x900."""
@@ -435,14 +516,17 @@ SECTIONS = (
     "Shortcuts",
     "About",
 )
+SECTIONS_KO = ("일반", "모양", "답변", "모델 폴더", "성능", "네트워크", "개인 정보", "단축키", "정보")
+WAITING = re.compile("working it out|looking at|계산 중|확인하고 있|살펴보고 있", re.IGNORECASE)
 SCENES = {
     "first": (1280, 820, 1.0, ("first_minute",)),
     "chat": (1280, 820, 1.0, ("presets", "thirty_turns", "branches", "search_find", "sort_chats", "files")),
-    "panels": (1280, 820, 1.0, ("stage", "tab_order")),
+    "panels": (1280, 820, 1.0, ("stage", "tab_order", "second_start")),
     "pages": (1280, 820, 1.0, ("pages", "korean", "dark")),
     "killed": (1280, 820, 1.0, ("killed",)),
     "readme": (1440, 900, 1.0, ("pictures_for_the_readme",)),
     "small": (1024, 700, 1.0, ("tour",)),
+    "zoomed": (1024, 700, 1.0, ("zoomed",)),
     "large": (2560, 1440, 1.0, ("tour",)),
     "sharp": (2560, 1640, 2.0, ("tour",)),
     "sharp-small": (1400, 760, 2.0, ("tour",)),

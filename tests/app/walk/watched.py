@@ -89,6 +89,7 @@ class Witness(QObject):
                 self.answer |= {
                     "state": window.host.state.kind,
                     "page": window.page,
+                    "performance": getattr(window.chat_page, "performance", None) is not None,
                     "size": [round(window.width() * scale), round(window.height() * scale)],
                     "corner": [round(corner.x() * scale), round(corner.y() * scale)],
                     "scale": scale,
