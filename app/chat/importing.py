@@ -27,6 +27,9 @@ from engine.progress import Progress, ProgressCallback, ignore_progress
 from engine.runtime.events import GenerationStats
 
 MOST_BYTES = 512_000_000
+#: Objects and lists of a file, which take up to 190 bytes of memory for the three that they are written with. A message
+#: has about ten.
+MOST_PARTS = 16_000_000
 MOST_CHATS = 100_000
 MOST_MESSAGES = 50_000
 MOST_CHARACTERS = 4_000_000
@@ -99,6 +102,8 @@ def _load(path: Path) -> bytes:
 
 
 def _parse(data: bytes, path: Path) -> Any:
+    if data.count(b"{") + data.count(b"[") > MOST_PARTS:
+        raise _refused(path, tr("it is made of more parts than chats are"))
     try:
         return json.loads(data.decode("utf-8-sig"))
     except RecursionError as error:

@@ -1152,6 +1152,11 @@
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
+        <source>it is made of more parts than chats are</source>
+        <translation>채팅이라기에는 너무 많은 조각으로 되어 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/importing.py"/>
         <location filename="../../engine/checkpoints/chat_template.py"/>
         <source>it is nested too deeply</source>
         <translation>너무 깊이 중첩되어 있습니다</translation>

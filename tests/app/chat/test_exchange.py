@@ -258,6 +258,11 @@ def test_sizes_are_bounded_before_anything_is_made_of_them(tmp_path, monkeypatch
     assert bomb.stat().st_size < 10_000
     with pytest.raises(GreenroomError, match="packed in it is larger"):
         read(bomb)
+    monkeypatch.setattr(importing, "MOST_BYTES", 1_000_000)
+    monkeypatch.setattr(importing, "MOST_PARTS", 1000)
+    path.write_text("[" + "{}," * 1000 + "{}]")
+    with pytest.raises(GreenroomError, match="made of more parts"):
+        read(path)
     monkeypatch.setattr(importing, "MOST_CHATS", 1)
     with pytest.raises(GreenroomError, match="2 chats"):
         load(tmp_path / "many.json", [CHATGPT, CHATGPT])
