@@ -112,22 +112,23 @@ def running(environment: dict[str, str], folder: Path) -> Iterator[subprocess.Po
         process.wait(20)
 
 
-def find_window(screen: Screen) -> str:
-    window = screen.xdotool("search", "--sync", "--onlyvisible", "--name", "Greenroom").splitlines()[0]
-    screen.xdotool("windowfocus", "--sync", window)
-    return window
+def focus(screen: Screen, name: str) -> None:
+    """A window, once it shows. xdotool finds nothing when another one goes while it looks."""
+    deadline = time.monotonic() + 60
+    while not (found := screen.xdotool("search", "--sync", "--onlyvisible", "--name", name).splitlines()):
+        assert time.monotonic() < deadline, f"no window {name}"
+    screen.xdotool("windowfocus", "--sync", found[0])
 
 
 def close_wizard(screen: Screen) -> None:
     """As a user does who wants to chat at once."""
     screen.wait_for(r"Welcome to Greenroom", seconds=60)
-    wizard = screen.xdotool("search", "--sync", "--onlyvisible", "--name", "set-up").splitlines()[0]
-    screen.xdotool("windowfocus", "--sync", wizard)
+    focus(screen, "set-up")
     screen.xdotool("key", "Escape")
-    find_window(screen)
+    focus(screen, "Greenroom")
 
 
-def test_a_typed_question_is_answered_with_its_speed(
+def test_a_typed_question_is_answered_with_its_speed_and_the_keyboard_ends_the_program(
     screen: Screen, program: subprocess.Popen[bytes], data: Path
 ) -> None:
     close_wizard(screen)
@@ -143,11 +144,6 @@ def test_a_typed_question_is_answered_with_its_speed(
     assert roles["user"] == "What is the capital of France?"
     assert roles["assistant"].strip()
     assert program.poll() is None
-
-
-def test_the_keyboard_ends_the_program(screen: Screen, program: subprocess.Popen[bytes]) -> None:
-    close_wizard(screen)
-    screen.wait_for(r"New chat", seconds=60)
     screen.xdotool("key", "ctrl+q")
     assert program.wait(30) == 0
 
@@ -177,7 +173,7 @@ def test_after_kill_9_the_answer_is_offered_to_be_continued(
         [sys.executable, "-m", "app"], env={**screen.environment, "GREENROOM_DATA": str(data)}, cwd=tmp_path
     )
     try:
-        find_window(screen)
+        focus(screen, "Greenroom")
         screen.wait_for(r"Greenroom ended while", seconds=60)
         screen.wait_for(r"\d threads?", seconds=120)
     finally:
