@@ -17,6 +17,7 @@ from app.chat.records import Attachment
 from app.chat.thinking import split_thought
 from app.language import mark, tr
 from engine.errors import GreenroomError
+from engine.whole_file import write_whole
 
 FORMAT, VERSION = "greenroom-chats", 1
 #: Of a file's name; file systems take 255, and an ending comes behind it.
@@ -123,13 +124,10 @@ def write(chats: Sequence[PortableChat], path: Path) -> None:
             tr("its ending names no format"),
             tr("End its name in .md, .html or .json."),
         )
-    unfinished = path.with_name(path.name + ".part")
     try:
         # A lone surrogate, as a broken paste may carry, has no UTF-8.
-        unfinished.write_bytes(writer(chats).encode("utf-8", "replace"))
-        unfinished.replace(path)
+        write_whole(path, writer(chats).encode("utf-8", "replace"))
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
         why = (error.strerror or str(error)).lower()
         raise GreenroomError(
             tr("{name} was not written", name=path.name), why, tr("Choose another folder, or free some space.")

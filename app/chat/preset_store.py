@@ -13,6 +13,7 @@ from app.folders import config_folder, keep_aside, make_writable
 from app.language import tr
 from app.settings.store import PROMPT_LIMIT
 from engine.errors import GreenroomError
+from engine.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -87,13 +88,10 @@ class PresetStore:
 def write(presets: Sequence[Preset], path: Path) -> None:
     """Raises GreenroomError when the file cannot be written."""
     whole = {"format": FORMAT, "version": VERSION, "presets": [_plain(preset) for preset in presets]}
-    unfinished = path.with_name(path.name + ".part")
     try:
         # Half a character, as another program's file may have it, has no UTF-8.
-        unfinished.write_bytes((json.dumps(whole, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "replace"))
-        unfinished.replace(path)
+        write_whole(path, (json.dumps(whole, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "replace"))
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
         why = (error.strerror or str(error)).lower()
         raise GreenroomError(
             tr("{name} was not written", name=path.name), why, tr("Choose another folder, or free some space.")

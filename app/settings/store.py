@@ -15,6 +15,7 @@ from PySide6.QtCore import QObject, Signal
 from app.folders import config_folder, keep_aside, make_writable
 from app.theme.zoom import ZOOMS
 from engine.errors import GreenroomError
+from engine.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -270,14 +271,12 @@ class SettingsStore(QObject):
         before = self.problem
         try:
             make_writable(self._path.parent)
-            temporary = self._path.with_suffix(".json.new")
             whole = self._foreign | _plain(self._values)
             try:
                 plain = json.dumps(whole, indent=2, ensure_ascii=False).encode()
             except UnicodeEncodeError:  # a path that is no UTF-8
                 plain = json.dumps(whole, indent=2).encode()
-            temporary.write_bytes(plain)
-            os.replace(temporary, self._path)
+            write_whole(self._path, plain)
             self.problem = None
         except GreenroomError as error:
             self.problem = error

@@ -11,9 +11,7 @@ import hashlib
 import json
 import logging
 import math
-import os
 import statistics
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from engine.hardware.calibrate import fingerprint
 from engine.hardware.report import HardwareReport
 from engine.placement.plan import Learned, OffloadPlan, Range
+from engine.whole_file import write_whole
 
 if TYPE_CHECKING:
     from engine.checkpoints.checkpoint import Checkpoint
@@ -156,16 +155,10 @@ def _ratios(entry: Mapping[str, Any]) -> dict[str, list[float]]:
 
 
 def _write(folder: Path, models: Mapping[str, Mapping[str, list[float]]]) -> bool:
-    temporary = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=FILE_NAME)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump({"version": VERSION, "models": models}, file)
-        os.replace(temporary, folder / FILE_NAME)
+        write_whole(folder / FILE_NAME, json.dumps({"version": VERSION, "models": models}).encode())
     except OSError as error:
         logger.warning("the answer's speed was not remembered: %s", error)
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
         return False
     return True

@@ -10,12 +10,13 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+
+from engine.whole_file import write_whole
 
 if TYPE_CHECKING:
     from engine.checkpoints.checkpoint import Checkpoint
@@ -75,18 +76,12 @@ def write(folder: Path, checkpoint: Checkpoint, layers: tuple[int, ...], uses: n
     if len(header) > _MOST_HEADER or not uses.max() > 0:
         return False
     target = folder / FOLDER / f"{identity(checkpoint)}.bin"
-    temporary = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name)
-        with os.fdopen(handle, "wb") as file:
-            file.write(MAGIC + header + scaled.astype("<f2").tobytes())
-        os.replace(temporary, target)
+        write_whole(target, MAGIC + header + scaled.astype("<f2").tobytes())
         _forget_oldest(target.parent)
     except OSError as error:
         log.warning("which experts were called most was not kept: %s", error)
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
         return False
     return True
 
