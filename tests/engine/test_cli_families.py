@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny_configs
 import tiny_families
 from llama_cpp_files import FOLDER, PROMPT
 
@@ -21,7 +22,7 @@ from engine.models.families import FAMILIES
 #: Every product in float32, so that the likeliest token is the other program's.
 EXACT = "--raw --temperature 0 --dtype float32 --kv-type f32 --device cpu --threads 1 --context 64 --json"
 #: Tokens that end an answer and are no part of it.
-STOPS = {tiny_families.BOS, tiny_families.EOS}
+STOPS = {tiny_configs.BOS, tiny_configs.EOS}
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tiny_families import CONFIGS
+from tiny_configs import CONFIGS
 from tiny_models import TOKENS, Tiny
 
 from engine.executors.loaded_model import LoadedModel

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_families import CONFIGS
+from tiny_configs import CONFIGS
 from tiny_models import TOKENS, Tiny
 
 from engine import _native

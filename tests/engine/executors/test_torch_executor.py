@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tiny_models
 import torch
-from tiny_families import VOCAB
+from tiny_configs import VOCAB
 from tiny_models import TOKENS, Tiny, make_plan
 
 from engine.errors import Cancelled, GreenroomError

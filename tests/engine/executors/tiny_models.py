@@ -12,7 +12,7 @@ import numpy as np
 import safetensors.torch
 import tiny_families
 import torch
-from tiny_families import VOCAB
+from tiny_configs import VOCAB
 from transformers import PreTrainedModel
 
 from engine.checkpoints.checkpoint import Checkpoint

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from llama_cpp_files import FOLDER, RECIPES
-from tiny_families import CONFIGS
+from tiny_configs import CONFIGS
 
 from engine.checkpoints import open_checkpoint
 from engine.checkpoints.formats import GGUF_FORMATS
