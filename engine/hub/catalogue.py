@@ -178,7 +178,10 @@ def fetch_update(url: str, settings: NetworkSettings) -> int:
                         raise failed("what came is far too large to be one", "Check the address.")
     except httpx2.HTTPError as error:
         raise network_error(error, host) from error
-    _, models = parse(bytes(content), host)
+    try:
+        _, models = parse(bytes(content), host)
+    except GreenroomError as error:
+        raise GreenroomError(error.what, error.why, say("Check the address; the catalogue in use stays.")) from error
     path = update_path()
     part = path.with_suffix(".part")
     with disk_errors(path):
@@ -212,6 +215,8 @@ def parse(content: bytes, where: str) -> tuple[str, tuple[CatalogueModel, ...]]:
         return _text(document["date"], 10), models
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         why = say("it lacks {error}", error=error) if isinstance(error, KeyError) else str(error)
+        if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | TypeError | RecursionError):
+            why = say("what it says is no list of models")
         raise GreenroomError(
             say("{where} is not a catalogue", where=where), why, say("Install Greenroom again, or delete the update.")
         ) from error

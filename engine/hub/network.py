@@ -75,7 +75,14 @@ def open_client(settings: NetworkSettings) -> httpx2.Client:
             timeout=httpx2.Timeout(settings.stall_s, connect=min(_CONNECT_S, settings.stall_s)),
             headers={"User-Agent": "greenroom", "Accept-Encoding": "identity"},
         )
-    except (ValueError, ImportError) as error:  # a proxy variable of the environment that cannot be understood
+    except OSError as error:  # raised without a name, so the variable is named instead
+        raise GreenroomError(
+            say("The network cannot be used"),
+            say("the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read"),
+            say("Correct or unset it."),
+        ) from error
+    # A proxy variable of the environment that cannot be understood.
+    except (ValueError, ImportError, httpx2.InvalidURL) as error:
         raise GreenroomError(
             say("The network cannot be used"),
             say("its proxy setting is wrong ({error})", error=error),
@@ -154,6 +161,10 @@ def network_error(error: Exception, host: str, resumes: bool = False) -> Greenro
             say("The proxy refused"),
             str(error) or "no reason given",
             say("Check it in Settings, Network (in a terminal HTTPS_PROXY)."),
+        )
+    if isinstance(error, httpx2.TooManyRedirects):
+        return GreenroomError(
+            what, say("it sends every question elsewhere, without end"), say("Check its address, or try again later.")
         )
     text = " ".join(str(cause) for cause in chain)
     if "Name or service not known" in text or "getaddrinfo" in text or "name resolution" in text:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import GreenroomError
+from engine.hub import repository as repositories
 from engine.hub.network import NetworkSettings
 from engine.hub.repository import Hub, RemoteFile, choose, group, is_address, is_repo, named, quant_label
 from engine.hub.safe_paths import inside, is_safe
@@ -242,3 +243,11 @@ def test_groups_without_files_are_none() -> None:
 def test_addresses_of_pages_name_models(text: str, meant: tuple[str, str]) -> None:
     assert named(text) == meant
     assert is_address(text) == (named(text)[0] != "https" and ("://" in text or text.startswith("hf.co")))
+
+
+def test_an_answer_without_end_is_broken_off(fake: FakeHub, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.add("owner/model", {"model-Q8_0.gguf": Pattern(100)})
+    assert hub.repository("owner/model").models
+    monkeypatch.setattr(repositories, "MAX_LISTING_BYTES", 100)
+    with pytest.raises(GreenroomError, match="something that is no listing"):
+        hub.repository("owner/model")

@@ -12,10 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx2
 import pytest
 
 from engine.errors import GreenroomError
-from engine.hub.network import NetworkSettings, open_client
+from engine.hub.network import NetworkSettings, network_error, open_client
 from engine.hub.repository import Hub
 from engine.hub.transfer import Control, FileTransfer, RetryPolicy, Throttle, verify
 from tests.fake_hub import FakeHub, Fault, Pattern
@@ -261,6 +262,27 @@ def test_the_environment_can_forbid_the_network(hub: FakeHub, monkeypatch: pytes
     with pytest.raises(GreenroomError, match="unset HF_HUB_OFFLINE"):
         Hub(NetworkSettings(endpoint=hub.url)).search("model")
     assert hub.requests == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("HTTPS_PROXY", "http://[::bad", "its proxy setting is wrong"),
+        ("HTTPS_PROXY", "gopher://proxy", "its proxy setting is wrong"),
+        ("SSL_CERT_FILE", "/no/such/file.pem", "SSL_CERT_FILE or SSL_CERT_DIR"),
+    ],
+)
+def test_variables_that_cannot_be_used_are_said(
+    variable: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(GreenroomError, match=says):
+        Hub(NetworkSettings()).repository("owner/model")
+
+
+def test_a_hub_that_sends_everything_elsewhere_is_said() -> None:
+    error = network_error(httpx2.TooManyRedirects("Exceeded maximum allowed redirects."), "hub.example")
+    assert "sends every question elsewhere" in str(error)
 
 
 def test_a_name_that_nobody_knows_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
