@@ -12,10 +12,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from engine.errors import GreenroomError
 from engine.hub.network import NetworkSettings, network_error, open_client, status_error
+from engine.hub.safe_paths import is_safe
 from engine.words import say
 
 if TYPE_CHECKING:
@@ -228,3 +229,136 @@ def _bound(response: httpx2.Response) -> None:
             stream.close()
 
     response.stream = Bounded()
+
+
+def is_repo(name: str) -> bool:
+    return bool(_REPO.match(name)) and ".." not in name and "--" not in name
+
+
+def named(text: str) -> tuple[str, str]:
+    """Repository and label that "owner/model", "owner/model:Q4_K_M" or the address of a model's page or file means.
+
+    The repository is not checked, see `is_repo`; the label is "" where none is named.
+    """
+    if (found := _ADDRESS.match(text)) is None:
+        repo, _, label = text.partition(":")
+        return repo, label
+    repo, rest = found[1], found[2]
+    if rest.lower().endswith(".gguf"):
+        # /blob/main/folder/model-00001-of-00002.gguf
+        path = _SPLIT.sub(".gguf", "/".join(unquote(rest).split("/")[3:]))
+        return repo, path.removesuffix(".gguf")
+    return repo, rest[1:] if rest.startswith(":") else ""
+
+
+def is_address(text: str) -> bool:
+    """Whether that is the address of a model's page."""
+    return bool(_ADDRESS.match(text)) and is_repo(named(text)[0])
+
+
+def _files(entries: Iterator[Any], what: str) -> tuple[list[RemoteFile], int]:
+    from huggingface_hub.hf_api import RepoFile
+
+    files: list[RemoteFile] = []
+    skipped = count = 0
+    for entry in entries:
+        count += 1
+        if count > MAX_FILES:
+            raise GreenroomError(
+                what,
+                say("it holds more than {max_files:,} files", max_files=MAX_FILES),
+                say("Choose another repository."),
+            )
+        if not isinstance(entry, RepoFile):
+            continue
+        size = entry.size if entry.lfs is None else entry.lfs.size
+        sha256 = None if entry.lfs is None else entry.lfs.sha256
+        if not is_safe(entry.path) or not isinstance(size, int) or size < 0 or not _is_hash(sha256, 64):
+            skipped += 1
+            continue
+        files.append(RemoteFile(entry.path, size, sha256, entry.blob_id if _is_hash(entry.blob_id, 40) else None))
+    return files, skipped
+
+
+def _is_hash(value: str | None, digits: int) -> bool:
+    return value is None or bool(re.fullmatch(rf"[0-9a-f]{{{digits}}}", value))
+
+
+def group(repo: str, commit: str, files: list[RemoteFile]) -> tuple[RemoteModel, ...]:
+    """Files as models, smallest first: a split GGUF is one (left out if incomplete), so is a folder of safetensors."""
+    ggufs: dict[str, list[RemoteFile]] = {}
+    folders: dict[str, list[RemoteFile]] = {}
+    for file in files:
+        folder, _, name = file.path.rpartition("/")
+        lower = name.lower()
+        if lower.endswith(".gguf"):
+            # A vision projector is a part of some other model, an importance matrix of none.
+            if not lower.startswith(("mmproj", "imatrix")) and "-mmproj" not in lower:
+                ggufs.setdefault(_SPLIT.sub(".gguf", file.path), []).append(file)
+        elif lower.endswith(".safetensors") or name in _COMPANIONS:
+            folders.setdefault(folder, []).append(file)
+    models = [
+        RemoteModel(repo, commit, quant_label(stem), stem.removesuffix(".gguf"), "gguf", tuple(parts))
+        for stem, found in ggufs.items()
+        if (parts := _all_parts(found))
+    ]
+    for folder, found in folders.items():
+        names = {file.path.rpartition("/")[2] for file in found}
+        weights = [file for file in found if file.path.endswith(".safetensors")]
+        if "config.json" not in names or not weights:
+            continue
+        # Some publishers add the same weights once more, in one file and in a format of their own.
+        if "model.safetensors.index.json" in names or "model.safetensors" in names:
+            weights = [file for file in weights if not file.path.rpartition("/")[2].startswith("consolidated")]
+        others = [file for file in found if not file.path.endswith(".safetensors")]
+        label = f"{folder} safetensors" if folder else "safetensors"
+        name = folder or repo.partition("/")[2]
+        models.append(RemoteModel(repo, commit, label, name, "safetensors", tuple(others + weights)))
+    return tuple(sorted(models, key=lambda model: (model.nbytes, model.name)))
+
+
+def _all_parts(files: list[RemoteFile]) -> list[RemoteFile]:
+    """In the order of their numbers; empty when one is missing."""
+    numbered = [(match, file) for file in files if (match := _SPLIT.search(file.path))]
+    if not numbered:
+        return files[:1]
+    total = int(numbered[0][0][2])
+    have = {int(match[1]): file for match, file in numbered if int(match[2]) == total}
+    return [have[i] for i in sorted(have)] if sorted(have) == list(range(1, total + 1)) else []
+
+
+def quant_label(path: str) -> str:
+    """ "Q4_K_M" out of "Q4_K_M/model-Q4_K_M.gguf": the last quantisation its name says, else the whole stem."""
+    stem = path.removesuffix(".gguf")
+    found = _QUANT.findall(stem.rpartition("/")[2]) or _QUANT.findall(stem)
+    return found[-1].upper() if found else stem.rpartition("/")[2]
+
+
+def choose(repository: Repository, label: str) -> RemoteModel:
+    """The model that `label` names: its label or name, or the only one. Raises GreenroomError when it isn't clear."""
+    models = repository.models
+    wanted = label.casefold()
+    if not label:
+        found = list(models) if len(models) == 1 else []
+    else:
+        found = [m for m in models if wanted in (m.label.casefold(), m.name.casefold())]
+    if len(found) == 1:
+        return found[0]
+    labels = ", ".join(m.label if len([o for o in models if o.label == m.label]) == 1 else m.name for m in models[:24])
+    if not label:
+        why = say("it holds {count} models", count=len(models))
+    elif found:
+        why = say('"{label}" names {count} of its models', label=label, count=len(found))
+    else:
+        why = say('"{label}" names none of its models', label=label)
+    raise GreenroomError(
+        say("{repo} was not downloaded", repo=repository.repo),
+        why,
+        say("Choose one as {repo}:LABEL. Labels: {labels}.", repo=repository.repo, labels=labels),
+    )
+
+
+def _licence(tags: list[str]) -> str:
+    """ "" also for what is no name: tags are anybody's text, and this one reaches terminals."""
+    found = next((tag.partition(":")[2] for tag in tags if tag.startswith("license:")), "")
+    return found if found.isprintable() and len(found) <= 60 else ""

@@ -119,9 +119,7 @@ def test_a_hostile_entry_is_refused(document: dict[str, Any], change: dict[str, 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000, b"1" * (5 << 20)])
 def test_no_json_is_no_catalogue(content: bytes) -> None:
-    with pytest.raises(
-        GreenroomError, match=r"is not a catalogue: (what it says is no list of models|it is too large)"
-    ):
+    with pytest.raises(GreenroomError, match=r"not a catalogue: (what it says is no list|it is too large)"):
         parse(content, "x")
 
 
