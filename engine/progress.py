@@ -12,11 +12,13 @@ class Progress:
 
     done, total: in bytes or steps; total 0 means unknown.
     message:     what is happening now, e.g. "Reading experts of layer 31 of 48".
+    seconds_left: until all is done, where whoever works can tell
     """
 
     done: int
     total: int
     message: str
+    seconds_left: float | None = None
 
     @property
     def fraction(self) -> float:

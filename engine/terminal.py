@@ -89,7 +89,8 @@ class Terminal:
             return
         self._redraw_at = time.monotonic() + _REDRAW
         share = f" {progress.fraction:4.0%}" if progress.total > 0 else ""
-        line = f"{_harmless(progress.message)}{share}"[: shutil.get_terminal_size().columns - 1]
+        left = "" if progress.seconds_left is None else f", about {max(1, round(progress.seconds_left))} s left"
+        line = f"{_harmless(progress.message)}{share}{left}"[: shutil.get_terminal_size().columns - 1]
         self._write_err("\r" + line.ljust(self._drawn))
         self._drawn = len(line)
 

@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app import tasks
 from app.host import EngineHost, HostState
+from app.language import told, tr
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.progress import Progress, ProgressCallback
@@ -20,6 +21,15 @@ QUIET_MS = 1500
 
 #: Takes `progress=`, which ends it by raising Cancelled; returns a report with the measured bandwidth.
 Measure = Callable[..., HardwareReport]
+
+
+def doing(progress: Progress) -> str:
+    """What is measured now, and how long all of it will take yet."""
+    said = told(progress.message)
+    if progress.seconds_left is None:
+        return said
+    left = tr("about {seconds} s left", seconds=max(1, round(progress.seconds_left)))
+    return f"{left} · {said}"
 
 
 def measure_memory(progress: ProgressCallback) -> HardwareReport:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
@@ -22,9 +24,13 @@ class OfferCard(QFrame):
     #: ModelRow
     downloadWanted = Signal(object)
 
-    def __init__(self, row: ModelRow, best: bool, disk_free: int, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, row: ModelRow, reasons: Sequence[str] | None, disk_free: int, parent: QWidget | None = None
+    ) -> None:
+        """reasons: why it is the best for this PC; None where it is not."""
         super().__init__(parent)
         self.row, plan = row, row.plan
+        best = reasons is not None
         self.setProperty("surface", "card")
         self.setProperty("best", "true" if best else "false")
         label_of_quant = row.choice.label if row.choice is not None else ""
@@ -42,8 +48,10 @@ class OfferCard(QFrame):
         head.setSpacing(8)
         head.addWidget(name)
         head.addWidget(about)
-        self._best = Chip(tr("Best for this PC")) if best else None
-        if self._best is not None:
+        self._best = Chip(tr("Best for this PC")) if reasons is not None else None
+        if self._best is not None and reasons is not None:
+            self._best.setToolTip("\n".join(told(reason) for reason in reasons))
+            self.setAccessibleDescription(" ".join(told(reason) for reason in reasons))
             head.addWidget(self._best)
         head.addStretch(1)
         self.chip = ChipButton()

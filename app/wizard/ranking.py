@@ -16,10 +16,14 @@ SHOWN = 4
 
 @dataclass(frozen=True)
 class Fits:
-    """rows: at most SHOWN, best first, with one that does not fit. best: None when nothing does."""
+    """rows: at most SHOWN, best first, with one that does not fit. best: None when nothing does.
+
+    reasons: why it is the best, a sentence each
+    """
 
     rows: tuple[ModelRow, ...]
     best: ModelRow | None
+    reasons: tuple[str, ...] = ()
 
 
 def plan_catalogue(api: Any, report: HardwareReport, values: Settings) -> Fits:
@@ -29,7 +33,8 @@ def plan_catalogue(api: Any, report: HardwareReport, values: Settings) -> Fits:
     found = api.recommend(report, **wishes)
     ranked = [recommended(offers[entry.id], entry) for entry in found.ranked]
     beyond = [plan_offer(api, offers[entry.id], report, values.context, wishes) for entry in found.unsuited]
-    return arrange(ranked, beyond)
+    reasons = found.ranked[0].reasons if found.ranked else ()
+    return replace(arrange(ranked, beyond), reasons=reasons)
 
 
 def recommended(offer: ModelRow, entry: Recommendation) -> ModelRow:

@@ -17,7 +17,7 @@ from typing import Any
 import engine
 from engine.errors import GreenroomError
 from engine.hardware.child import Reply, ask
-from engine.hardware.kernel_speed import STEPS, kept_readings, measure_kernels, usual_reading
+from engine.hardware.kernel_speed import STEP_SECONDS, STEPS, kept_readings, measure_kernels, usual_reading
 from engine.hardware.report import Calibration, DeviceSpeed, HardwareReport, KernelSpeed
 from engine.progress import Progress, ProgressCallback, ignore_progress
 from engine.words import say
@@ -37,6 +37,8 @@ REPEAT_AFTER_SECONDS = 600
 #: Every thread count is measured once; further rounds start only before this many seconds are over.
 ROUNDS = 3
 BUDGET_SECONDS = 2.5
+#: What a step usually takes, to say how long the rest will.
+READ_SECONDS, DEVICE_SECONDS = 0.35, 12.0
 FILE_NAME = "calibration.json"
 #: Seconds for a graphics card: torch and a driver start first.
 DEVICE_TIMEOUT = 60.0
@@ -103,6 +105,7 @@ def measure(
     devices = usable_devices(report) if devices is None else devices
     reads = ROUNDS * len(counts)
     total = reads + STEPS + len(devices)
+    progress = _with_seconds_left(progress, [READ_SECONDS] * reads + [*STEP_SECONDS] + [DEVICE_SECONDS] * len(devices))
     started = time.monotonic()
     for step in range(reads):
         if step >= len(counts) and step % len(counts) == 0 and time.monotonic() - started > BUDGET_SECONDS:
@@ -140,6 +143,22 @@ def measure(
     measured = replace(measured, devices=found)
     progress(Progress(total, total, say("This PC is measured")))
     return measured
+
+
+def _with_seconds_left(progress: ProgressCallback, usual: list[float]) -> ProgressCallback:
+    """Says with each step how long the rest will take: as usual, or longer where the steps before took longer.
+
+    usual: seconds of each step
+    """
+    started = time.monotonic()
+
+    def report(step: Progress) -> None:
+        expected = sum(usual[: step.done])
+        pace = (time.monotonic() - started) / expected if expected else 1.0
+        left = sum(usual[step.done :]) * min(max(pace, 0.5), 10.0)
+        progress(replace(step, seconds_left=left))
+
+    return report
 
 
 def device_speed(values: dict[str, Any]) -> DeviceSpeed:

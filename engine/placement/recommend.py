@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import GreenroomError
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 #: Reading along wants about this many tokens per second; below the second figure an answer is left alone meanwhile.
 COMFORTABLE_TPS = 5.0
 PATIENT_TPS = 2.0
+#: More than anyone reads; below it, so much faster is a difference that is felt in every answer.
+FAST_TPS, MUCH_FASTER = 20.0, 1.5
 #: Kept free on the disk beside a download.
 DISK_RESERVE = 2_000_000_000
 #: A conversation of some length.
@@ -75,9 +78,10 @@ class Recommendations:
 
 
 def recommend(models: Sequence[CatalogueModel], report: HardwareReport, **wishes: Any) -> Recommendations:
-    """Models that fit this machine, by their class, quantisation, predicted speed and context.
+    """Models that fit this machine, by their class, quantisation, whether one can read along, and context.
 
-    Of equals the one that stands first in the catalogue is first, which is its editors' preference.
+    Of equals the one that stands first in the catalogue is first, which is its editors' preference, unless it is slower
+    than FAST_TPS and another is MUCH_FASTER: that one is worth more in use.
     wishes: as for `plan`.
     """
     ranked: list[Recommendation] = []
@@ -89,7 +93,32 @@ def recommend(models: Sequence[CatalogueModel], report: HardwareReport, **wishes
         else:
             unsuited.append(Unsuited(model.id, model.name, found))
     ranked.sort(key=lambda entry: -entry.score)
-    return Recommendations(tuple(ranked), tuple(unsuited))
+    equals = (list(group) for _, group in groupby(ranked, key=lambda entry: entry.score))
+    return Recommendations(tuple(entry for group in equals for entry in _in_use(group)), tuple(unsuited))
+
+
+def _in_use(equals: list[Recommendation]) -> Iterator[Recommendation]:
+    """Equals, the most useful first; one that overtakes says why."""
+    left = list(equals)
+    while left:
+        first = left[0]
+        slow = _speed(first)
+        faster = [entry for entry in left if slow < FAST_TPS and _speed(entry) >= MUCH_FASTER * slow]
+        if faster:
+            why = say(
+                "Before {name}, which is of the same class, because it answers {times:.1f} times as fast.",
+                name=first.name,
+                times=_speed(faster[0]) / slow,
+            )
+            yield replace(faster[0], reasons=(*faster[0].reasons, why))
+            left.remove(faster[0])
+        else:
+            yield first
+            left.remove(first)
+
+
+def _speed(entry: Recommendation) -> float:
+    return entry.plan.prediction.decode_tps.likely
 
 
 def _best(model: CatalogueModel, report: HardwareReport, wishes: dict[str, Any]) -> Recommendation | str:

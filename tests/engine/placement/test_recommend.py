@@ -10,7 +10,14 @@ from fake_machines import make_report
 
 from engine.hardware.report import GpuReport, HardwareReport, Isa, Kernels
 from engine.hub.catalogue import CatalogueModel, catalogue
-from engine.placement.recommend import COMFORTABLE_TPS, Recommendations, recommend
+from engine.placement.recommend import (
+    COMFORTABLE_TPS,
+    FAST_TPS,
+    MUCH_FASTER,
+    Recommendation,
+    Recommendations,
+    recommend,
+)
 
 GB = 10**9
 
@@ -72,9 +79,9 @@ FIRST = {
     "laptop": ("granite-3.1-3b-a800m-instruct", "Q4_K_M", "On the CPU"),
     "home": ("lfm2-8b-a1b", "Q4_K_M", "All on the GPU"),
     "gamer": ("hunyuan-a13b-instruct", "Q4_K_M", "Experts in RAM, the rest on the GPU"),
-    "enthusiast": ("qwen3-235b-a22b-instruct-2507", "Q3_K_M", "Experts in RAM, the rest on the GPU"),
+    "enthusiast": ("minimax-m2", "Q3_K_M", "Experts in RAM, the rest on the GPU"),
     # Of a server with eight channels the CPU alone is the faster, as predicted with unmeasured costs of the GPU.
-    "server": ("glm-4.6", "Q4_K_M", "On the CPU"),
+    "server": ("minimax-m2", "Q4_K_M", "On the CPU"),
 }
 
 
@@ -89,8 +96,33 @@ def test_what_people_are_told_first(name: str) -> None:
     assert ("loses some accuracy" in others[0]) == first.label.startswith("Q3")
 
 
+@pytest.mark.parametrize("name", ["enthusiast", "server"])
+def test_a_much_faster_equal_overtakes_and_says_why(name: str) -> None:
+    ranked = [entry for entry in told(name).ranked if entry.score == told(name).ranked[0].score]
+    first, second = ranked[:2]
+    speeds = [speed_of(first), speed_of(second)]
+    assert speeds[0] >= MUCH_FASTER * speeds[1]
+    assert speeds[1] < FAST_TPS
+    times = f"{speeds[0] / speeds[1]:.1f}"
+    assert first.reasons[-1].startswith(f"Before {second.name}, which is of the same class")
+    assert f"{times} times as fast" in first.reasons[-1]
+
+
+def test_where_all_are_fast_the_editors_decide() -> None:
+    quick = [entry.id for entry in told("gamer").ranked if entry.score == 0 and speed_of(entry) >= FAST_TPS]
+    assert quick == [name for name in MODELS if name in quick]
+    assert len(quick) > 3
+    # A slow one of the same class stands behind them, wherever it is in the catalogue.
+    everyone = [entry.id for entry in told("gamer").ranked if entry.score == 0]
+    assert everyone.index("mixtral-8x7b-instruct") == len(quick)
+
+
+def speed_of(entry: Recommendation) -> float:
+    return entry.plan.prediction.decode_tps.likely
+
+
 def test_a_server_is_told_of_the_other_way_too() -> None:
-    plan = told("server").ranked[0].plan
+    plan = next(entry.plan for entry in told("server").ranked if entry.id == "glm-4.6")
     assert "tok/s against" in plan.explanation[0]
     assert "--prefer-gpu" in plan.alternatives[0]
 
