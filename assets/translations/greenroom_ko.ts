@@ -7651,8 +7651,8 @@
     </message>
     <message>
         <location filename="../../engine/placement/recommend.py"/>
-        <source>Before {name}, which is of the same class, because it answers {times:.1f} times as fast.</source>
-        <translation>같은 등급인 {name}보다 {times:.1f}배 빠르게 답하므로 앞에 둡니다.</translation>
+        <source>Before {name}, which is of the same class and size, because it answers {times:.1f} times as fast.</source>
+        <translation>같은 등급과 크기인 {name}보다 {times:.1f}배 빠르게 답하므로 앞에 둡니다.</translation>
     </message>
     <message>
         <location filename="../../engine/placement/recommend.py"/>

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 #: Reading along wants about this many tokens per second; below the second figure an answer is left alone meanwhile.
 COMFORTABLE_TPS = 5.0
 PATIENT_TPS = 2.0
-#: More than anyone reads; below it, so much faster is a difference that is felt in every answer.
-FAST_TPS, MUCH_FASTER = 20.0, 1.5
+#: More than anyone reads; below it, so much faster is a difference that is felt in every answer, unless it comes from a
+#: model of less than so much of the other's size, which knows less.
+FAST_TPS, MUCH_FASTER, AS_LARGE = 20.0, 1.5, 2 / 3
 #: Kept free on the disk beside a download.
 DISK_RESERVE = 2_000_000_000
 #: A conversation of some length.
@@ -81,7 +82,7 @@ def recommend(models: Sequence[CatalogueModel], report: HardwareReport, **wishes
     """Models that fit this machine, by their class, quantisation, whether one can read along, and context.
 
     Of equals the one that stands first in the catalogue is first, which is its editors' preference, unless it is slower
-    than FAST_TPS and another is MUCH_FASTER: that one is worth more in use.
+    than FAST_TPS and another of its size is MUCH_FASTER: that one is worth more in use.
     wishes: as for `plan`.
     """
     ranked: list[Recommendation] = []
@@ -94,19 +95,21 @@ def recommend(models: Sequence[CatalogueModel], report: HardwareReport, **wishes
             unsuited.append(Unsuited(model.id, model.name, found))
     ranked.sort(key=lambda entry: -entry.score)
     equals = (list(group) for _, group in groupby(ranked, key=lambda entry: entry.score))
-    return Recommendations(tuple(entry for group in equals for entry in _in_use(group)), tuple(unsuited))
+    sizes = {model.id: model.params_total for model in models}
+    return Recommendations(tuple(entry for group in equals for entry in _in_use(group, sizes)), tuple(unsuited))
 
 
-def _in_use(equals: list[Recommendation]) -> Iterator[Recommendation]:
-    """Equals, the most useful first; one that overtakes says why."""
+def _in_use(equals: list[Recommendation], sizes: Mapping[str, float]) -> Iterator[Recommendation]:
+    """Equals, the most useful first; one that overtakes says why. sizes: weights by id."""
     left = list(equals)
     while left:
         first = left[0]
         slow = _speed(first)
-        faster = [entry for entry in left if slow < FAST_TPS and _speed(entry) >= MUCH_FASTER * slow]
+        alike = [entry for entry in left if sizes[entry.id] >= AS_LARGE * sizes[first.id]]
+        faster = [entry for entry in alike if slow < FAST_TPS and _speed(entry) >= MUCH_FASTER * slow]
         if faster:
             why = say(
-                "Before {name}, which is of the same class, because it answers {times:.1f} times as fast.",
+                "Before {name}, which is of the same class and size, because it answers {times:.1f} times as fast.",
                 name=first.name,
                 times=_speed(faster[0]) / slow,
             )
