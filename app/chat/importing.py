@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import re
 import time
 import zipfile
 import zlib
@@ -37,12 +38,20 @@ MOST_TITLE = 200
 #: 9999-12-31 in seconds since the epoch; what is later or before it is no time.
 LATEST = 253_402_214_400.0
 ROLES = ("system", "user", "assistant")
+#: In an archive of ChatGPT's; a large one is split: conversations-000.json, conversations-001.json ...
+_CONVERSATIONS = re.compile(r"conversations(-\d+)?\.json")
+#: Marks of sources in ChatGPT's answers, which only its own page can show.
+_MARKS = re.compile("\ue200[^\ue201]*\ue201|[\ue200-\ue20f]")
 
 
 def read(path: Path, progress: ProgressCallback = ignore_progress) -> list[PortableChat]:
     """The chats of a file that have messages. Raises GreenroomError, and lets Cancelled of `progress` through."""
     progress(Progress(0, 0, tr("Reading {name}", name=path.name)))
-    data = _parse(_load(path), path)
+    data: Any = []
+    for part in _load(path):
+        parsed = _parse(part, path)
+        # A large export of ChatGPT is split into several lists.
+        data = data + parsed if isinstance(parsed, list) and data else parsed
     kind, chats = _recognise(data, path)
     if len(chats) > MOST_CHATS:
         raise _refused(
@@ -61,7 +70,8 @@ def read(path: Path, progress: ProgressCallback = ignore_progress) -> list[Porta
     return found
 
 
-def _load(path: Path) -> bytes:
+def _load(path: Path) -> list[bytes]:
+    """The texts of a file: one, or those that an archive has."""
     try:
         if path.exists() and not path.is_file():
             raise _refused(path, tr("it is no file"))
@@ -69,24 +79,23 @@ def _load(path: Path) -> bytes:
             raise _refused(path, tr("these are the chats that are open"))
         if path.stat().st_size > MOST_BYTES:
             raise _refused(path, tr("it is larger than {size} MB", size=MOST_BYTES // 1_000_000))
+        if not path.stat().st_size:
+            raise _refused(path, tr("it is empty"))
         if not zipfile.is_zipfile(path):
-            return path.read_bytes()
+            return [path.read_bytes()]
         with zipfile.ZipFile(path) as archive:
-            name = next((n for n in archive.namelist() if n.rsplit("/", 1)[-1] == "conversations.json"), None)
-            if name is None:
+            names = sorted(n for n in archive.namelist() if _CONVERSATIONS.fullmatch(n.rsplit("/", 1)[-1]))
+            if not names:
                 raise _refused(path, tr("there is no conversations.json in it"))
-            with archive.open(name) as member:
-                # Not by the size the archive states: that may be a lie.
-                data = member.read(MOST_BYTES + 1)
-            if len(data) > MOST_BYTES:
-                raise _refused(
-                    path,
-                    tr(
-                        "what is packed in it is larger than {size} MB",
-                        size=MOST_BYTES // 1_000_000,
-                    ),
-                )
-            return data
+            found: list[bytes] = []
+            for name in names:
+                with archive.open(name) as member:
+                    # Not by the size the archive states: that may be a lie.
+                    found.append(member.read(MOST_BYTES + 1 - sum(map(len, found))))
+                if sum(map(len, found)) > MOST_BYTES:
+                    size = MOST_BYTES // 1_000_000
+                    raise _refused(path, tr("what is packed in it is larger than {size} MB", size=size))
+            return found
     except OSError as error:
         raise _refused(path, (error.strerror or str(error)).lower()) from error
     except (
@@ -251,7 +260,8 @@ def _chatgpt_message(message: Any, parent: int | None) -> PortableMessage | None
     kind = _field(content, "content_type")
     if kind in ("text", "multimodal_text"):
         parts = _field(content, "parts")
-        text = "\n".join(part for part in parts if isinstance(part, str)) if isinstance(parts, list) else ""
+        text = "\n".join(map(_chatgpt_part, parts)) if isinstance(parts, list) else ""
+        text = _MARKS.sub("", text).strip("\n")
     elif kind == "code":
         text = f"```\n{_text(_field(content, 'text'))}\n```"
     else:
@@ -264,11 +274,22 @@ def _chatgpt_message(message: Any, parent: int | None) -> PortableMessage | None
     return PortableMessage(role, text[:MOST_CHARACTERS], parent, created, model, stop_reason=done)
 
 
+def _chatgpt_part(part: Any) -> str:
+    """Text, or what was said aloud; nothing for pictures and sound."""
+    spoken = _field(part, "content_type") == "audio_transcription"
+    return _text(_field(part, "text")) if spoken else _text(part)
+
+
 # LM Studio: a list of places, each with versions; what follows belongs to the version that is selected
 
 
 def _is_lm_studio(messages: list[Any]) -> bool:
-    return all(isinstance(m, dict) and isinstance(m.get("versions"), list) for m in messages)
+    return all(isinstance(_field(m, "versions"), list) or _is_plain(m) for m in messages)
+
+
+def _is_plain(message: Any) -> bool:
+    """As LM Studio up to 0.2 wrote them, and many others do: a role and a text."""
+    return isinstance(_field(message, "role"), str) and isinstance(_field(message, "content"), str | list)
 
 
 def _lm_studio(raw: dict[str, Any], path: Path) -> PortableChat | None:
@@ -278,7 +299,7 @@ def _lm_studio(raw: dict[str, Any], path: Path) -> PortableChat | None:
     for place in _list(raw, "messages"):
         selected = place.get("currentlySelected")
         chosen: int | None = None
-        for number, version in enumerate(_list(place, "versions")):
+        for number, version in enumerate([place] if _is_plain(place) else _list(place, "versions")):
             made = _lm_studio_message(version, parent, created)
             added = tree.add(made) if made is not None else None
             if added is not None and (chosen is None or number == selected):

@@ -426,6 +426,7 @@
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/importing.py"/>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <location filename="../../engine/checkpoints/safetensors_header.py"/>
         <source>it is empty</source>
@@ -7321,13 +7322,18 @@
     </message>
     <message>
         <location filename="../../engine/placement/machines.py"/>
+        <source>boards have 1, 2, 4 or 8</source>
+        <translation>보드에는 소켓이 1, 2, 4 또는 8개 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/machines.py"/>
         <source>it needs the CPU&apos;s name</source>
         <translation>CPU 이름이 필요합니다</translation>
     </message>
     <message>
         <location filename="../../engine/placement/machines.py"/>
-        <source>boards have 1, 2, 4 or 8</source>
-        <translation>보드에는 소켓이 1, 2, 4 또는 8개 있습니다</translation>
+        <source>Name the CPU as well.</source>
+        <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../engine/placement/machines.py"/>

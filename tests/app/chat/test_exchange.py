@@ -150,6 +150,37 @@ def test_chatgpt_as_it_is_downloaded(tmp_path):
     assert texts(read(path)[0]) == ["Where to?", "Seoul"]
 
 
+def test_chatgpt_in_several_parts(tmp_path):
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in (1, 0, 2):
+            archive.writestr(f"conversations-00{number}.json", json.dumps([CHATGPT | {"title": f"Trip {number}"}]))
+        archive.writestr("shared_conversations.json", "[]")
+    assert [chat.title for chat in read(path)] == ["Trip 0", "Trip 1", "Trip 2"]
+
+
+def test_chatgpt_with_speech_thoughts_and_marks_of_sources(tmp_path):
+    spoken = {
+        "content_type": "multimodal_text",
+        "parts": [
+            {"content_type": "audio_transcription", "text": "How high is it?", "direction": "in"},
+            {"content_type": "real_time_user_audio_video_asset_pointer", "audio_asset_pointer": {"size_bytes": 1}},
+        ],
+    }
+    cited = "8,848 m.\ue200cite\ue202turn0search1\ue202turn0search4\ue201 It grows."
+    mapping = dict(
+        [
+            node("c", None, "user", {"content_type": "user_editable_context", "user_profile": "x"}, ["q"]),
+            node("q", "c", "user", spoken, ["t"]),
+            node("t", "q", "assistant", {"content_type": "thoughts", "thoughts": [{"summary": "s"}]}, ["r"]),
+            node("r", "t", "assistant", {"content_type": "reasoning_recap", "content": "Thought for 2 s"}, ["a"]),
+            node("a", "r", "assistant", cited, [], weight=1.0, end_turn=True, recipient="all"),
+        ]
+    )
+    (chat,) = load(tmp_path / "a.json", [{"title": "Everest", "mapping": mapping, "current_node": "a"}])
+    assert texts(chat) == ["How high is it?", "8,848 m. It grows."]
+
+
 def test_chatgpt_with_a_very_long_chat_and_with_circles(tmp_path):
     long = dict(node(f"n{i}", f"n{i - 1}", "user", str(i), [f"n{i + 1}"]) for i in range(5000))
     (chat,) = load(tmp_path / "a.json", [{"title": "", "mapping": long, "current_node": "n4999"}])
@@ -206,10 +237,28 @@ def test_lm_studio(tmp_path):
     assert chat.messages[-1].model == "qwen3-30b"
 
 
+def test_lm_studio_as_it_was_written_before(tmp_path):
+    old = {
+        "name": "Parser",
+        "modelName": "mistral",
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Fix it"},
+            {"role": "assistant", "content": [{"type": "text", "text": "Done."}]},
+            {"role": "tool", "content": "x"},
+        ],
+    }
+    (chat,) = load(tmp_path / "old.json", old)
+    assert chat.title == "Parser"
+    assert texts(chat) == ["Be brief.", "Fix it", "Done."]
+    assert [m.parent for m in chat.messages] == [None, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("", "no JSON"),
+        ("", "it is empty"),
+        (" ", "no JSON"),
         ("[1, 2", "no JSON"),
         ("[" * 100_000, "no JSON|nested"),
         ("[]", "none of Greenroom"),
