@@ -80,11 +80,6 @@ class Measured:
             return None
         return used / there
 
-    @property
-    def accepted_share(self) -> float | None:
-        """Of the drafted tokens; None without any."""
-        return self.stats.accepted_tokens / self.stats.drafted_tokens if self.stats.drafted_tokens else None
-
 
 class Source(Protocol):
     """What is needed of an EngineHost."""

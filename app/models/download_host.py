@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 POLL_MS = 250
-UNFINISHED = ("queued", "downloading", "verifying", "paused", "failed")
 
 
 def network_settings(values: Settings) -> NetworkSettings:

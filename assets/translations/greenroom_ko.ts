@@ -3410,11 +3410,6 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
-        <source>{value} tokens</source>
-        <translation>토큰 {value}개</translation>
-    </message>
-    <message>
-        <location filename="../../app/settings/pages/answers.py"/>
         <source>Answers</source>
         <translation>답변</translation>
     </message>

@@ -105,11 +105,6 @@ class Inventory:
         """As the file stores them."""
         return {shape.widened or shape.format for _, shapes in self.experts for shape in shapes}
 
-    def matrix_formats(self) -> set[str]:
-        """Formats of every matrix but the routers, whose type quantisers leave alone."""
-        kept = (shapes for role, shapes in self.roles.items() if role != "router_and_norms")
-        return self.expert_formats() | {s.widened or s.format for shapes in kept for s in shapes if s.rows}
-
     def stored_as(self, name: str) -> Inventory | None:
         """The same model with its matrices stored in another format; None when that format cannot hold its shapes."""
         if name not in self.others:

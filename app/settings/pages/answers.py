@@ -7,7 +7,6 @@ from app.settings.options import Group, Page, choice, fraction, long_text
 from app.settings.store import PENALTY_RANGE, TEMPERATURE_RANGE, TOP_P_RANGE
 
 BY_PROGRAM = mark("Chosen by Greenroom")
-TOKENS = mark("{value} tokens")
 
 
 def lengths(counts: tuple[int, ...]) -> tuple[tuple[str, object], ...]:
