@@ -7328,7 +7328,7 @@
     <message>
         <location filename="../../engine/placement/machines.py"/>
         <source>Name the CPU as well.</source>
-        <translation type="unfinished"></translation>
+        <translation>CPU도 함께 지정하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/placement/machines.py"/>
