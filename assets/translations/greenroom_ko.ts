@@ -5392,8 +5392,8 @@
     </message>
     <message>
         <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
-        <source>its tokenizer is of the kind &quot;{model}&quot;, and only {kinds} are read</source>
-        <translation>토크나이저 종류가 &quot;{model}&quot;인데, {kinds}만 읽을 수 있습니다</translation>
+        <source>its tokenizer is of the kind {model}, and only {kinds} are read</source>
+        <translation>토크나이저 종류가 {model}인데, {kinds}만 읽을 수 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>

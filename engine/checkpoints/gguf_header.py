@@ -240,7 +240,8 @@ class _Parser:
     def _tensors(self, count: int, config: Mapping[str, Any]) -> dict[str, TensorInfo]:
         alignment = config.get("general.alignment", GGUF_DEFAULT_ALIGNMENT)
         if type(alignment) is not int or not 0 < alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
-            self._refuse(say("its data alignment is {alignment!r}, not a power of two", alignment=alignment))
+            told = alignment[:40] if isinstance(alignment, str) else alignment
+            self._refuse(say("its data alignment is {alignment!r}, not a power of two", alignment=told))
         records = [self._record() for _ in range(count)]
         data_start = -(-self._at // alignment) * alignment
         tensors: dict[str, TensorInfo] = {}

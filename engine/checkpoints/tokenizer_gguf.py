@@ -15,6 +15,7 @@ from engine.checkpoints.chat_template import ChatTemplate
 from engine.checkpoints.gguf_header import GgufHeader
 from engine.checkpoints.pretokenizers import CHARACTER_RULES, GPT2, PRE_TOKENIZERS, byte_level, checked
 from engine.checkpoints.sentencepiece import CONTROL, NORMAL, SPACE_MARK, USER_DEFINED, Pieces
+from engine.checkpoints.stored import shown
 from engine.checkpoints.tokenizer import END_NAMES, Tokenizer
 from engine.errors import GreenroomError
 from engine.words import say
@@ -38,8 +39,8 @@ def tokenizer_from_gguf(header: GgufHeader) -> Tokenizer:
         _refuse(
             header,
             say(
-                'its tokenizer is of the kind "{model}", and only {kinds} are read',
-                model=model,
+                "its tokenizer is of the kind {model}, and only {kinds} are read",
+                model=shown(str(model)),
                 kinds=", ".join(_KINDS),
             ),
         )

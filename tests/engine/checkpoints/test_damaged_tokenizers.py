@@ -27,6 +27,7 @@ def test_a_gguf_without_a_tokenizer(tmp_path: Path) -> None:
     ("settings", "reason"),
     [
         ({"model": "rwkv", "tokens": ["a"]}, 'of the kind "rwkv"'),
+        ({"model": "\0lama" * 1000, "tokens": ["a"]}, r"of the kind '(\\x00lama)+"),
         ({"model": "gpt2", "tokens": ["a"]}, "no merges"),
         ({"model": "gpt2", "tokens": ["a"], "merges": ["ab"]}, "merge of one part"),
         ({"model": "gpt2", "tokens": ["a"], "merges": ["a b"]}, "damaged"),
@@ -38,8 +39,10 @@ def test_a_gguf_without_a_tokenizer(tmp_path: Path) -> None:
 )
 def test_a_damaged_gguf_tokenizer_is_refused(settings: dict[str, Any], reason: str, tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "m.gguf", **{f"tokenizer__ggml__{key}": value for key, value in settings.items()})
-    with pytest.raises(GreenroomError, match=reason):
+    with pytest.raises(GreenroomError, match=reason) as refused:
         open_checkpoint(path).tokenizer()
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 1000
 
 
 def test_a_folder_without_a_tokenizer(tmp_path: Path) -> None:
