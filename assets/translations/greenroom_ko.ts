@@ -2184,8 +2184,8 @@
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
-        <source>Processor, e.g. 2x EPYC 9355</source>
-        <translation>예: 2x EPYC 9355</translation>
+        <source>e.g. EPYC 9355</source>
+        <translation>예: EPYC 9355</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
@@ -2195,8 +2195,9 @@
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
-        <source>GPU, e.g. RTX 5090</source>
-        <translation>예: RTX 5090</translation>
+        <location filename="../../app/hardware/what_if.py"/>
+        <source>e.g. RTX 4090</source>
+        <translation>예: RTX 4090</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
@@ -2694,11 +2695,6 @@
         <location filename="../../app/hardware/what_if.py"/>
         <source>e.g. Ryzen 9 7950X</source>
         <translation>예: Ryzen 9 7950X</translation>
-    </message>
-    <message>
-        <location filename="../../app/hardware/what_if.py"/>
-        <source>e.g. RTX 4090</source>
-        <translation>예: RTX 4090</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>

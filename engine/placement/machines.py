@@ -150,8 +150,10 @@ def what_if(
             say("vram {vram} cannot be planned with", vram=vram), say("it is not an amount"), say("Correct it.")
         )
     if sockets is not None and (sockets not in SOCKETS or cpu is None):
-        why = say("it needs the CPU's name") if cpu is None else say("boards have 1, 2, 4 or 8")
-        raise GreenroomError(say("{sockets} sockets cannot be planned with", sockets=sockets), why, say("Correct it."))
+        why, remedy = say("boards have 1, 2, 4 or 8"), say("Correct it.")
+        if cpu is None:
+            why, remedy = say("it needs the CPU's name"), say("Name the CPU as well.")
+        raise GreenroomError(say("{sockets} sockets cannot be planned with", sockets=sockets), why, remedy)
     if cpu is not None:
         report = _with_cpu(report, cpu, threads, sockets)
     elif threads is not None:
@@ -168,7 +170,9 @@ def what_if(
         report = replace(report, memory=memory)
     if ram_bandwidth is not None:
         given = {str(report.cpu.performance_cores or report.cpu.physical_cores): float(ram_bandwidth)}
-        report = replace(report, memory=replace(report.memory, bandwidth_gbs=given, present_gbs=None), calibration=None)
+        memory = replace(report.memory, bandwidth_gbs=given, present_gbs=None)
+        # A figure that was given is of no host that moves cores about.
+        report = replace(report, memory=memory, calibration=None, cpu=replace(report.cpu, virtual=False))
     if vram is not None or gpu is not None:
         report = _with_gpu(report, vram, gpu)
     return report
