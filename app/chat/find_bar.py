@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal, Slot
@@ -10,11 +11,10 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QWidget
 
 from app.chat.highlight import mark_words
 from app.chat.records import StoredMessage
-from app.chat.search import places
 from app.chat.transcript import Transcript
 from app.language import tr
 from app.widgets.buttons import button
-from app.widgets.labels import label
+from app.widgets.labels import ElideLabel
 
 PAUSE_MS = 150
 
@@ -36,7 +36,7 @@ class FindBar(QFrame):
         self.field.setAccessibleName(tr("Find in this chat"))
         self.field.installEventFilter(self)
         self.field.textChanged.connect(self._changed)
-        self._count = label("", "small")
+        self._count = ElideLabel("", "small", Qt.TextElideMode.ElideMiddle)
         self.older = button("", icon="chevron-up", kind="ghost", role="muted", name=tr("Message before"))
         self.newer = button("", icon="chevron-down", kind="ghost", role="muted", name=tr("Message after"))
         close = button("", icon="cross", kind="ghost", role="muted", name=tr("Close"))
@@ -91,7 +91,7 @@ class FindBar(QFrame):
         """Find the words anew and go to the newest message that has them. stay: only mark and count."""
         self._pause.stop()
         words = self.words
-        self._hits = [place for place, m in enumerate(self._messages) if words and _has_all(m.text, words)]
+        self._hits = [place for place, m in enumerate(self._messages) if words and _where(m, words) is not None]
         self._place = len(self._hits) - 1
         mark_words(self._transcript, words)
         self._show_count()
@@ -119,6 +119,9 @@ class FindBar(QFrame):
             text = ""
         elif self._hits:
             text = tr("{count} of {all}", count=self._place + 1, all=len(self._hits))
+            file = _where(self._messages[self._hits[self._place]], self.words)
+            if file:
+                text = tr("{count} of {all}, in {file}", count=self._place + 1, all=len(self._hits), file=file)
         else:
             text = tr("not found")
         self._count.setText(text)
@@ -149,5 +152,12 @@ class FindBar(QFrame):
         return super().eventFilter(watched, event)
 
 
+def _where(message: StoredMessage, words: Sequence[str]) -> str | None:
+    """Where all the words stand: "" for the message itself, else the name of a file of it; None for nowhere."""
+    if _has_all(message.text, words):
+        return ""
+    return next((a.name for a in message.attachments if _has_all(a.text, words)), None)
+
+
 def _has_all(text: str, words: Sequence[str]) -> bool:
-    return all(places(text, [word]) for word in words)
+    return all(re.search(re.escape(word), text, re.IGNORECASE) for word in words)

@@ -270,7 +270,7 @@
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>Send them again</source>
-        <translation>다시 보내기에 포함</translation>
+        <translation>다시 함께 보내기</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
@@ -1095,6 +1095,11 @@
         <location filename="../../app/chat/find_bar.py"/>
         <source>{count} of {all}</source>
         <translation>{count} / {all}</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/find_bar.py"/>
+        <source>{count} of {all}, in {file}</source>
+        <translation>{count} / {all}, {file} 파일</translation>
     </message>
     <message>
         <location filename="../../app/chat/find_bar.py"/>
@@ -1992,7 +1997,7 @@
     <message>
         <location filename="../../app/chat/transcript.py"/>
         <source>Go to the end</source>
-        <translation>끝으로 이동</translation>
+        <translation>맨 아래로 이동</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
@@ -3992,7 +3997,7 @@
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
         <source>Nothing leaves this PC unasked.</source>
-        <translation>요청하지 않으면 아무것도 이 PC를 떠나지 않습니다.</translation>
+        <translation>요청하지 않으면 이 PC 밖으로 아무것도 나가지 않습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/shortcuts.py"/>
@@ -4032,7 +4037,7 @@
     <message>
         <location filename="../../app/settings/shortcut_field.py"/>
         <source>Take it</source>
-        <translation>가져오기</translation>
+        <translation>이 단축키 쓰기</translation>
     </message>
     <message>
         <location filename="../../app/settings/shortcut_field.py"/>
@@ -4494,7 +4499,7 @@
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>The truth before the download</source>
-        <translation>다운로드하기 전에 알려 드립니다</translation>
+        <translation>다운로드하기 전에 사실대로 알려 드립니다</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
@@ -4504,7 +4509,7 @@
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>Nothing leaves this PC</source>
-        <translation>아무것도 이 PC를 떠나지 않습니다</translation>
+        <translation>이 PC 밖으로 아무것도 나가지 않습니다</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QTextEdit
 
 from app.chat.highlight import mark_words
 from app.chat.page import ChatPage
+from app.chat.records import Attachment
 from app.chat.search import excerpt, places
 
 
@@ -121,3 +122,18 @@ def page_like(edit):
     holder = QWidget()
     QVBoxLayout(holder).addWidget(edit)
     return holder
+
+
+def test_a_word_in_a_file_is_a_hit_that_says_so(page, store, qtbot):
+    chat = store.create_chat("words")
+    files = [Attachment("zoo.txt", "a walrus and a seal", 19)]
+    question = store.add_message(chat, None, "user", "What is this?", attachments=files)
+    store.finish(store.add_message(chat, question, "assistant", "A seal."), "A seal.", STATS, "end")
+    page.open_chat(chat)
+    page.show_hit(question, "walrus")
+    assert page.find_bar.count_text == "1 of 1, in zoo.txt"
+    page.find_bar.field.setText("seal")
+    page.find_bar.search()
+    assert page.find_bar.count_text == "2 of 2", "the newest stands in the answer"
+    page.find_bar.step(-1)
+    assert page.find_bar.count_text == "1 of 2, in zoo.txt"
