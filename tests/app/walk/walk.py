@@ -10,6 +10,7 @@ when Qt or Python warned, or when memory grew.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import sqlite3
@@ -47,7 +48,11 @@ class Walk:
 
     def on(self, name: str, width: int, height: int, scale: float, steps: tuple[str, ...]) -> None:
         """One scene on a screen of its own."""
-        begun = time.monotonic()
+        begun, usual = time.monotonic(), self.data
+        if name in FRESH:
+            # Another user, with these settings and no chats.
+            self.data = prepared(usual.parent / f"{usual.name}-{name}", (usual / "models" / "demo").resolve())
+            (self.data / "settings.json").write_text(json.dumps(FRESH[name]))
         self.screen = Screen(self.data, self.pictures, width, height, scale)
         try:
             self.screen.start()
@@ -60,6 +65,9 @@ class Walk:
                 raise NotSeen("the program did not end in peace")
         finally:
             self.screen.close()
+            if self.data != usual:
+                shutil.rmtree(self.data)
+                self.data = usual
         self.note(f"{name} {width}x{height} at {scale:g}: {time.monotonic() - begun:.0f} s")
 
     def answered(self) -> None:
@@ -488,6 +496,34 @@ class Walk:
         s.until(lambda seen: not any(waits.match(item["text"]) for item in seen["items"]), "all plans", 120)
         s.shoot("models-light", window=True)
 
+    def no_model(self) -> None:
+        s = self.screen
+        s.find("Choose a model", 30)
+        s.key("ctrl+l")
+        s.type("Am I heard?")
+        s.shoot("75-no-model")
+        s.key("Return")
+        s.find("Load a model to start chatting")
+
+    def model_gone(self) -> None:
+        s = self.screen
+        s.until(lambda seen: seen["state"] in ("ready", "failed"), "an end of the loading", 60)
+        time.sleep(1)
+        s.shoot("76-model-gone")
+        s.find(".*Qwen3-30B-A3B.*", enabled=False)
+
+    def offline(self) -> None:
+        s = self.screen
+        self.answered()
+        s.key("ctrl+2")
+        s.click("Filter the models.*")
+        s.type("qwen")
+        s.key("Return")
+        s.find(".*[Oo]ffline.*", enabled=False)
+        s.shoot("77-offline-models")
+        s.key("ctrl+1")
+        s.shoot("78-offline-chat")
+
     def tab_order(self) -> None:
         """Each press of Tab stands somewhere new and named, until it is round."""
         s = self.screen
@@ -524,6 +560,9 @@ SCENES = {
     "panels": (1280, 820, 1.0, ("stage", "tab_order", "second_start")),
     "pages": (1280, 820, 1.0, ("pages", "korean", "dark")),
     "killed": (1280, 820, 1.0, ("killed",)),
+    "no-model": (1280, 820, 1.0, ("no_model",)),
+    "gone": (1280, 820, 1.0, ("model_gone",)),
+    "offline": (1280, 820, 1.0, ("offline",)),
     "readme": (1440, 900, 1.0, ("pictures_for_the_readme",)),
     "small": (1024, 700, 1.0, ("tour",)),
     "zoomed": (1024, 700, 1.0, ("zoomed",)),
@@ -531,6 +570,22 @@ SCENES = {
     "sharp": (2560, 1640, 2.0, ("tour",)),
     "sharp-small": (1400, 760, 2.0, ("tour",)),
 }
+
+
+#: Scenes of another user, with the settings they begin with.
+FRESH = {
+    "no-model": {"welcomed": True, "start": "nothing"},
+    "gone": {"welcomed": True, "start": "last", "last_model": "/nowhere/Qwen3-30B-A3B-Q4_K_M.gguf"},
+    "offline": {"welcomed": True, "start": "demo", "offline": True},
+}
+
+
+def prepared(data: Path, demo: Path) -> Path:
+    """A data folder in which the demo model is."""
+    (data / "models").mkdir(parents=True, exist_ok=True)
+    if not (data / "models" / "demo").exists():
+        (data / "models" / "demo").symlink_to(demo)
+    return data
 
 
 def complaints(log: Path) -> list[str]:
@@ -546,10 +601,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="go on in this data folder")
     parser.add_argument("--demo", type=Path, default=Path.home() / ".local/share/greenroom/models/demo")
     options = parser.parse_intermixed_args()
-    data = options.data or Path(tempfile.mkdtemp(prefix="walk-"))
-    (data / "models").mkdir(parents=True, exist_ok=True)
-    if not (data / "models" / "demo").exists():
-        (data / "models" / "demo").symlink_to(options.demo)
+    data = prepared(options.data or Path(tempfile.mkdtemp(prefix="walk-")), options.demo)
     walk = Walk(data, options.folder.resolve(), options.turns)
     failed = []
     for name in options.scenes or [name for name in SCENES if name != "readme"]:
