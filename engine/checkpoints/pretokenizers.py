@@ -47,9 +47,13 @@ _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)
 _KANA = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
 _PUNCTUATED = r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
 _THOUSANDS = r"\d{1,3}(?=(?:\d{3})*\b)"
+#: Cut first where digits are counted from the right: for each three all others are looked at, which would take minutes
+#: for the million digits of a file. Shorter numbers are not touched.
+_ENDLESS_NUMBER = r"\p{N}{3000}"
 _DEEPSEEK3 = (r"\p{N}{1,3}", _KANA, rf"{_PUNCTUATED}| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_LINES}")
 _SPARK = (r"\p{N}{1,3}", _KANA, rf"{_PUNCTUATED}| ?[\p{{P}}\p{{S}}]+|[\r\n]|\s+(?!\S)|\s+", r"\p{N}")
 _AFMOE = (
+    _ENDLESS_NUMBER,
     r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))",
     "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e40-\u0e7f\u0e80-\u0eff"
     "\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+",
@@ -138,7 +142,7 @@ _DIGITS_RULE = PreTokenizer(gpt2=True, digits=True)
 _DEEPSEEK3_RULE = PreTokenizer(_DEEPSEEK3)
 _GPT4O_RULE = PreTokenizer((_GPT4O,))
 _BAILING_RULE = PreTokenizer((_BAILING,))
-_COHERE_RULE = PreTokenizer((_THOUSANDS, _GPT4O))
+_COHERE_RULE = PreTokenizer((_ENDLESS_NUMBER, _THOUSANDS, _GPT4O))
 
 PRE_TOKENIZERS: Mapping[str, PreTokenizer] = {
     # What llama.cpp takes for files from before rules had names.

@@ -285,6 +285,19 @@ def test_an_unknown_rule_warns_and_takes_gpt2s(
     assert tokenizer.encode(TEXTS[3]) == rebuilt["gpt-2"].encode(TEXTS[3])
 
 
+@pytest.mark.parametrize("rule", ["tiny_aya", "afmoe"])
+def test_digits_are_counted_from_the_right_but_not_over_thousands(rule: str) -> None:
+    """The rule's own expression looks at all that follow for each three: a million digits took minutes."""
+    cutter = PRE_TOKENIZERS[rule].build()
+
+    def words(text: str) -> list[str]:
+        return [word for word, _ in cutter.pre_tokenize_str(text)]
+
+    assert words("1234567") == ["1", "234", "567"]
+    assert words("7" * 2999) == ["77", *["777"] * 999]
+    assert words("7" * 3001) == [*["777"] * 1000, "7"]
+
+
 def test_smollm2_equals_the_rule(smollm: Path) -> None:
     checkpoint = open_checkpoint(smollm)
     tokenizer = checkpoint.tokenizer()
