@@ -38,7 +38,7 @@ REPEAT_AFTER_SECONDS = 600
 ROUNDS = 3
 BUDGET_SECONDS = 2.5
 #: What a step usually takes, to say how long the rest will.
-READ_SECONDS, DEVICE_SECONDS = 0.35, 12.0
+READ_SECONDS, DEVICE_SECONDS = 0.2, 12.0
 FILE_NAME = "calibration.json"
 #: Seconds for a graphics card: torch and a driver start first.
 DEVICE_TIMEOUT = 60.0

@@ -67,7 +67,7 @@ NARROW_PROMPT = 512
 #: Work that is over at once: what is left is the pool's own time.
 TINY = Shape("tiny", 32, 32)
 #: What each of the steps usually takes.
-STEP_SECONDS = (1.4, 1.4, 0.5, 0.5)
+STEP_SECONDS = (1.0, 1.2, 0.4, 0.4)
 STEPS = len(STEP_SECONDS)
 
 
