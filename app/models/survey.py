@@ -83,7 +83,8 @@ def demo_is_here() -> bool:
     """Whether the demo model can be loaded, or put together, without a download."""
     from engine.hub.demo import demo_path, dense_path
 
-    return demo_path().exists() or dense_path().exists()
+    # Path.exists() raises where a folder above may not be searched; here that is a model that cannot be had.
+    return os.path.exists(demo_path()) or os.path.exists(dense_path())
 
 
 def find_models(api: Any, folder: Path | None, opened: Sequence[str]) -> Found:
@@ -117,7 +118,7 @@ def find_models(api: Any, folder: Path | None, opened: Sequence[str]) -> Found:
             rows.append(ModelRow(str(other.path), other.name, detail, other.nbytes, checkpoint=other.path))
     for text in opened:
         path = Path(text)
-        if _identity(path) not in known and path.exists():
+        if _identity(path) not in known and os.path.exists(path):
             known.add(_identity(path))
             rows.append(
                 ModelRow(
@@ -256,7 +257,7 @@ def _demo_row() -> ModelRow:
         path = demo_path()
     except GreenroomError as error:
         return ModelRow(DEMO, tr(DEMO_NAME), tr(DEMO_DETAIL), problem=f"{told(error.what)}. {told(error.remedy)}")
-    if not path.exists():
+    if not os.path.exists(path):
         return ModelRow(DEMO, tr(DEMO_NAME), tr(DEMO_UNMADE if demo_is_here() else DEMO_MISSING))
     return ModelRow(DEMO, tr(DEMO_NAME), tr(DEMO_DETAIL), checkpoint=path)
 

@@ -130,7 +130,7 @@ def catalogue() -> tuple[CatalogueModel, ...]:
     """The newest one here: what came with the program, or an update the user fetched since."""
     shipped = _read(asset("catalogue.json"))
     update = update_path()
-    if update.exists():
+    if os.path.exists(update):
         try:
             newer = _read(update)
             if newer[0] > shipped[0]:
