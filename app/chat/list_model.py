@@ -12,6 +12,7 @@ from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistent
 from app.chat.records import ChatInfo, Hit
 from app.chat.store import ChatStore
 from app.language import mark, tr
+from app.widgets.labels import plain_tip
 
 ID = Qt.ItemDataRole.UserRole + 1
 #: Hit: while there is a search
@@ -146,7 +147,8 @@ class ChatListModel(QAbstractListModel):
         if role == PINNED:
             return row.chat.pinned
         if role == Qt.ItemDataRole.ToolTipRole:
-            return row.text
+            hit = self._hit(row.chat.id) if self.query else None
+            return plain_tip(f"{row.text}\n{hit.line}" if hit is not None and hit.excerpt else row.text)
         if role in (HIT, Qt.ItemDataRole.AccessibleDescriptionRole) and self.query:
             hit = self._hit(row.chat.id)
             return hit if role == HIT else hit.line

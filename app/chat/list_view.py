@@ -35,6 +35,7 @@ from app.theme import theme
 from app.theme.icons import make_pixmap
 
 CHAT_ROW, HIT_ROW, GROUP_ROW = 36, 56, 32
+FILE_SIGN = 12
 #: The mark of a chat that is being answered.
 DOT = 6
 #: The part of a hovered row that opens its menu.
@@ -116,7 +117,14 @@ class _Delegate(QStyledItemDelegate):
         _write(painter, inside.adjusted(0, 5, 0, -half + 3), font, index.data(), words, "text")
         small = QFont(option.font)
         small.setPixelSize(max(1, small.pixelSize() - 2))
-        _write(painter, inside.adjusted(0, half - 1, 0, -5), small, hit.line, words, "muted")
+        below = inside.adjusted(0, half - 1, 0, -5)
+        if hit.file:
+            # The sign instead of the name: the words that were looked for need the room.
+            side = theme().px(FILE_SIGN)
+            sign = make_pixmap("file", theme().tokens.muted, side, self._view.devicePixelRatioF())
+            painter.drawPixmap(below.left(), below.center().y() - side // 2, sign)
+            below.setLeft(below.left() + side + 4)
+        _write(painter, below, small, hit.excerpt, words, "muted")
 
     def _paint_dots(self, painter: QPainter, box: QRect) -> None:
         painter.setPen(Qt.PenStyle.NoPen)

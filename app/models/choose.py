@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QWidget
 
 from app.language import tr
 from app.widgets.file_dialog import FileDialog
-
-DIALOG = QSize(820, 520)
 
 
 def choose_file(window: QWidget, start: str, chosen: Callable[[str], object]) -> None:
@@ -31,5 +28,4 @@ def choose_folder(window: QWidget, start: str, chosen: Callable[[str], object]) 
 def _dialog(window: QWidget, title: str, start: str, mode: FileDialog.FileMode) -> FileDialog:
     dialog = FileDialog(window, title, start)
     dialog.setFileMode(mode)
-    dialog.resize(DIALOG)
     return dialog

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 
-from PySide6.QtCore import QFileInfo, Qt
+from PySide6.QtCore import QDir, QFileInfo, QSize, Qt
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QFileDialog, QFileIconProvider, QWidget
 
 from app.language import tr
+
+SIZE = QSize(820, 520)
 
 
 class _ByNameOnly(QFileIconProvider):
@@ -43,5 +45,9 @@ class FileDialog(QFileDialog):
     def __init__(self, parent: QWidget, title: str, start: str = "", kinds: str = "") -> None:
         """start: the folder, or the file in it, that is shown first; kinds: filters, e.g. "Pictures (*.png)"."""
         super().__init__(parent, title, start, kinds)
+        if not start and self.directory() == QDir.current():
+            # Nothing was chosen yet, and where the program was started means nothing to its user.
+            self.setDirectory(QDir.home())
+        self.resize(SIZE)
         self.setIconProvider(_icons())
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

@@ -19,11 +19,16 @@ def label(text: str = "", role: str = "", wrap: bool = False, parent: QWidget | 
     return made
 
 
-def set_plain_tip(widget: QWidget, text: str) -> None:
+def plain_tip(text: str) -> str:
     """A tool tip that shows names from files and from the network as they are: Qt would read HTML in them."""
-    if "<" in text:
-        lines = html.escape(text).replace("\n", "<br>")
-        text = f"<span>{lines}</span>"
+    if "<" not in text:
+        return text
+    lines = html.escape(text).replace("\n", "<br>")
+    return f"<span>{lines}</span>"
+
+
+def set_plain_tip(widget: QWidget, text: str) -> None:
+    text = plain_tip(text)
     if text != widget.toolTip():
         widget.setToolTip(text)
 

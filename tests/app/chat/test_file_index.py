@@ -135,6 +135,10 @@ def test_the_list_says_that_a_hit_is_in_a_file(store: ChatStore, qtbot: QtBot) -
     qtbot.waitUntil(lambda: any(row == "What is this?" for row in chats.rows) and chats.view.words == ["walrus"])
     row = chats.view.model().index(1, 0)
     assert row.data(HIT).line == "in zoo.txt: a walrus and a seal"
+    assert row.data(Qt.ItemDataRole.ToolTipRole) == "What is this?\nin zoo.txt: a walrus and a seal"
+    chats.resize(300, 200)
+    chats.show()
+    assert not chats.grab().isNull(), "it is painted with its sign"
     assert row.data(Qt.ItemDataRole.AccessibleDescriptionRole) == "in zoo.txt: a walrus and a seal"
 
 
