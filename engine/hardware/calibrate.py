@@ -6,8 +6,6 @@ import hashlib
 import json
 import logging
 import math
-import os
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
@@ -20,6 +18,7 @@ from engine.hardware.child import Reply, ask
 from engine.hardware.kernel_speed import STEP_SECONDS, STEPS, kept_readings, measure_kernels, usual_reading
 from engine.hardware.report import Calibration, DeviceSpeed, HardwareReport, KernelSpeed
 from engine.progress import Progress, ProgressCallback, ignore_progress
+from engine.whole_file import write_whole
 from engine.words import say
 
 logger = logging.getLogger(__name__)
@@ -301,17 +300,10 @@ def _parse(stored: dict[str, Any]) -> Calibration:
 def store(folder: Path, report: HardwareReport, calibration: Calibration) -> list[str]:
     """Remember a measurement. A folder that cannot be written costs only a warning, which is returned."""
     record = {"fingerprint": fingerprint(report), "cpu": report.cpu.name, "calibration": asdict(calibration)}
-    text = json.dumps(record, indent=1)
-    temporary = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=FILE_NAME)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, folder / FILE_NAME)
+        write_whole(folder / FILE_NAME, json.dumps(record, indent=1).encode())
     except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
         return [
             say(
                 "What was measured could not be remembered: {folder} cannot be written ({why}); give it write "
