@@ -1,10 +1,11 @@
-"""A host, a store and a theme for every test of the chat."""
+"""A host, a store, a page and a theme for every test of the chat."""
 
 from __future__ import annotations
 
 import pytest
 from chat_fakes import FakeHost
 
+from app.chat.page import ChatPage
 from app.chat.store import ChatStore
 from app.theme import theme
 
@@ -19,6 +20,17 @@ def store(tmp_path):
     store = ChatStore(tmp_path / "data" / "chats.sqlite3")
     yield store
     store.close()
+
+
+@pytest.fixture
+def page(qtbot, host, store):
+    made = ChatPage(host, store)
+    qtbot.addWidget(made)
+    made.resize(900, 700)
+    made.show()
+    qtbot.waitExposed(made)
+    yield made
+    made.shutdown()
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-import pytest
 from chat_fakes import PLAN, READY, STATS, fill
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
@@ -13,24 +12,12 @@ from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 
 from app.chat.flow_view import FlowView
 from app.chat.message_view import AnswerView, QuestionView
-from app.chat.page import ChatPage
 from app.chat.store import ChatStore
 from app.host import HostState
 from app.theme import theme
 from engine.errors import GreenroomError
 from engine.progress import Progress
 from engine.runtime.events import GenerationStats
-
-
-@pytest.fixture
-def page(qtbot, host, store):
-    made = ChatPage(host, store)
-    qtbot.addWidget(made)
-    made.resize(900, 700)
-    made.show()
-    qtbot.waitExposed(made)
-    yield made
-    made.shutdown()
 
 
 def shown(page):

@@ -8,7 +8,6 @@ import pytest
 from chat_fakes import PLAN, READY, STATS
 from PySide6.QtCore import Qt
 
-from app.chat.page import ChatPage
 from app.chat.presets import ChatSettings
 from app.chat.records import Attachment
 from app.engine_worker import ContextPlan
@@ -20,14 +19,9 @@ QWEN = HostState("ready", "Qwen3", "/m/q.gguf", PLAN, limit=32768)
 
 
 @pytest.fixture
-def page(qtbot, host, store):
+def host(host):
     host.set_state(QWEN)
-    made = ChatPage(host, store)
-    qtbot.addWidget(made)
-    made.resize(900, 700)
-    made.show()
-    yield made
-    made.shutdown()
+    return host
 
 
 def count(page, host, tokens):

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from chat_fakes import STATS, fill
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QTextEdit
 
 from app.chat.highlight import mark_words
-from app.chat.page import ChatPage
 from app.chat.records import Attachment
 from app.chat.search import excerpt, places
-
-
-@pytest.fixture
-def page(qtbot, host, store):
-    made = ChatPage(host, store)
-    qtbot.addWidget(made)
-    made.resize(900, 700)
-    made.show()
-    yield made
-    made.shutdown()
 
 
 def marked(page):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent, QGuiApplication
 from PySide6.QtWidgets import QPushButton
@@ -13,16 +12,6 @@ from app.chat.records import Attachment, Draft
 from app.chat.store import ChatStore
 from app.settings.store import Settings
 from engine.runtime.events import Begun
-
-
-@pytest.fixture
-def page(qtbot, host, store):
-    made = ChatPage(host, store)
-    qtbot.addWidget(made)
-    made.resize(900, 700)
-    made.show()
-    yield made
-    made.shutdown()
 
 
 def texts(page):
