@@ -1,7 +1,8 @@
 """Compares assets/catalogue.json with the hub: `python assets/catalogue/check.py [--write]`. Needs a network.
 
 For each download: is the repository there, has it a model of that label, how large is it? --write puts the sizes found
-into the catalogue, which then shows them as confirmed. Exit code 1 when anything is missing.
+into the catalogue, which then shows them as confirmed. Exit code 1 when anything is missing, 2 when the hub cannot be
+reached.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+
+import httpx2
 
 from engine.errors import GreenroomError
 from engine.hub.credentials import token
@@ -34,6 +37,9 @@ def main() -> int:
                     raise found
                 size = choose(found, label).nbytes
             except GreenroomError as error:
+                if isinstance(error.__cause__, httpx2.TransportError):
+                    print(error, file=sys.stderr)
+                    return 2
                 repositories.setdefault(repo, error)
                 wrong += 1
                 print(f"MISSING {repo}:{label}  {error}")

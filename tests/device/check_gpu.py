@@ -306,4 +306,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except engine.GreenroomError as error:
+        sys.exit(str(error))
