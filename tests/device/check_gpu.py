@@ -306,7 +306,9 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    from engine.errors import GreenroomError
+
     try:
         sys.exit(main())
-    except engine.GreenroomError as error:
+    except GreenroomError as error:
         sys.exit(str(error))
