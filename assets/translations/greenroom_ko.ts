@@ -5781,6 +5781,11 @@
     </message>
     <message>
         <location filename="../../engine/hardware/calibrate.py"/>
+        <source>Other programs used {share:.0%} of the CPU while this PC was measured, so that it may be faster than predicted; close them and measure again.</source>
+        <translation>이 PC를 측정하는 동안 다른 프로그램이 CPU의 {share:.0%}를 써서 예측보다 빠를 수 있습니다. 그 프로그램들을 닫고 다시 측정하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hardware/calibrate.py"/>
         <source>What was measured could not be remembered: {folder} cannot be written ({why}); give it write permission or free some space.</source>
         <translation>측정값을 저장하지 못했습니다. {folder}에 쓸 수 없습니다({why}). 쓰기 권한을 주거나 공간을 비우세요.</translation>
     </message>

@@ -12,6 +12,8 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 import engine
 from engine.errors import GreenroomError
 from engine.hardware.child import Reply, ask
@@ -36,6 +38,8 @@ REPEAT_AFTER_SECONDS = 600
 #: Every thread count is measured once; further rounds start only before this many seconds are over.
 ROUNDS = 3
 BUDGET_SECONDS = 2.5
+#: Other programs that take more than this share of the CPU spoil a measurement.
+MUCH_DISTURBED = 0.2
 #: What a step usually takes, to say how long the rest will.
 READ_SECONDS, DEVICE_SECONDS = 0.2, 12.0
 FILE_NAME = "calibration.json"
@@ -105,7 +109,7 @@ def measure(
     reads = ROUNDS * len(counts)
     total = reads + STEPS + len(devices)
     progress = _with_seconds_left(progress, [READ_SECONDS] * reads + [*STEP_SECONDS] + [DEVICE_SECONDS] * len(devices))
-    started = time.monotonic()
+    started, before = time.monotonic(), _taken_by_others()
     for step in range(reads):
         if step >= len(counts) and step % len(counts) == 0 and time.monotonic() - started > BUDGET_SECONDS:
             break
@@ -139,9 +143,35 @@ def measure(
             found[device] = device_speed(reply.value)
         except (ValueError, TypeError) as error:
             logger.warning("calibration: %s is left out: %s", device, error)
-    measured = replace(measured, devices=found)
+    after = _taken_by_others()
+    share = (after[0] - before[0]) / max(1e-3, after[1] - before[1])
+    measured = replace(measured, devices=found, disturbed=round(min(1.0, max(0.0, share)), 2))
     progress(Progress(total, total, say("This PC is measured")))
     return measured
+
+
+def _taken_by_others() -> tuple[float, float]:
+    """CPU seconds that other programs have used on this machine, and all there have been."""
+    times = psutil.cpu_times()
+    every = sum(getattr(times, name) for name in ("user", "system", "idle"))
+    idle = times.idle
+    for name in ("nice", "irq", "softirq", "steal", "iowait", "interrupt", "dpc"):
+        every += getattr(times, name, 0.0)
+    idle += getattr(times, "iowait", 0.0)
+    return every - idle - time.process_time(), every
+
+
+def disturbance(measured: Calibration) -> list[str]:
+    """A warning where other programs were so busy that everything here may be faster than it was measured."""
+    if measured.disturbed < MUCH_DISTURBED:
+        return []
+    return [
+        say(
+            "Other programs used {share:.0%} of the CPU while this PC was measured, so that it may be faster than "
+            "predicted; close them and measure again.",
+            share=measured.disturbed,
+        )
+    ]
 
 
 def _with_seconds_left(progress: ProgressCallback, usual: list[float]) -> ProgressCallback:
@@ -294,6 +324,7 @@ def _parse(stored: dict[str, Any]) -> Calibration:
         region_us=None if region is None else _speed(region),
         handover_us=None if handover is None else _speed(handover),
         devices={str(name): device_speed(found) for name, found in stored["devices"].items()},
+        disturbed=min(1.0, max(0.0, float(stored["disturbed"]))),
     )
 
 

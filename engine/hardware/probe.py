@@ -150,7 +150,8 @@ def probe(
         return report
     now = calibration.measure_present(report, measured) if present and fresh is None else None
     memory = replace(report.memory, bandwidth_gbs=measured.bandwidth_gbs, present_gbs=now)
-    return replace(report, memory=memory, calibration=measured)
+    told = [*report.warnings, *calibration.disturbance(measured)]
+    return replace(report, memory=memory, calibration=measured, warnings=told)
 
 
 def _nothing_yet(sources: Sources, models_folder: Path) -> HardwareReport:

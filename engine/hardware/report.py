@@ -149,6 +149,7 @@ class Calibration:
     region_us:   from handing the pool some work that is over at once until it is done
     handover_us: a cache line from one thread to another
     devices:     graphics cards by the names torch has for them, "cuda:0"
+    disturbed:   share of the CPU that other programs took meanwhile
     """
 
     bandwidth_gbs: dict[str, float]
@@ -159,6 +160,7 @@ class Calibration:
     region_us: float | None = None
     handover_us: float | None = None
     devices: dict[str, DeviceSpeed] = field(default_factory=dict)
+    disturbed: float = 0.0
 
 
 @dataclass(frozen=True)

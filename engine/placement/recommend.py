@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 #: Reading along wants about this many tokens per second; below the second figure an answer is left alone meanwhile.
 COMFORTABLE_TPS = 5.0
 PATIENT_TPS = 2.0
-#: Faster than people read; below it, so much faster is a difference that is felt in every answer, unless it comes from a
-#: model of less than so much of the other's size, which knows less.
+#: Faster than people read; below it, so much faster is a difference that is felt in every answer, unless it comes from
+#: a model of less than so much of the other's size, which knows less.
 FAST_TPS, MUCH_FASTER, AS_LARGE = 15.0, 1.5, 2 / 3
 #: Kept free on the disk beside a download.
 DISK_RESERVE = 2_000_000_000

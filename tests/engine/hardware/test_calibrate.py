@@ -91,6 +91,30 @@ def test_too_little_memory_is_one_sentence(report: HardwareReport) -> None:
         calibrate.measure(tiny)
 
 
+@pytest.mark.parametrize(("others", "share"), [(0.0, 0.0), (0.1, 0.1), (0.8, 0.8)])
+def test_busy_neighbours_are_told(
+    tmp_path: Path,
+    fake_kernels: list[tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
+    others: float,
+    share: float,
+) -> None:
+    looks = iter([(100.0, 1000.0), (100.0 + 20 * others, 1020.0)])
+    monkeypatch.setattr(calibrate, "_taken_by_others", lambda: next(looks))
+    sources = machines.laptop().sources(tmp_path / "root")
+    for calibration in (True, False):
+        options = {"sources": sources, "models_folder": tmp_path, "remembered_in": tmp_path / "cache"}
+        found = probe(5, calibrate=calibration, **options)
+        assert found.calibration is not None
+        assert found.calibration.disturbed == share
+        assert any("measure again" in warning for warning in found.warnings) == (share > calibrate.MUCH_DISTURBED)
+
+
+def test_what_others_took_is_part_of_all() -> None:
+    others, every = calibrate._taken_by_others()
+    assert 0 <= others <= every
+
+
 def test_it_can_be_stopped(report: HardwareReport, fake_kernels: list[tuple[int, int]]) -> None:
     def stop(progress: Progress) -> None:
         if progress.done == 2:
