@@ -12,6 +12,7 @@ from app.host import DEMO, EngineHost, HostState
 from app.language import tr
 from app.notices import Notices
 from app.settings.store import SettingsStore
+from app.words import file_name, home_path
 from engine.errors import GreenroomError
 
 
@@ -57,10 +58,23 @@ class FirstModel(QObject):
         if not self._open or values.start == "nothing" or self._host.state.kind != "empty":
             return
         last = values.last_model
-        if values.start == "last" and last is not None and last != DEMO and Path(last).exists():
-            self.wanted.emit(last)
+        if values.start == "last" and last is not None and last != DEMO:
+            if Path(last).exists():
+                self.wanted.emit(last)
+                return
+            self._tell_gone(Path(last))
+            tasks.run(self._demo_is_here, done=self._take_demo, failed=self._notices.show_fault)
         else:
             tasks.run(self._demo_is_here, done=self._take_demo, failed=self._notices.show_fault)
+
+    def _tell_gone(self, model: Path) -> None:
+        note = GreenroomError(
+            tr("{name} is not here any more", name=file_name(model)),
+            tr("there is nothing at {path}", path=home_path(model)),
+            tr("Connect its disk, or choose another model."),
+        )
+        actions = [(tr("Choose a model"), lambda: self._notices.pageWanted.emit("models"))]
+        self._notices.show(note, "warn", "gone", actions)
 
     def chosen(self) -> None:
         """The user chose, or had chosen for them: nothing is loaded unasked from now on."""

@@ -2026,6 +2026,7 @@
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
+        <location filename="../../app/first_model.py"/>
         <location filename="../../app/topbar.py"/>
         <source>Choose a model</source>
         <translation>모델 선택</translation>
@@ -2385,6 +2386,21 @@
         <location filename="../../app/faults.py"/>
         <source>This is a fault in Greenroom; the log has the details.</source>
         <translation>Greenroom의 오류입니다. 자세한 내용은 로그에 있습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/first_model.py"/>
+        <source>{name} is not here any more</source>
+        <translation>{name} 모델을 찾을 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/first_model.py"/>
+        <source>there is nothing at {path}</source>
+        <translation>{path} 위치에 아무것도 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/first_model.py"/>
+        <source>Connect its disk, or choose another model.</source>
+        <translation>디스크를 연결하거나 다른 모델을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/first_model.py"/>

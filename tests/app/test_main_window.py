@@ -168,9 +168,13 @@ def test_the_last_model_is_loaded_at_start(open_window: Open, tmp_path: Path, ho
 
 
 def test_the_demo_is_loaded_when_the_last_model_is_gone(open_window: Open, host: EngineHost, qtbot: QtBot) -> None:
-    open_window(start="last", last_model="/gone.gguf")
+    window = open_window(start="last", last_model="/gone.gguf")
     qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
     assert host.state.path == DEMO
+    assert "gone is not here any more" in banner_texts(window)[0]
+    assert "/gone.gguf" in banner_texts(window)[0]
+    click(window, "Choose a model")
+    assert window.page == "models"
 
 
 def test_a_missing_demo_is_offered_not_downloaded(open_window: Open, host: EngineHost, qtbot: QtBot) -> None:

@@ -11,7 +11,7 @@ from app.language import mark, tr
 from app.settings.licences import Component, components
 from app.settings.options import Group, Option, Page
 from app.theme import theme
-from app.widgets.labels import label
+from app.widgets.labels import label, plain_tip
 from app.widgets.logo import Logo
 from app.words import in_words
 from engine.errors import GreenroomError
@@ -41,6 +41,7 @@ class Licences(QWidget):
         self.list = QListWidget()
         self.list.setAccessibleName(tr("Components"))
         self.list.setFixedHeight(theme().px(LIST_HEIGHT))
+        self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.list.currentItemChanged.connect(self._show_terms)
         self.terms = QPlainTextEdit()
         self.terms.setReadOnly(True)
@@ -69,6 +70,7 @@ class Licences(QWidget):
             licence = component.licence or tr("see its terms")
             item = QListWidgetItem(" · ".join(filter(None, (component.name, component.version, licence))))
             item.setData(Qt.ItemDataRole.UserRole, component)
+            item.setToolTip(plain_tip(item.text()))
             self.list.addItem(item)
 
     def _complain(self, error: GreenroomError) -> None:

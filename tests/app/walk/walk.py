@@ -347,7 +347,11 @@ class Walk:
             self.screen.click(name, kind="QPushButton", seconds=1)
         except NotSeen:
             self.screen.click("Page of the settings|설정 페이지", kind="Combo")
-            self.screen.click(name, kind="row")
+            pairs = zip(SECTIONS, SECTIONS_KO, strict=True)
+            place = next(
+                n for n, pair in enumerate(pairs) if re.fullmatch(name, pair[0]) or re.fullmatch(name, pair[1])
+            )
+            self.screen.key("Home", *["Down"] * place, "Return")
 
     def korean(self) -> None:
         s = self.screen
@@ -524,6 +528,53 @@ class Walk:
         s.key("ctrl+1")
         s.shoot("78-offline-chat")
 
+    def full_context(self) -> None:
+        """Every choice there is when the context is full, with what each is said to take."""
+        s = self.screen
+        self.answered()
+        full = re.compile("The context is full|This does not fit")
+        for turn in range(9):
+            s.key("ctrl+l")
+            s.type(f"Tell me about the sea in two sentences. ({turn + 1})\n")
+            time.sleep(3)
+            s.key("Escape")
+            self.answered()
+            if s.sees(full.pattern):
+                break
+        else:
+            raise NotSeen("a full context")
+        s.shoot("72-context-full")
+        s.click("More context…", kind="QPushButton")
+        s.find("Load with .* tokens|Load anyway", 60, kind="QPushButton")
+        s.shoot("73-more-context")
+        s.click("Load with .* tokens|Load anyway", kind="QPushButton")
+        s.until(lambda seen: seen["state"] == "loading", "the loading", 20)
+        self.answered()
+        s.shoot("74-larger-context")
+
+    def switch_model(self) -> None:
+        s = self.screen
+        self.answered()
+        self.load_from_the_list()
+        s.key("ctrl+1")
+        self.ask(QUESTIONS[0])
+        self.answered()
+        self.load_from_the_list()
+        s.key("ctrl+1")
+        s.find(".*answered in this chat.*frees.*", 30, enabled=False)
+        s.shoot("79-another-model")
+        s.click("Load .*", kind="QPushButton")
+        s.find(".* is unloaded, which frees .*", 20, enabled=False)
+        self.answered()
+
+    def load_from_the_list(self) -> None:
+        """The other one of the two models that are here."""
+        s = self.screen
+        s.key("ctrl+2")
+        s.click("Load.*", kind="QPushButton", seconds=60)
+        s.until(lambda seen: seen["state"] != "ready", "the loading", 20)
+        self.answered()
+
     def tab_order(self) -> None:
         """Each press of Tab stands somewhere new and named, until it is round."""
         s = self.screen
@@ -545,7 +596,7 @@ SECTIONS = (
     "General",
     "Appearance",
     "Answers",
-    "Models folder|Models and folders|Model files",
+    "Models folder",
     "Performance",
     "Network",
     "Privacy",
@@ -563,6 +614,8 @@ SCENES = {
     "no-model": (1280, 820, 1.0, ("no_model",)),
     "gone": (1280, 820, 1.0, ("model_gone",)),
     "offline": (1280, 820, 1.0, ("offline",)),
+    "full": (1280, 820, 1.0, ("full_context",)),
+    "switch": (1280, 820, 1.0, ("switch_model",)),
     "readme": (1440, 900, 1.0, ("pictures_for_the_readme",)),
     "small": (1024, 700, 1.0, ("tour",)),
     "zoomed": (1024, 700, 1.0, ("zoomed",)),
@@ -577,6 +630,8 @@ FRESH = {
     "no-model": {"welcomed": True, "start": "nothing"},
     "gone": {"welcomed": True, "start": "last", "last_model": "/nowhere/Qwen3-30B-A3B-Q4_K_M.gguf"},
     "offline": {"welcomed": True, "start": "demo", "offline": True},
+    "full": {"welcomed": True, "start": "demo", "context": 256},
+    "switch": {"welcomed": True, "start": "demo", "max_tokens": 32},
 }
 
 
