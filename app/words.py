@@ -88,7 +88,10 @@ def about(speed: Range) -> str:
 
 
 def _likely(speed: Range) -> str:
-    return f"{speed.likely:.0f}" if speed.likely >= 9.5 else f"{speed.likely:.1f}"
+    """Two digits, as the command line writes it."""
+    if speed.likely < 9.5:
+        return f"{speed.likely:.1f}"
+    return f"{float(f'{speed.likely:.2g}'):.0f}"
 
 
 def rate_range(speed: Range) -> str:

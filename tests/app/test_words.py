@@ -72,7 +72,15 @@ def test_a_model_is_called_by_its_file_or_folder(path: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("likely", "text"), [(57.4, "about 57"), (9.6, "about 10"), (9.4, "about 9.4"), (0.13, "about 0.1")]
+    ("likely", "text"),
+    [
+        (12852, "about 13000"),
+        (158, "about 160"),
+        (57.4, "about 57"),
+        (9.6, "about 10"),
+        (9.4, "about 9.4"),
+        (0.13, "about 0.1"),
+    ],
 )
 def test_a_likely_figure_is_no_more_exact_than_a_prediction(likely: float, text: str) -> None:
     assert about(Range(likely / 2, likely, likely * 2)) == text
