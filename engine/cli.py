@@ -183,7 +183,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _probe_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--calibrate", action="store_true", help="measure the RAM's read bandwidth and remember it")
+    parser.add_argument(
+        "--calibrate", action="store_true", help="measure RAM, kernels and graphics cards, and remember it"
+    )
 
 
 def _probe(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import pytest
 from fakes import FakeApi, make_report
 from pytestqt.qtbot import QtBot
 
 from app import tasks
-from app.hardware.gauge import MemoryGauge
+from app.hardware.gauge import MemoryGauge, doing
 from app.host import EngineHost
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport, MemoryReport
@@ -23,6 +24,13 @@ LONG = 20_000
 def impatient(gauge: MemoryGauge) -> MemoryGauge:
     gauge._quiet.setInterval(0)
     return gauge
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(None, "Reading"), (6.4, "about 6 s left · Reading"), (0.1, "about 1 s")]
+)
+def test_what_is_done_says_how_long_it_takes_yet(seconds: float | None, said: str) -> None:
+    assert doing(Progress(1, 4, "Reading RAM with 8 threads", seconds)).startswith(said)
 
 
 def test_measures_after_loading_and_says_so(host: EngineHost, load: Callable[..., None], qtbot: QtBot) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 from dataclasses import fields, replace
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from engine import _native
 from engine.errors import GreenroomError
 from engine.hardware.report import Calibration, DeviceSpeed, GpuReport, HardwareReport, Isa, Kernels
-from engine.placement import sizes
+from engine.placement import planner, sizes
 from engine.placement.amounts import amount
 from engine.placement.estimate import TIERS, kernel_tier
 from engine.placement.plan import LABELS, OffloadPlan, Wishes
@@ -715,3 +716,36 @@ def test_a_card_that_cannot_be_used_is_named(machine: MakeReport) -> None:
     card = GpuReport("Old card", "nvidia", 24 * GB, 23 * GB, False, unusable="stays unused: its driver is too old")
     made = plan(QWEN3, machine(gpus=[card]))
     assert made.explanation[0] == "On the CPU: Old card stays unused: its driver is too old."
+
+
+def test_a_header_is_read_once(machine: MakeReport, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = moe_model("Q4_0", layers=3)
+    first = plan(model, machine(), 4096)
+    fewer = plan(model, machine(), 4096, experts_per_token=2)
+
+    def again(*_: object) -> None:
+        raise AssertionError("the header is read again")
+
+    monkeypatch.setattr("engine.placement.planner.model_spec", again)
+    monkeypatch.setattr("engine.placement.planner.sizes.take_inventory", again)
+    assert plan(model, machine(), 4096) == first
+    assert plan(model, machine(), 4096, experts_per_token=2) == fewer != first
+    assert plan(model, machine(), 8192).bytes.ram["kv_cache"] == 2 * first.bytes.ram["kv_cache"]
+
+
+def test_a_closed_model_is_forgotten(machine: MakeReport) -> None:
+    model = moe_model("Q4_0", layers=3)
+    plan(model, machine())
+    kept = len(planner._READ)
+    del model
+    gc.collect()
+    assert len(planner._READ) < kept
+
+
+def test_a_long_prompt_is_predicted_as_such(machine: MakeReport) -> None:
+    speeds = [plan(QWEN3, machine(), 8192, prompt=tokens).prediction.prefill_tps.likely for tokens in (8, 512, 8192)]
+    assert speeds[0] < speeds[1]
+    # Attention looks back further and further.
+    assert speeds[2] < speeds[1]
+    with pytest.raises(GreenroomError, match="prompt 0"):
+        plan(QWEN3, machine(), prompt=0)
