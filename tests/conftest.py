@@ -17,7 +17,8 @@ settings.load_profile("greenroom")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--stress", type=float, default=8.0, help="seconds of the hybrid runtime's stress test")
+    parser.addoption("--stress", type=float, default=30.0, help="seconds of the hybrid runtime's stress test")
+    parser.addoption("--stress-seed", type=int, default=0, help="of its first round")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -13,7 +13,6 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +30,6 @@ from engine.placement.sizes import DEQUANTISED_AT_ONCE
 from engine.runtime.hot_cache import HotCache, Policy
 from engine.runtime.status import EngineStatus, ExpertUsage
 from engine.words import say
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 
@@ -214,6 +210,8 @@ class HybridExperts:
         if self._stream is not None:
             self._stream.stop()
             self._stream = None
+            if self._carrier is not None:
+                self._carrier.staging.wait_behind()
         del self._blocks[blocks:]
         self.cache.shrink(min(slots, sum(map(len, self._blocks))))
         self._device.release()

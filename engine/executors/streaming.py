@@ -79,6 +79,10 @@ class Staging:
         self._busy[turn] = event
         return event
 
+    def wait_behind(self) -> None:
+        """What is queued on the current stream from now on comes after all copies so far: buffers may be let go."""
+        self._device.wait_for(self._device.mark(self._stream))
+
 
 class Carrier:
     """The one thread that fills the staging ring: jobs are done in order."""
@@ -110,6 +114,7 @@ class Carrier:
     def close(self) -> None:
         self._jobs.put(None)
         self._thread.join()
+        self.staging.wait_behind()
 
     def _work(self) -> None:
         # How many threads torch takes is kept per thread.

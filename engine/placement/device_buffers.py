@@ -20,8 +20,8 @@ from engine.placement.sizes import (
 PIECES_AT_ONCE = {"float32": 2.0, "bfloat16": 2.5, "int8": 3.5, "int4": 6.0}
 #: Bytes per weight of a dense matrix that is turned into numbers in pieces.
 RECODED_BYTES = {"int8": 2, "int4": 6}
-#: Bytes per weight of an expert's copy that is turned into numbers, beside the copy.
-COPIED_BYTES = 8
+#: Bytes per weight of an expert's copy that is turned into numbers, beside the copy; with scales that have scales.
+COPIED_BYTES = {False: 8.2, True: 9.6}
 #: How many times as many tokens as the mean an expert of a streamed prompt is taken to have.
 POPULAR = 3
 
@@ -181,5 +181,6 @@ def _token_experts(inventory: Inventory, experts: str, copy_bytes: int) -> int:
     if experts == "cached":
         together = min(most, max(1, DEQUANTISED_AT_ONCE // max(1, 3 * values)))
         numbers = min(2 * values * together, DEQUANTISED_AT_ONCE)
-        return max(DEQUANTISED_BYTES * numbers, COPIED_BYTES * numbers + together * copy_bytes)
+        coarse = any(s.format.endswith("_K") for _, shapes in inventory.experts for s in shapes)
+        return round(COPIED_BYTES[coarse] * numbers) + together * copy_bytes
     return DEQUANTISED_BYTES * max(values, min(most * values, DEQUANTISED_AT_ONCE)) if experts == "device" else 0

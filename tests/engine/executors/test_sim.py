@@ -110,6 +110,48 @@ def test_streams_overtake_each_other_but_not_themselves(sim: MakeSim) -> None:
     assert len(orders) > 1
 
 
+@pytest.mark.parametrize("wait", [None, "before", "after", "host"])
+def test_memory_that_is_let_go_while_another_stream_uses_it_is_found_out(sim: MakeSim, wait: str | None) -> None:
+    device = sim(latency=0.05)
+    copies = device.new_stream()
+    target = device.host_buffer(1000, dtype=torch.float32)
+    with device.working():
+        source = device.empty(1000).fill_(3.0)
+        device.wait_for(device.mark(), copies)
+        device.download(source, target, copies)
+        copied = device.mark(copies)
+        if wait == "before":
+            device.wait_for(copied)
+        del source
+        if wait == "after":
+            device.wait_for(copied)
+        if wait == "host":
+            copied.synchronize()
+        if wait is None:
+            told = "4000 bytes that sim-stream-1 reads were let go, and may be handed out again on sim-compute"
+            with pytest.raises(torch.AcceleratorError, match=told):
+                device.empty(10)
+            return
+        # Its home stream's next work comes after the copy: the allocator may take the memory.
+        device.empty(10)
+    device.synchronise()
+    assert (target == 3).all()
+
+
+def test_what_is_made_on_another_stream_is_its_memory(sim: MakeSim) -> None:
+    device = sim()
+    copies = device.new_stream()
+    ones = torch.ones(8)
+    with device.working():
+        made = device.upload(ones, stream=copies)
+        device.wait_for(device.mark(copies))
+        made += 1
+        del made
+        device.empty(8)  # of the compute stream: not that memory
+        with pytest.raises(torch.AcceleratorError, match="that sim-compute reads were let go"):
+            device.upload(ones, stream=copies)
+
+
 def test_a_host_that_does_not_wait_for_its_buffers_is_found_out(sim: MakeSim) -> None:
     device = sim(latency=0.1)
     source = device.host_buffer(4, dtype=torch.float32)
