@@ -12,6 +12,7 @@ from PySide6.QtGui import (
     QTextCharFormat,
     QTextCursor,
     QTextFrameFormat,
+    QTextLength,
     QTextTable,
     QTextTableCell,
     QTextTableFormat,
@@ -23,12 +24,18 @@ from app.chat.flow_view import FlowView
 from app.chat.markdown import Span, Table
 from app.theme import theme
 
-#: Rows of a table that is measured whenever it changes, and of one that is never measured.
-OFTEN, LONG = 40, 200
+#: Rows that are measured whenever they change. What follows keeps the columns that they have by then.
+CHUNK = 40
+#: Pixels between the sides of a cell and its text; the first column has none on the left.
+LEFT, RIGHT = 10, 14
 
 
 class TableView(FlowView):
-    """One table, as wide as it needs to be; beyond the column it scrolls sideways."""
+    """One table, as wide as it needs to be; beyond the column it scrolls sideways.
+
+    Qt lays a table out as a whole whenever a row is added. So a long one is several in one document, the last of which
+    grows, with columns of the same widths.
+    """
 
     #: A column narrower than this is unreadable, so a table of many columns scrolls instead.
     NARROWEST_COLUMN = 96
@@ -36,68 +43,106 @@ class TableView(FlowView):
     def __init__(self, leaf: Table, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
-        self._table: QTextTable | None = None
+        self._tables: list[QTextTable] = []
         self._leaf = Table((), ())
-        #: Rows when the natural width was taken last.
-        self._measured = 0
+        #: The width that the columns of a long table share.
+        self._shared = 0
         self.show_leaf(leaf)
 
     def show_leaf(self, leaf: Table) -> None:
         """Show this table. Rows that are shown already are left as they are."""
         cursor = QTextCursor(self.document())
         cursor.beginEditBlock()
-        if self._table is None or leaf.aligns != self._leaf.aligns or len(leaf.rows) < len(self._leaf.rows):
-            self._table = self._make_table(len(leaf.rows), len(leaf.aligns))
+        if not self._tables or leaf.aligns != self._leaf.aligns or len(leaf.rows) < len(self._leaf.rows):
+            self._begin()
             shown: tuple[tuple[tuple[Span, ...], ...], ...] = ()
         else:
             shown = self._leaf.rows
-            if len(leaf.rows) > len(shown):
-                self._table.appendRows(len(leaf.rows) - len(shown))
+        self._make_rows(len(leaf.rows), len(leaf.aligns))
         for row, cells in enumerate(leaf.rows):
             if row >= len(shown) or cells != shown[row]:
                 for column, spans in enumerate(cells):
-                    self._fill(self._table.cellAt(row, column), spans, leaf.aligns[column], row == 0)
+                    cell = self._tables[row // CHUNK].cellAt(row % CHUNK, column)
+                    self._fill(cell, spans, leaf.aligns[column], row == 0)
         cursor.endEditBlock()
         self._leaf = leaf
         self.fit()
 
-    def _make_table(self, rows: int, columns: int) -> QTextTable:
+    def _begin(self) -> None:
         self._formulas.clear()
         self.document().clear()
-        self._wrapped = 0
-        form = QTextTableFormat()
-        form.setBorder(0)
-        form.setCellSpacing(0)
-        form.setCellPadding(0)
-        form.setHeaderRowCount(1)
-        table = QTextCursor(self.document()).insertTable(max(1, rows), max(1, columns), form)
-        self._flatten_ends()
-        # Qt keeps the cursor in sight, and it has gone to the end.
-        self.moveCursor(QTextCursor.MoveOperation.Start)
-        return table
+        self._tables = []
+        self._wrapped = self._shared = 0
 
-    def set_width(self, width: int) -> None:
-        self._measured = 0
-        super().set_width(width)
+    def _make_rows(self, rows: int, columns: int) -> None:
+        """Make room for so many rows."""
+        if self._tables:
+            last = self._tables[-1]
+            more = min(CHUNK, rows - CHUNK * (len(self._tables) - 1)) - last.rows()
+            if more > 0:
+                last.appendRows(more)
+        while rows > CHUNK * len(self._tables) or not self._tables:
+            form = QTextTableFormat()
+            form.setBorder(0)
+            form.setCellSpacing(0)
+            form.setCellPadding(0)
+            form.setHeaderRowCount(0 if self._tables else 1)
+            if self._tables:
+                form.setColumnWidthConstraints(self._tables[0].format().toTableFormat().columnWidthConstraints())
+            cursor = QTextCursor(self.document())
+            cursor.movePosition(QTextCursor.MoveOperation.End)
+            made = min(CHUNK, max(1, rows - CHUNK * len(self._tables)))
+            self._tables.append(cursor.insertTable(made, max(1, columns), form))
+            self._flatten(QTextCursor.MoveOperation.End)
+            if len(self._tables) == 1:
+                self._flatten(QTextCursor.MoveOperation.Start)
+                # Qt keeps the cursor in sight, and it has gone to the end.
+                self.moveCursor(QTextCursor.MoveOperation.Start)
 
     def fit(self) -> None:
         if self._width <= 0:
             return
         widest = max(self._width, len(self._leaf.aligns) * self.NARROWEST_COLUMN)
-        # Rows that are added never make a table narrower, so one that fills the width need not be measured again.
-        # Laying a longer table out for its natural width as well costs several times its growth, so that is done now
-        # and then only; a wider cell is broken into lines until then. A very long one takes all the width there is.
-        rows = len(self._leaf.rows)
-        if rows > LONG:
+        if len(self._tables) > 1:
             self._wrap_at(widest)
-        elif self._wrapped != widest and (rows <= OFTEN or rows >= 1.5 * self._measured or not self._wrapped):
-            self._measured = rows
+            self._share(widest)
+        elif self._wrapped != widest or self._shared:
+            # Rows that are added never make a table narrower, so one that fills the width need not be measured again.
+            self._shared = 0
             self._wrap_at(-1)
             # The ideal width is a by-product of laying out, which happens only when somebody asks for the size.
             natural = ceil(max(self.document().size().width(), self.document().idealWidth()))
             self._wrap_at(min(natural, widest))
         bar = self.horizontalScrollBar().sizeHint().height() if self._wrapped > self._width else 0
         self._take(self._width, ceil(self.document().size().height()) + bar)
+
+    def _share(self, width: int) -> None:
+        """Give all tables the columns of the first, and what that leaves of the width to each column alike."""
+        if width == self._shared:
+            return
+        self._shared = width
+        self._constrain(self._tables[:1], [])
+        layout = self.document().documentLayout()
+        self.document().size()
+        places = [
+            layout.blockBoundingRect(self._tables[0].cellAt(0, column).firstCursorPosition().block())
+            for column in range(self._tables[0].columns())
+        ]
+        # A cell's text lies between its paddings.
+        widths = [place.width() + RIGHT + (LEFT if column else 0) for column, place in enumerate(places)]
+        spare = (width - sum(widths)) / len(widths)
+        self._constrain(self._tables, [taken + max(0.0, spare) for taken in widths])
+
+    @staticmethod
+    def _constrain(tables: Sequence[QTextTable], widths: Sequence[float]) -> None:
+        lengths = [QTextLength(QTextLength.Type.FixedLength, width) for width in widths]
+        for table in tables:
+            form = table.format().toTableFormat()
+            if lengths:
+                form.setColumnWidthConstraints(lengths)
+            else:
+                form.clearColumnWidthConstraints()
+            table.setFormat(form)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         """Sideways turns scroll the table, all others the chat."""
@@ -112,8 +157,8 @@ class TableView(FlowView):
         form = cell.format().toTableCellFormat()
         form.setTopPadding(6)
         form.setBottomPadding(6)
-        form.setLeftPadding(0 if cell.column() == 0 else 10)
-        form.setRightPadding(14)
+        form.setLeftPadding(LEFT if cell.column() else 0)
+        form.setRightPadding(RIGHT)
         form.setBottomBorder(1)
         form.setBottomBorderStyle(QTextFrameFormat.BorderStyle.BorderStyle_Solid)
         form.setBottomBorderBrush(colours.colour("line"))
@@ -134,12 +179,11 @@ class TableView(FlowView):
         base.setForeground(colours.colour("muted" if head else "text"))
         self._insert(cursor, spans, base)
 
-    def _flatten_ends(self) -> None:
-        """The blocks that Qt demands before and after a table must not take a line each."""
-        for move in (QTextCursor.MoveOperation.Start, QTextCursor.MoveOperation.End):
-            cursor = QTextCursor(self.document())
-            cursor.movePosition(move)
-            if cursor.currentTable() is None:
-                form = QTextBlockFormat()
-                form.setLineHeight(0.1, QTextBlockFormat.LineHeightTypes.FixedHeight.value)
-                cursor.setBlockFormat(form)
+    def _flatten(self, end: QTextCursor.MoveOperation) -> None:
+        """The block that Qt demands before or after a table must not take a line."""
+        cursor = QTextCursor(self.document())
+        cursor.movePosition(end)
+        if cursor.currentTable() is None:
+            form = QTextBlockFormat()
+            form.setLineHeight(0.1, QTextBlockFormat.LineHeightTypes.FixedHeight.value)
+            cursor.setBlockFormat(form)

@@ -1,6 +1,6 @@
 """What the chat costs the UI thread: frames of a long answer, opening a long chat, memory over many answers.
 
-    python tests/benchmarks/chat_window.py frames [--tokens 20000] [--rate 200]
+    python tests/benchmarks/chat_window.py frames [--tokens 20000] [--rate 200] [--kinds table code]
     python tests/benchmarks/chat_window.py open [--messages 500]
     python tests/benchmarks/chat_window.py memory [--answers 1000] [--per-chat 20]
 
@@ -14,7 +14,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import mean, quantiles
 from types import SimpleNamespace
@@ -65,12 +65,60 @@ def bytes_per_token(weights: float, bits: float) -> float:
 한국어 문단도 있습니다. And a closing sentence that is long enough to be broken over a few lines of the column.
 
 """
+
+
+def repeated(*pieces: str, first: str = "") -> Callable[[int], str]:
+    """A text of any size. {n} in a piece is its number."""
+
+    def make(size: int) -> str:
+        text, number = [first], 0
+        left = size - len(first)
+        while left > 0:
+            text.append(pieces[number % len(pieces)].replace("{n}", str(number)))
+            left -= len(text[-1])
+            number += 1
+        return "".join(text)[:size]
+
+    return make
+
+
 KINDS = {
-    "mixed": lambda size: "".join(SECTION.format(n=n) for n in range(1 + size // len(SECTION)))[:size],
-    "code": lambda size: ("```python\n" + "value = compute(a, b) + 1  # a comment\n" * (size // 36))[:size],
-    "table": lambda size: ("| a | b | c |\n|---|---|---|\n" + "| one | **two** | 3 |\n" * (size // 22))[:size],
-    "loop": lambda size: ("They are going to find something evermore. " * (size // 43 + 1))[:size],
-    "list": lambda size: ("- an item of a long list with `code`\n" * (size // 37 + 1))[:size],
+    "mixed": repeated(SECTION.replace("{{", "{").replace("}}", "}")),
+    "code": repeated("value = compute(a, b) + 1  # a comment\n", first="```python\n"),
+    "table": repeated("| one | **two** | 3 |\n", first="| a | b | c |\n|---|---|---|\n"),
+    "wide table": repeated(
+        "| {n} | " + "a few words in a cell, `code` | " * 5 + "\n", first="|a" * 6 + "|\n" + "|-" * 6 + "|\n"
+    ),
+    "loop": repeated("They are going to find something evermore. "),
+    "paragraphs": repeated("They are going to find something evermore. " * 9 + "\n\n"),
+    "list": repeated("- an item of a long list with `code`\n"),
+    "nested list": repeated("- item {n}\n", "  - an item below\n", "    1. and one with **emphasis** below that\n"),
+    "one item": repeated(
+        "- The first and only item\n\n", "  has paragraph {n}, that goes on for a line or two, and then another.\n\n"
+    ),
+    "quote": repeated("> Somebody said that, and he said it {n} times; then he went on to\n"),
+    "quoted list": repeated("> - Somebody said that {n} times\n"),
+    "one formula": repeated("x_{{n}} + \\frac{{n}}{2} + ", first="$$\n"),
+    "lines of a formula": repeated("x_{{n}} &= \\frac{{n}}{2} \\\\\n", first="$$\n\\begin{aligned}\n"),
+    "formulas": repeated("$$\nx_{{n}} = \\frac{{n}}{2}\n$$\n\n"),
+    "formulas in lines": repeated("The value $x_{{n}}$ of \\(\\frac{{n}}{2}\\) is known. "),
+    "one word": repeated("abcdefghijklmnopqrstuvwxyz0123456789"),
+    "Korean": repeated("한국어로 쓴 글은 글자마다 줄이 바뀔 수 있습니다. "),
+    "Chinese": repeated("每一个字都可以换行，所以这一段没有空格。"),
+    "Arabic": repeated("هذا نص طويل يكتب من اليمين إلى اليسار ولا ينتهي. "),
+    "Hebrew and English": repeated("זה טקסט ארוך with English words בתוך השורה. "),
+    "emoji": repeated("👩‍👩‍👧‍👦🏳️‍🌈👍🏽"),
+    "small codes": repeated("Step {n}:\n\n```sh\nmake all -j{n}\n```\n\n"),
+    "footnotes": repeated("A claim[^{n}].\n\n[^{n}]: its source, see <https://example.org/{n}>\n\n"),
+    "headings": repeated("### Heading {n}\n"),
+    "tags": repeated("<tag{n}> & &amp; </tag{n}> \\* "),
+    "stars": repeated("*a **b _c "),
+    "spaces": repeated("      "),
+    "newlines": repeated("\n"),
+    "html": repeated("<div class='a{n}'>\n<p>text</p>\n</div>\n"),
+    "indented": repeated("    value = {n}\n"),
+    "links": repeated("[name {n}][ref] and ", first="[ref]: https://example.org\n\n"),
+    "thinking": repeated(SECTION.replace("{{", "{").replace("}}", "}")),
 }
 #: Characters of a token, near enough.
 TOKEN = 4
@@ -98,7 +146,7 @@ class Clock:
         self._skipped += max(0.0, seconds)
 
 
-def stream(host: FakeHost, text: str, rate: float, clock: Clock) -> Iterator[float]:
+def stream(host: FakeHost, text: str, rate: float, clock: Clock, thought: bool = False) -> Iterator[float]:
     """Give the text away at that many tokens per second; yields the CPU seconds of each turn of the event loop."""
     step = max(1, round(rate * FRAME_S * TOKEN))
     for start in range(0, len(text) + step, step):
@@ -107,7 +155,8 @@ def stream(host: FakeHost, text: str, rate: float, clock: Clock) -> Iterator[flo
         stats = GenerationStats(prompt_tokens=9, completion_tokens=count, first_token_s=0.1, decode_tps=rate)
         before = time.thread_time()
         if start < len(text):
-            host.say(text[start : start + step], stats)
+            piece = text[start : start + step]
+            host.say("" if thought else piece, stats, piece if thought else "")
         else:
             host.end(stats=stats)
         QApplication.processEvents()
@@ -122,18 +171,28 @@ def stream(host: FakeHost, text: str, rate: float, clock: Clock) -> Iterator[flo
         clock.skip(FRAME_S - (clock() - begun))
 
 
-def frames(tokens: int, rate: float, clock: Clock) -> None:
+def frames(tokens: int, rate: float, kinds: list[str], clock: Clock) -> None:
     print(f"{tokens} tokens at {rate:.0f} tok/s, ms of CPU per frame of {FRAME_S * 1e3:.0f} ms")
-    print(f"{'kind':8} {'frames':>7} {'mean':>7} {'99 %':>7} {'most':>7}")
-    for kind, make in KINDS.items():
+    print(f"{'kind':20} {'frames':>7} {'mean':>7} {'99 %':>7} {'most':>7}")
+    for kind in kinds:
         with tempfile.TemporaryDirectory() as folder:
             page, host, _ = make_page(folder)
             page.send("Go on.")
-            times = [seconds * 1e3 for seconds in stream(host, make(tokens * TOKEN), rate, clock)]
+            thought = kind == "thinking"
+            if thought:
+                host.say("", thought="So.\n\n")
+                QApplication.processEvents()
+                view = page.transcript.views[-1]
+                view.thought.toggle.click()  # only an open one is laid out
+            text = KINDS[kind](tokens * TOKEN)
+            times = [seconds * 1e3 for seconds in stream(host, text, rate, clock, thought)]
             page.shutdown()
             page.deleteLater()
             QApplication.processEvents()
-        print(f"{kind:8} {len(times):7d} {mean(times):7.2f} {quantiles(times, n=100)[98]:7.2f} {max(times):7.2f}")
+        print(
+            f"{kind:20} {len(times):7d} {mean(times):7.2f} {quantiles(times, n=100)[98]:7.2f} {max(times):7.2f}",
+            flush=True,
+        )
 
 
 def open_chat(messages: int) -> None:
@@ -186,6 +245,7 @@ def main() -> None:
     parser.add_argument("what", choices=("frames", "open", "memory"))
     parser.add_argument("--tokens", type=int, default=20_000)
     parser.add_argument("--rate", type=float, default=200)
+    parser.add_argument("--kinds", nargs="*", choices=KINDS, default=list(KINDS), help="of text")
     parser.add_argument("--messages", type=int, default=500)
     parser.add_argument("--answers", type=int, default=1000)
     parser.add_argument("--per-chat", type=int, default=20, help="answers until a new chat begins")
@@ -195,7 +255,7 @@ def main() -> None:
     message_view.time = body_view.time = SimpleNamespace(perf_counter=clock)
     theme().set_mode("dark")
     if options.what == "frames":
-        frames(options.tokens, options.rate, clock)
+        frames(options.tokens, options.rate, options.kinds, clock)
     elif options.what == "open":
         open_chat(options.messages)
     else:

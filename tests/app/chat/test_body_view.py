@@ -208,6 +208,39 @@ def test_a_table_grows_row_by_row(body):
     assert table.toPlainText().split() == ["a", "b", *(word for n in range(20) for word in (str(n), "x"))]
 
 
+def test_rows_of_a_long_table_leave_those_above_as_they_are(body):
+    head = "| a | b |\n|--:|---|\n"
+    rows = [f"| {n} | some words |\n" for n in range(200)]
+    body.grow(head + "".join(rows[:100]))
+    (table,) = parts(body, TableView)
+    changed = []
+    table.document().contentsChange.connect(lambda place, removed, added: changed.append(place))
+    held = table.document().characterCount()
+    body.grow(head + "".join(rows))
+    assert changed
+    # Rows fill up the last of its parts, and begin new ones.
+    assert min(changed) > held - 10
+    assert parts(body, TableView) == [table]
+    words = table.toPlainText().split()
+    assert words == ["a", "b", *(word for n in range(200) for word in (str(n), "some", "words"))]
+
+
+def test_columns_of_a_long_table_stand_below_each_other(body):
+    text = "| a | b | c |\n|--:|---|---|\n" + "".join(f"| {n} | {'words ' * (n % 30)} | x |\n" for n in range(100))
+    for width in (600, 400):
+        body.set_width(width)
+        body.grow(text)
+        (table,) = parts(body, TableView)
+        layout = table.document().documentLayout()
+        block, lefts = table.document().begin(), set()
+        while block.isValid():
+            if block.text() == "x":
+                lefts.add(layout.blockBoundingRect(block).left())
+            block = block.next()
+        assert len(lefts) == 1
+        assert width / 2 < lefts.pop() < width
+
+
 def test_a_long_text_is_laid_out_in_slices_and_whole(body, qtbot):
     text = "\n\n".join(f"Paragraph {n} with a [link][late] and `code`." for n in range(2000))
     body.set_text(text + "\n\n[late]: http://example.org\n")
