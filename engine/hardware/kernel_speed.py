@@ -137,8 +137,8 @@ def _speed(pool: _native.ThreadPool, shape: Shape, experts: int) -> KernelSpeed:
     speeds = kept_readings([TOP_K * shape.stored_bytes / spent / 1e9 for spent in seconds])
     prompt = _usual_time(_timed(pool, layer, shape, experts, PROMPT, TOP_K))
     return KernelSpeed(
-        decode_gbs=round(usual_reading(speeds), 1),
-        spread_gbs=[round(min(speeds), 1), round(max(speeds), 1)],
+        decode_gbs=round(usual_reading(speeds), 3),
+        spread_gbs=[round(min(speeds), 3), round(max(speeds), 3)],
         prefill_gops=round(2 * PROMPT * TOP_K * shape.values / prompt / 1e9, 1),
     )
 

@@ -151,7 +151,8 @@ def main() -> None:
     write = sys.stdout.write
     write(f"{report.cpu.name}, {report.calibration.bandwidth_gbs} GB/s by threads\n")
     for shape, speed in report.calibration.kernels.items():
-        write(f"{shape} experts {speed.decode_gbs} GB/s ({speed.spread_gbs}), {speed.prefill_gops} GOP/s\n")
+        low, high = speed.spread_gbs
+        write(f"{shape} experts {speed.decode_gbs:.1f} GB/s ({low:.1f} to {high:.1f}), {speed.prefill_gops} GOP/s\n")
     write(f"narrow matrices {report.calibration.narrow_gops} GOP/s, a region {report.calibration.region_us} us\n")
     write(f"{'':40}{'':9}{'low':>8}{'likely':>8}{'high':>8}{'measured':>10}{'off':>8}\n")
     found = []

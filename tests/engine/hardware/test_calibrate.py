@@ -283,7 +283,8 @@ def test_this_machine_reads_at_a_plausible_rate(report: HardwareReport, monkeypa
     assert 0.5 < measured.bandwidth_gbs["1"] < 1000
     assert list(measured.kernels) == ["small"]
     speed = measured.kernels["small"]
-    assert 0.01 < speed.spread_gbs[0] <= speed.decode_gbs <= speed.spread_gbs[1] < 10_000
+    assert 0 < speed.spread_gbs[0] <= speed.spread_gbs[1] < 10_000
+    assert 0 < speed.decode_gbs < 10_000
     assert speed.prefill_gops > 0
     assert measured.narrow_gops is not None
     assert measured.narrow_gops > 0
