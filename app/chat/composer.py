@@ -16,7 +16,7 @@ from app.chat.records import Attachment, Draft
 from app.language import tr
 from app.theme import theme
 from app.theme.theme import restyle
-from app.widgets.buttons import ICON, button
+from app.widgets.buttons import GAPS, ICON, button
 from app.widgets.labels import ElideLabel, label
 
 __all__ = ["MOST_LINES", "Composer"]
@@ -208,6 +208,8 @@ class Composer(QFrame):
     def _show_button_words(self) -> None:
         wide = self.width() >= theme().px(NARROW)
         self._button.setText(tr("Stop") + ("  Esc" if wide else "") if self._answering else tr("Send"))
+        icon = theme().px(ICON)
+        self._button.setIconSize(QSize(icon + GAPS[""], icon))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

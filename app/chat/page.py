@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QPoint, Qt, Signal, Slot
-from PySide6.QtGui import QDragEnterEvent, QDropEvent, QHideEvent, QShowEvent
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.chat.advice import Advice
@@ -253,8 +253,17 @@ class ChatPage(QWidget):
             self._figures.deleteLater()
             self._figures = None
         if self._figures is not None:
+            self._share_room()
             self._figures.choose(message_id)
         self.performanceShown.emit(on)
+
+    def _share_room(self) -> None:
+        if self._figures is not None:
+            self._figures.set_room(self.width() // 2)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._share_room()
 
     def copy_card(self) -> bool:
         """Copy the benchmark card of the newest answer; False when there is none."""

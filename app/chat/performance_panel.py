@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QMimeData, QRectF, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QGuiApplication, QPainter, QPainterPath, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtGui import QGuiApplication, QPainter, QPainterPath, QPaintEvent, QShowEvent
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from app.chat.card import make_card
 from app.chat.card_picture import paint_card
@@ -80,21 +80,22 @@ class PerformancePanel(QWidget):
         self._add_row("cache", tr("Served from VRAM"))
         self._column.addSpacing(6)
         self._column.addWidget(self.copy_card)
-        links = QHBoxLayout()
-        links.addWidget(self.copy_text)
-        links.addWidget(self.save_card)
+        self._links = links = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        links.addWidget(self.copy_text, 0, Qt.AlignmentFlag.AlignLeft)
+        links.addWidget(self.save_card, 0, Qt.AlignmentFlag.AlignLeft)
         links.addStretch()
         self._column.addLayout(links)
         self._column.addStretch()
         inner = QWidget()
         inner.setLayout(self._column)
-        area = QScrollArea()
+        self._area = area = QScrollArea()
         area.setWidgetResizable(True)
         area.setFrameShape(QScrollArea.Shape.NoFrame)
         area.setWidget(inner)
         outer = QVBoxLayout(self)
         outer.setContentsMargins(1, 0, 0, 0)
         outer.addWidget(area)
+        self._room = theme().px(WIDTH)
         self._draw_soon = QTimer(self, singleShot=True, interval=DRAW_MS)
         self._draw_soon.timeout.connect(self._show)
         log.changed.connect(self._note)
@@ -103,8 +104,26 @@ class PerformancePanel(QWidget):
 
     @Slot()
     def _restyle(self) -> None:
-        self.setFixedWidth(theme().px(WIDTH))
+        self.set_room(self._room)
         self._show()
+
+    def set_room(self, room: int) -> None:
+        """Take the usual width, or what there is if that is less, but never so little that something is cut.
+
+        room: pixels
+        """
+        self._room = room
+        width = min(theme().px(WIDTH), room)
+        side_by_side = self.copy_text.sizeHint().width() + self.save_card.sizeHint().width() + 48 <= width
+        directions = QBoxLayout.Direction
+        self._links.setDirection(directions.LeftToRight if side_by_side else directions.TopToBottom)
+        beside = self._area.verticalScrollBar().sizeHint().width() + 4
+        self.setFixedWidth(max(width, self._column.minimumSize().width() + beside))
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        # Only now its parts have the fonts of the style sheet.
+        self.set_room(self._room)
 
     @property
     def shown(self) -> Measured | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.language import mark, tr
 from app.theme import theme
-from app.widgets.buttons import button
+from app.widgets.buttons import ElideButton, button
 from app.widgets.labels import label
 
 WIDTH = 480
@@ -28,7 +29,7 @@ class Welcome(QScrollArea):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._hint = label(tr("What would you like to know?"))
+        self._hint = label(tr("What would you like to know?"), wrap=True)
         self._hint.setObjectName("hint")
         self._detail = label("", "muted", wrap=True)
         self._demo = label(
@@ -52,7 +53,7 @@ class Welcome(QScrollArea):
         self.models.clicked.connect(self.modelsWanted)
         self.file = button(tr("Open a model file…"))
         self.file.clicked.connect(self.fileWanted)
-        ways = QHBoxLayout()
+        self._ways = ways = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         ways.setSpacing(8)
         ways.addStretch(1)
         ways.addWidget(self.models)
@@ -64,9 +65,10 @@ class Welcome(QScrollArea):
             column.addWidget(example)
         column.addSpacing(8)
         column.addWidget(self._demo)
-        self.bigger = button(tr("See what else runs on this PC"), kind="link")
+        self.bigger = ElideButton(tr("See what else runs on this PC"))
+        self.bigger.setProperty("kind", "link")
         self.bigger.clicked.connect(self.modelsWanted)
-        column.addWidget(self.bigger, 0, Qt.AlignmentFlag.AlignHCenter)
+        column.addWidget(self.bigger)
         outer = QVBoxLayout(page)
         outer.setContentsMargins(24, 16, 24, 16)
         # An alignment instead of these stretches would take the height of unwrapped text for the whole height.
@@ -82,6 +84,12 @@ class Welcome(QScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        line = self.models.sizeHint().width() + self.file.sizeHint().width() + 8 + 48
+        directions = QBoxLayout.Direction
+        self._ways.setDirection(directions.LeftToRight if line <= self.width() else directions.TopToBottom)
 
     @property
     def detail(self) -> str:
@@ -110,8 +118,7 @@ class Welcome(QScrollArea):
 
     def _example(self, text: str) -> QPushButton:
         shown = tr(text)
-        made = QPushButton(shown, self)
+        made = ElideButton(shown, self)
         made.setObjectName("example")
-        made.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         made.clicked.connect(lambda: self.exampleChosen.emit(shown))
         return made

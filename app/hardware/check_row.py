@@ -100,7 +100,7 @@ class CheckList(QFrame):
                 row.show_check(check)
         for number, check in enumerate(found[len(rows) :], len(rows)):
             row = CheckRow(check, number == 0, self._margin)
-            row.set_compact(self.width() < ROOMY)
+            row.set_compact(self.width() < theme().px(ROOMY))
             self._box.addWidget(row)
         for row in rows[len(found) :]:
             self._box.removeWidget(row)
@@ -110,4 +110,4 @@ class CheckList(QFrame):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         for row in self.rows:
-            row.set_compact(self.width() < ROOMY)
+            row.set_compact(self.width() < theme().px(ROOMY))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Slot
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtCore import QSize, Qt, Slot
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.language import tr
 from app.settings.options import Option, Page
 from app.settings.store import Settings, SettingsStore
+from app.theme import theme
 from app.widgets.buttons import button
 from app.widgets.labels import label
+
+#: Words narrower than this stand above their control.
+LEAST_WORDS = 150
+_LEFT = Qt.AlignmentFlag.AlignLeft
 
 
 class Row(QFrame):
@@ -21,9 +27,7 @@ class Row(QFrame):
         self.control = option.make(settings)
         self.setProperty("surface", "row")
         self.setProperty("first", "true" if first else "false")
-        line = QVBoxLayout(self) if option.below else QHBoxLayout(self)
-        line.setContentsMargins(16, 10, 16, 14 if option.below else 10)
-        line.setSpacing(8 if option.below else 24)
+        self._line = line = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
         text = QVBoxLayout()
         text.setSpacing(2)
         # Beside a tall control title and explanation stay together.
@@ -33,10 +37,30 @@ class Row(QFrame):
         if option.said:
             text.addWidget(label(tr(option.said), "small", wrap=True))
         text.addStretch(1)
-        line.addLayout(text, 0 if option.below else 1)
+        line.addLayout(text, 1)
         line.addWidget(self.control)
+        self._stack(option.below)
         said = (title, tr(option.said) if option.said else "", option.title, option.said, option.words)
         self._found_by = " ".join(said).casefold()
+
+    def _stack(self, below: bool) -> None:
+        """The control below the words, or beside them."""
+        self._line.setDirection(QBoxLayout.Direction.TopToBottom if below else QBoxLayout.Direction.LeftToRight)
+        self._line.setStretch(0, 0 if below else 1)
+        self._line.setAlignment(self.control, _LEFT if below and not self.option.below else Qt.AlignmentFlag(0))
+        self._line.setContentsMargins(16, 10, 16, 14 if below else 10)
+        self._line.setSpacing(8 if below else 24)
+
+    def minimumSizeHint(self) -> QSize:
+        """It may be as narrow as its control: the words then go above."""
+        hint = super().minimumSizeHint()
+        return hint if self.option.below else QSize(self.control.minimumSizeHint().width() + 32, hint.height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if not self.option.below:
+            control = max(self.control.minimumWidth(), self.control.sizeHint().width())
+            self._stack(self.width() < theme().px(LEAST_WORDS) + control + 56)
 
     def load(self, values: Settings) -> None:
         """What is shown is not taken for a choice of the user."""

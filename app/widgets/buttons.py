@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtWidgets import QPushButton, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from app.theme import theme
 
@@ -40,3 +41,36 @@ def button(
     if tip:
         made.setToolTip(tip)
     return made
+
+
+class ElideButton(QPushButton):
+    """Its text ends in an ellipsis where there is no room for it; the whole text is in its tool tip then."""
+
+    def __init__(self, text: str, parent: QWidget | None = None) -> None:
+        super().__init__(text, parent)
+        self._whole = text
+        # A button's own policy is never to be narrower than its text.
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self.setAccessibleName(text)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+
+    def sizeHint(self) -> QSize:
+        return super().sizeHint() + QSize(self._advance(self._whole) - self._advance(self.text()), 0)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(self._padding + self._advance("MMM…"), super().minimumSizeHint().height())
+
+    @property
+    def _padding(self) -> int:
+        return super().sizeHint().width() - self._advance(self.text())
+
+    def _advance(self, text: str) -> int:
+        return self.fontMetrics().horizontalAdvance(text)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        room = self.width() - self._padding
+        shown = self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideRight, room)
+        if shown != self.text():
+            self.setText(shown)
+            self.setToolTip("" if shown == self._whole else self._whole)

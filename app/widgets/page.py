@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLayout, QScrollArea, QWidget
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QLayout, QScrollArea, QWidget
 
 from app.theme import theme
 from app.widgets.labels import label
@@ -18,15 +19,30 @@ class PageHead(QWidget):
 
     def __init__(self, title: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._row = QHBoxLayout(self)
+        self._title = label(title, "title")
+        self._row = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
         self._row.setContentsMargins(0, 0, 0, 8)
         self._row.setSpacing(8)
-        self._row.addWidget(label(title, "title"))
+        self._row.addWidget(self._title)
         self._row.addStretch(1)
+        self._parts = QHBoxLayout()
+        self._parts.setSpacing(8)
+        self._row.addLayout(self._parts)
 
     def add(self, *parts: QWidget) -> None:
         for part in parts:
-            self._row.addWidget(part)
+            self._parts.addWidget(part)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(
+            max(self._title.sizeHint().width(), self._parts.minimumSize().width()), super().minimumSizeHint().height()
+        )
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Without room for both, the buttons stand below the title."""
+        super().resizeEvent(event)
+        fits = self.width() >= self._title.sizeHint().width() + 16 + self._parts.sizeHint().width()
+        self._row.setDirection(QBoxLayout.Direction.LeftToRight if fits else QBoxLayout.Direction.TopToBottom)
 
 
 def scrolled_panel(content: QLayout) -> QScrollArea:

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QVBoxLayout, QWi
 
 from app.language import told, tr
 from app.models.survey import ModelRow
+from app.theme import theme
 from app.widgets.buttons import button
 from app.widgets.chip import Chip, ChipButton
 from app.widgets.labels import ElideLabel, label
@@ -99,7 +100,7 @@ class OfferCard(QFrame):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        roomy = self.width() >= ROOMY
+        roomy = self.width() >= theme().px(ROOMY)
         self._about.setVisible(roomy)
         said = self._said if roomy else f"{self._about.text()} · {self._said}"
         if self._best is not None:

@@ -16,7 +16,7 @@ from app.widgets.buttons import button
 from app.widgets.labels import label
 from app.widgets.logo import Logo
 
-WIDE, SLIM = 212, 168
+WIDE, SLIM, MARKS = 212, 168, 62
 
 
 class _Mark(QWidget):
@@ -27,7 +27,8 @@ class _Mark(QWidget):
     def __init__(self, number: int) -> None:
         super().__init__()
         self._number, self.state = number, "ahead"
-        self.setFixedSize(self.SIDE, self.SIDE)
+        side = theme().px(self.SIDE)
+        self.setFixedSize(side, side)
         theme().changed.connect(self.update)
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -38,15 +39,17 @@ class _Mark(QWidget):
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(theme().colour("soft"))
             painter.drawEllipse(circle)
-            tick = make_pixmap("check", theme().tokens.accent, 12, self.devicePixelRatioF())
-            painter.drawPixmap(5, 5, tick)
+            side = theme().px(12)
+            tick = make_pixmap("check", theme().tokens.accent, side, self.devicePixelRatioF())
+            place = (self.width() - side) // 2
+            painter.drawPixmap(place, place, tick)
             return
         here = self.state == "here"
         painter.setPen(QPen(theme().colour("accent" if here else "line"), 1.5 if here else 1))
         painter.drawEllipse(circle)
         painter.setPen(theme().colour("accent" if here else "muted"))
         font = self.font()
-        font.setPixelSize(11)
+        font.setPixelSize(theme().px(11))
         painter.setFont(font)
         painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, str(self._number))
 
@@ -61,12 +64,13 @@ class Steps(QWidget):
         self._titles = list(titles)
         self._rows: list[tuple[_Mark, QWidget]] = []
         column = QVBoxLayout(self)
-        column.setContentsMargins(22, 28, 12, 20)
+        column.setContentsMargins(theme().px(20), 28, 4, 20)
         column.setSpacing(18)
         head = QHBoxLayout()
         head.setSpacing(10)
         head.addWidget(Logo())
-        head.addWidget(label("Greenroom", "heading"))
+        self._name = label("Greenroom", "heading")
+        head.addWidget(self._name)
         head.addStretch(1)
         column.addLayout(head)
         column.addSpacing(6)
@@ -85,6 +89,14 @@ class Steps(QWidget):
         self.skip.clicked.connect(self.skipped)
         column.addWidget(self.skip, 0, Qt.AlignmentFlag.AlignLeft)
         self.show_step(0)
+
+    def show_words(self, on: bool) -> None:
+        """Or only the marks, which have tool tips."""
+        for mark, text in self._rows:
+            text.setVisible(on)
+            mark.setToolTip("" if on else text.text())
+        self._name.setVisible(on)
+        self.skip.setVisible(on)
 
     def show_step(self, current: int) -> None:
         for number, (mark, text) in enumerate(self._rows):

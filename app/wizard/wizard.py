@@ -8,14 +8,17 @@ from PySide6.QtWidgets import QWidget, QWizard
 
 from app.language import tr
 from app.models.survey import ModelRow
+from app.theme import theme
 from app.theme.theme import restyle
 from app.wizard.pages import INSET, FitsPage, StartPage, ThisPcPage, WelcomePage
-from app.wizard.steps import SLIM, WIDE, Steps
+from app.wizard.steps import MARKS, SLIM, WIDE, Steps
 from app.wizard.study import Findings, Study
 
 SIZE, MINIMUM = QSize(980, 760), QSize(680, 360)
 #: A narrower wizard has a slimmer list of steps.
 NARROW = 820
+#: And one narrower than this only their marks.
+BARE = 600
 _DEMO = QWizard.WizardButton.CustomButton1
 _NEXT, _BACK = QWizard.WizardButton.NextButton, QWizard.WizardButton.BackButton
 _FINISH = QWizard.WizardButton.FinishButton
@@ -84,7 +87,10 @@ class SetupWizard(QWizard):
 
     def _arrange(self) -> None:
         """The steps at the left, the page beside them. Qt's own frame has room for neither."""
-        left = SLIM if self.width() < NARROW else WIDE
+        look = theme()
+        bare = self.width() < look.px(BARE)
+        left = look.px(MARKS if bare else SLIM if self.width() < look.px(NARROW) else WIDE)
+        self.steps.show_words(not bare)
         self.steps.setGeometry(0, 0, left, self.height())
         page = self.button(_NEXT).parentWidget()
         page.setGeometry(left + INSET, 0, self.width() - left - 2 * INSET, self.height() - INSET + 4)
