@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
+from app.chat.attachment_view import AttachmentView
 from app.chat.figures import tokens
 from app.chat.records import Attachment
 from app.language import tr
@@ -25,7 +27,7 @@ def described(attachment: Attachment, count: int | None) -> str:
 
 
 class Chip(QFrame):
-    """One file."""
+    """One file; a click, Enter or Space shows what is in it."""
 
     removed = Signal()
 
@@ -33,6 +35,8 @@ class Chip(QFrame):
         super().__init__(parent)
         self.attachment = attachment
         self.setObjectName("attachment")
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
         self._mark = label("")
         self._mark.setPixmap(make_pixmap("file", theme().tokens.muted, 14, self.devicePixelRatioF()))
         self._name = ElideLabel(attachment.name, "strong", Qt.TextElideMode.ElideMiddle)
@@ -51,6 +55,25 @@ class Chip(QFrame):
             self.cross.clicked.connect(self.removed)
             row.addWidget(self.cross)
         self.set_tokens(None)
+
+    def open_file(self) -> None:
+        AttachmentView(self.attachment, self).open()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() != Qt.MouseButton.LeftButton:
+            super().mousePressEvent(event)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton and self.rect().contains(event.position().toPoint()):
+            self.open_file()
+        else:
+            super().mouseReleaseEvent(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
+            self.open_file()
+        else:
+            super().keyPressEvent(event)
 
     @property
     def size_text(self) -> str:

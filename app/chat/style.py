@@ -26,6 +26,7 @@ QTextBrowser, QTextBrowser:focus, #codeBlock QPlainTextEdit, #codeBlock QPlainTe
 #attachment QPushButton { padding: 0; min-height: 0; border: 1px solid transparent; }
 #attachment QPushButton:focus { border-color: $accent; padding: 0; }
 #bubble #attachment { background: transparent; border-color: $line; }
+#attachment:hover, #attachment:focus, #bubble #attachment:hover, #bubble #attachment:focus { border-color: $accent; }
 #meter[full="true"]::chunk { background: $warn; }
 #composer QPushButton[kind="ghost"] { color: $muted; font-weight: 400; }
 #composer QPushButton[kind="ghost"]:hover { color: $text; }

@@ -463,6 +463,28 @@
         <translation>{name} 파일을 첨부하지 못했습니다</translation>
     </message>
     <message>
+        <location filename="../../app/chat/attachment_view.py"/>
+        <location filename="../../app/chat/exporting.py"/>
+        <source>{name} (the beginning)</source>
+        <translation>{name} (앞부분)</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attachment_view.py"/>
+        <location filename="../../app/chat/copy_button.py"/>
+        <location filename="../../app/chat/flow_view.py"/>
+        <source>Copy</source>
+        <translation>복사</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attachment_view.py"/>
+        <location filename="../../app/chat/find_bar.py"/>
+        <location filename="../../app/chat/link_bar.py"/>
+        <location filename="../../app/compare/dialog.py"/>
+        <location filename="../../app/models/details.py"/>
+        <source>Close</source>
+        <translation>닫기</translation>
+    </message>
+    <message>
         <location filename="../../app/chat/card.py"/>
         <location filename="../../app/chat/card_picture.py"/>
         <source>predicted {range}</source>
@@ -754,12 +776,6 @@
     </message>
     <message>
         <location filename="../../app/chat/copy_button.py"/>
-        <location filename="../../app/chat/flow_view.py"/>
-        <source>Copy</source>
-        <translation>복사</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/copy_button.py"/>
         <location filename="../../app/chat/performance_panel.py"/>
         <location filename="../../app/hardware/page.py"/>
         <source>Copied</source>
@@ -975,11 +991,6 @@
         <translation>다른 폴더를 선택하거나 디스크 공간을 비우세요.</translation>
     </message>
     <message>
-        <location filename="../../app/chat/exporting.py"/>
-        <source>{name} (the beginning)</source>
-        <translation>{name} (앞부분)</translation>
-    </message>
-    <message>
         <location filename="../../app/chat/figures.py"/>
         <source>stopped: end of text</source>
         <translation>중지: 텍스트 끝</translation>
@@ -1082,14 +1093,6 @@
         <location filename="../../app/chat/find_bar.py"/>
         <source>Message after</source>
         <translation>다음 메시지</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/find_bar.py"/>
-        <location filename="../../app/chat/link_bar.py"/>
-        <location filename="../../app/compare/dialog.py"/>
-        <location filename="../../app/models/details.py"/>
-        <source>Close</source>
-        <translation>닫기</translation>
     </message>
     <message>
         <location filename="../../app/chat/find_bar.py"/>
