@@ -113,11 +113,6 @@ class HybridExperts:
         return self.store.kernel
 
     @property
-    def nbytes(self) -> int:
-        """Of all experts in RAM."""
-        return self.store.nbytes
-
-    @property
     def slot_nbytes(self) -> int:
         """Of the slots in VRAM."""
         return sum(block.nbytes for block in self._blocks)
@@ -297,10 +292,6 @@ class HybridExperts:
         self._carrier = self._stream = self.uploads = None
         self._layers.clear()
         self._blocks.clear()
-
-    def statistics(self) -> npt.NDArray[np.float32] | None:
-        """float32 [layers of `cacheable`, E], to begin with next time; None without slots."""
-        return None if self.cache is None else self.cache.statistics()
 
     def usage(self) -> ExpertUsage | None:
         usage = self.store.usage()

@@ -17,11 +17,13 @@ from engine.placement.sizes import (
 
 #: Pieces of a matrix, in float32, that stand in RAM at once while it is brought to torch in a precision: as it is read,
 #: and what it is turned into on the way.
-PIECES_AT_ONCE = {"float32": 2.0, "bfloat16": 2.5, "int8": 3.5, "int4": 6.0}
+PIECES_AT_ONCE = {"float32": 2.0, "bfloat16": 2.6, "int8": 2.25, "int4": 6.0}
 #: Bytes per weight of a dense matrix that is turned into numbers in pieces.
 RECODED_BYTES = {"int8": 2, "int4": 6}
 #: Bytes per weight of an expert's copy that is turned into numbers, beside the copy; with scales that have scales.
 COPIED_BYTES = {False: 8.2, True: 9.6}
+#: Bytes per weight of several experts that are turned into numbers together, in formats that take less than others.
+FEW_BYTES, FEW_BYTES_FORMATS = 7, frozenset({"Q4_0", "Q4_1", "Q4_K"})
 #: How many times as many tokens as the mean an expert of a streamed prompt is taken to have.
 POPULAR = 3
 
@@ -183,4 +185,8 @@ def _token_experts(inventory: Inventory, experts: str, copy_bytes: int) -> int:
         numbers = min(2 * values * together, DEQUANTISED_AT_ONCE)
         coarse = any(s.format.endswith("_K") for _, shapes in inventory.experts for s in shapes)
         return round(COPIED_BYTES[coarse] * numbers) + together * copy_bytes
-    return DEQUANTISED_BYTES * max(values, min(most * values, DEQUANTISED_AT_ONCE)) if experts == "device" else 0
+    if experts == "device":
+        formats = {s.format for _, shapes in inventory.experts for s in shapes if s.rows}
+        each = FEW_BYTES if formats <= FEW_BYTES_FORMATS else DEQUANTISED_BYTES
+        return each * max(values, min(most * values, DEQUANTISED_AT_ONCE))
+    return 0
