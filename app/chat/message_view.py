@@ -25,8 +25,9 @@ from engine.errors import GreenroomError
 
 BUBBLE_WIDTH, BUBBLE_PADDING = 540, 15
 PART_GAP = 10
-#: Drawing may take at most one part in this of the time while an answer streams.
-DRAW_SHARE = 4
+#: Drawing may take at most one part in this of the time while an answer streams, but text waits for so many seconds at
+#: most: much of it at once would be one long frame.
+DRAW_SHARE, LONGEST_WAIT = 4, 0.1
 
 
 class Pager(QWidget):
@@ -330,7 +331,7 @@ class AnswerView(QWidget):
         self._pending = None
         self._fit()
         now = time.perf_counter()
-        self._draw_again = now + (now - start) * (DRAW_SHARE - 1)
+        self._draw_again = now + min((now - start) * (DRAW_SHARE - 1), LONGEST_WAIT)
 
     def _show_text(self, text: str, thought_s: float | None, whole: bool = False) -> None:
         split = split_thought(text)
