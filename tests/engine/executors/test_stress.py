@@ -53,7 +53,7 @@ def test_random_cancels_chunks_threads_and_links(
         while not failure and (time.monotonic() < end or number < seed + 4):
             now[0] = f"round {number}"
             try:
-                one_round(model, expected, random.Random(number), counts)
+                one_round(model, expected, random.Random(number), counts, end)
             except BaseException:
                 failure.append(f"{now[0]}\n{traceback.format_exc()}")
             number += 1
@@ -78,7 +78,7 @@ def test_random_cancels_chunks_threads_and_links(
     assert not [thread for thread in threading.enumerate() if thread.name.startswith(("experts", "sim-"))]
 
 
-def one_round(model: Tiny, expected: np.ndarray, chance: random.Random, counts: Counter[str]) -> None:
+def one_round(model: Tiny, expected: np.ndarray, chance: random.Random, counts: Counter[str], end: float) -> None:
     """One load, some answers, many cancels; in some rounds so few that most calls come to an end."""
     pause = chance.choice([0.0005, 0.003, 0.02, 0.3, 1.0])
     device = f"sim:seed={chance.randrange(1000)},latency={chance.choice(['1e-6', '2e-5', '1e-3'])}"
@@ -119,7 +119,7 @@ def one_round(model: Tiny, expected: np.ndarray, chance: random.Random, counts: 
     try:
         if chance.random() < 0.5:
             executor._experts.speeds.cpu = dict.fromkeys(range(12), 1.0)
-        answer_in_pieces(executor, expected, chance, counts, tolerance=2.0 if deferred else 1e-3)
+        answer_in_pieces(executor, expected, chance, counts, end, tolerance=2.0 if deferred else 1e-3)
     except (GreenroomError, torch.AcceleratorError):
         assert breaks
         counts["broken while answering"] += 1
@@ -133,9 +133,11 @@ def one_round(model: Tiny, expected: np.ndarray, chance: random.Random, counts: 
 
 
 def answer_in_pieces(
-    executor: Any, expected: np.ndarray, chance: random.Random, counts: Counter[str], tolerance: float
+    executor: Any, expected: np.ndarray, chance: random.Random, counts: Counter[str], end: float, tolerance: float
 ) -> None:
     for _ in range(60):
+        if time.monotonic() > end:
+            return
         length = executor.length
         if length == len(TOKEN_IDS) or chance.random() < 0.1:
             executor.truncate(chance.randint(0, length))
