@@ -367,7 +367,7 @@ template <bool kNibbles, bool kZero, bool kHalves> struct Block {
 
 // What the minimum of a group, or of half a group, is multiplied by.
 template <class Code> static inline __m512 min_factor(const ActivationGroup* a, int part) {
-  return _mm512_set1_ps(Code::kParts == 1 ? a->scaled_sum : part ? a->scaled_high : a->scaled_low);
+  return _mm512_set1_ps(Code::kParts == 1 ? a->scaled_sum : part ? a->scaled_sum - a->scaled_low : a->scaled_low);
 }
 
 } // namespace

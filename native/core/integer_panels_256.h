@@ -7,12 +7,6 @@
 namespace greenroom {
 namespace {
 
-#ifdef GREENROOM_VNNI_256
-constexpr bool kVnni = true;
-#else
-constexpr bool kVnni = false;
-#endif
-
 template <class C> struct alignas(64) Panel {
   typedef C Code;
   class Filler;
@@ -22,13 +16,16 @@ template <class C> struct alignas(64) Panel {
   // way).
   static constexpr int kNarrow = 32767 / (2 * Code::kLargest * 127);
   static constexpr bool kWorthwhile = kVnni || kNarrow > 1, kInPlace = false;
-  static constexpr size_t kGroups = 16; // 16 KB of codes
+  static constexpr size_t kGroups = 16, kUnit = Code::kWhole ? 8 : 1; // 16 KB of codes; whole steps
   // Twelve sums, two loads of weights, an activation, a product; or eight sums, four loads, ones and some products.
   static constexpr size_t kMostTokens = kVnni || kNarrow > 2 ? 6 : 4;
 
   uint8_t codes[kGroups][2][2][8][32]; // of group, strip, half and four columns
   float scale[kGroups][Code::kParts][2][16];
   float min[kGroups][Code::kParts][2][16];
+  // Where Code::kWhole, instead of scales and minima.
+  typename Code::Head heads[Code::kWhole ? kGroups / kUnit : 1][2][2];
+  __m256i factor[Code::kWhole ? kGroups : 1][Code::kParts][2][2], offset[Code::kWhole ? kGroups : 1][2][2];
 };
 
 static inline void store(uint8_t* p, __m256i v) {
@@ -56,10 +53,22 @@ public:
       __m256i w[8];
       __m256 scale[Code::kParts], min[Code::kParts];
       Code::unpack(step_, group_, half, w);
-      Code::scales(heads_[half], step_, group_, half, scale, min);
+      if constexpr (!Code::kWhole)
+        Code::scales(heads_[half], step_, group_, half, scale, min);
       GREENROOM_UNROLL
       for (int j = 0; j < 8; ++j)
         store(codes[j], Code::kSigned ? _mm256_xor_si256(w[j], _mm256_set1_epi8(-128)) : w[j]);
+      if constexpr (Code::kWhole) {
+        __m256i factor[Code::kParts];
+        Code::whole(heads_[half], step_, group_, half, factor, &panel_->offset[at][i_][half], min);
+        GREENROOM_UNROLL
+        for (int part = 0; part < Code::kParts; ++part)
+          panel_->factor[at][part][i_][half] = factor[part];
+        if (Code::kHasMin && Code::kParts == 1)
+          _mm256_store_ps(panel_->min[at][0][i_] + 8 * half, min[0]);
+        panel_->heads[at / Panel::kUnit][i_][half] = heads_[half];
+        continue;
+      }
       GREENROOM_UNROLL
       for (int part = 0; part < Code::kParts; ++part) {
         _mm256_store_ps(panel_->scale[at][part][i_] + 8 * half, scale[part]);
@@ -80,11 +89,12 @@ private:
 
 #ifdef GREENROOM_VNNI_256
 
-// Sums of products of one part of a group of one strip with a few tokens; codes: of both halves.
+// Sums of products of one part of a group of strip i with a few tokens.
 template <class Code, int kTokens>
-static inline void part_sums(const uint8_t (*codes)[8][32], const ActivationGroup* const* a, size_t g, int part,
+static inline void part_sums(const Panel<Code>* panel, const ActivationGroup* const* a, size_t g, size_t i, int part,
                              __m256i (&sums)[kTokens][2]) {
   constexpr int kLoads = 8 / Code::kParts;
+  const uint8_t (*codes)[8][32] = panel->codes[g][i];
   GREENROOM_UNROLL
   for (int t = 0; t < kTokens; ++t)
     sums[t][0] = sums[t][1] = Code::kSigned ? signed_start<Code>(a[t] + g, part) : Code::start(a[t] + g, part);
@@ -110,15 +120,37 @@ static inline __m256i held(__m256i sum) {
   return sum;
 }
 
-static inline __m256i widened(__m256i narrow, __m256i start) {
-  return _mm256_add_epi32(_mm256_madd_epi16(narrow, _mm256_set1_epi16(1)), start);
+static inline __m256i widened(__m256i narrow, __m256i factor, __m256i start) {
+  return _mm256_add_epi32(_mm256_madd_epi16(narrow, factor), start);
 }
 
-// Sums of products of one part of a group of one strip with a few tokens; codes: of both halves.
+// What the sums of a part of a group start with; `so_far`: sums of the part before it.
+template <class Code>
+static inline __m256i started(const Panel<Code>* panel, const ActivationGroup* a, size_t g, size_t i, int part,
+                              int half, __m256i so_far) {
+  if constexpr (!Code::kWhole)
+    return Code::start(a, part);
+  else if (part)
+    return so_far;
+  else if constexpr (Code::kOffset)
+    return _mm256_madd_epi16(panel->offset[g][i][half], half_sums(a));
+  else
+    return _mm256_setzero_si256();
+}
+
+// Sums of products of one part of a group of strip i with a few tokens; where Code::kWhole, added to those of the part
+// before it.
 template <class Code, int kTokens>
-static inline void part_sums(const uint8_t (*codes)[8][32], const ActivationGroup* const* a, size_t g, int part,
+static inline void part_sums(const Panel<Code>* panel, const ActivationGroup* const* a, size_t g, size_t i, int part,
                              __m256i (&sums)[kTokens][2]) {
   constexpr int kLoads = 8 / Code::kParts, kNarrow = Panel<Code>::kNarrow;
+  const uint8_t (*codes)[8][32] = panel->codes[g][i];
+  const auto factor = [&](int half) {
+    if constexpr (Code::kWhole)
+      return panel->factor[g][part][i][half];
+    else
+      return _mm256_set1_epi16(1);
+  };
   if constexpr (kNarrow > 2) {
     __m256i narrow[kTokens][2];
     GREENROOM_UNROLL
@@ -136,16 +168,21 @@ static inline void part_sums(const uint8_t (*codes)[8][32], const ActivationGrou
       if (j % kNarrow == kNarrow - 1 || j == kLoads - 1) {
         GREENROOM_UNROLL
         for (int t = 0; t < kTokens; ++t) {
-          const __m256i start = Code::start(a[t] + g, part);
-          sums[t][0] = widened(narrow[t][0], j < kNarrow ? start : sums[t][0]);
-          sums[t][1] = widened(narrow[t][1], j < kNarrow ? start : sums[t][1]);
+          GREENROOM_UNROLL
+          for (int half = 0; half < 2; ++half) {
+            const __m256i start =
+                j < kNarrow ? started(panel, a[t] + g, g, i, part, half, sums[t][half]) : sums[t][half];
+            sums[t][half] = widened(narrow[t][half], factor(half), start);
+          }
         }
       }
     }
   } else {
     GREENROOM_UNROLL
-    for (int t = 0; t < kTokens; ++t)
-      sums[t][0] = sums[t][1] = Code::start(a[t] + g, part);
+    for (int t = 0; t < kTokens; ++t) {
+      sums[t][0] = started(panel, a[t] + g, g, i, part, 0, sums[t][0]);
+      sums[t][1] = started(panel, a[t] + g, g, i, part, 1, sums[t][1]);
+    }
     GREENROOM_UNROLL
     for (int j = kLoads * part; j < kLoads * (part + 1); j += 2) {
       __m256i upper = load(codes[0][j]), upper_next = load(codes[0][j + 1]);
@@ -158,8 +195,10 @@ static inline void part_sums(const uint8_t (*codes)[8][32], const ActivationGrou
       for (int t = 0; t < kTokens; ++t) {
         const __m256i four = words(a[t][g].q + 4 * j), next = words(a[t][g].q + 4 * j + 4);
         const __m256i first = _mm256_maddubs_epi16(upper, four), second = _mm256_maddubs_epi16(lower, four);
-        sums[t][0] = held(widened(_mm256_add_epi16(first, _mm256_maddubs_epi16(upper_next, next)), sums[t][0]));
-        sums[t][1] = held(widened(_mm256_add_epi16(second, _mm256_maddubs_epi16(lower_next, next)), sums[t][1]));
+        sums[t][0] =
+            held(widened(_mm256_add_epi16(first, _mm256_maddubs_epi16(upper_next, next)), factor(0), sums[t][0]));
+        sums[t][1] =
+            held(widened(_mm256_add_epi16(second, _mm256_maddubs_epi16(lower_next, next)), factor(1), sums[t][1]));
       }
     }
   }
@@ -179,7 +218,7 @@ static inline void multiply(const Panel<Code>* panel, typename Panel<Code>::Fill
     GREENROOM_UNROLL
     for (int part = 0; part < kParts; ++part) {
       __m256i sums[kTokens][2];
-      part_sums<Code, kTokens>(panel->codes[g][i], a, g, part, sums);
+      part_sums<Code, kTokens>(panel, a, g, i, part, sums);
       GREENROOM_UNROLL
       for (int h = 0; h < 2; ++h) {
         const __m256 scale = _mm256_load_ps(panel->scale[g][part][i] + 8 * h);
@@ -200,6 +239,54 @@ static inline void multiply(const Panel<Code>* panel, typename Panel<Code>::Fill
   }
 }
 
+// The same where scales are whole numbers: sums of a step are added up before d multiplies them.
+template <class Code, int kTokens>
+static inline void multiply_whole(const Panel<Code>* panel, typename Panel<Code>::Filler* filler, size_t i,
+                                  size_t groups, const Share& share, const ActivationGroup* const* a, float* out,
+                                  size_t out_stride) {
+  constexpr size_t kUnit = Panel<Code>::kUnit;
+  for (size_t first = 0; first < groups; first += kUnit) {
+    __m256 totals[kTokens][2];
+    GREENROOM_UNROLL
+    for (int t = 0; t < kTokens; ++t)
+      totals[t][0] = totals[t][1] = _mm256_setzero_ps();
+    for (size_t g = first; g < first + kUnit; ++g) {
+      share.fetch(i, g);
+      if (filler && g + 1 < groups)
+        filler->fill(g + 1);
+      __m256i sums[kTokens][2];
+      GREENROOM_UNROLL
+      for (int part = 0; part < Code::kParts; ++part)
+        part_sums<Code, kTokens>(panel, a, g, i, part, sums);
+      GREENROOM_UNROLL
+      for (int t = 0; t < kTokens; ++t) {
+        const __m256 x_scale = _mm256_set1_ps(a[t][g].scale);
+        GREENROOM_UNROLL
+        for (int h = 0; h < 2; ++h)
+          totals[t][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[t][h]), x_scale, totals[t][h]);
+      }
+    }
+    GREENROOM_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      GREENROOM_UNROLL
+      for (int t = 0; t < kTokens; ++t) {
+        __m256 mins = _mm256_setzero_ps();
+        for (size_t g = first; Code::kHasMin && g < first + kUnit; ++g) {
+          if constexpr (Code::kParts == 1)
+            mins =
+                _mm256_fmadd_ps(_mm256_load_ps(panel->min[g][0][i] + 8 * h), _mm256_set1_ps(a[t][g].scaled_sum), mins);
+          else
+            mins = _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_madd_epi16(panel->offset[g][i][h], half_sums(a[t] + g))),
+                                   _mm256_set1_ps(a[t][g].scale), mins);
+        }
+        float* to = out + t * out_stride + 8 * h;
+        const __m256 acc = add_step<Code>(panel->heads[first / kUnit][i][h], _mm256_loadu_ps(to), totals[t][h], mins);
+        _mm256_storeu_ps(to, acc);
+      }
+    }
+  }
+}
+
 struct Multiplier {
   template <class Code>
   static void run(const Panel<Code>* panel, typename Panel<Code>::Filler* fillers, size_t groups, const Share& share,
@@ -213,7 +300,10 @@ struct Multiplier {
     for (size_t i = 0; i < 2; ++i, out += 16) {
       typename Panel<Code>::Filler* filler = fillers ? fillers + i : nullptr;
       const auto strip = [&](auto count) {
-        multiply<Code, decltype(count)::value>(panel, filler, i, groups, share, a, out, out_stride);
+        if constexpr (Code::kWhole)
+          multiply_whole<Code, decltype(count)::value>(panel, filler, i, groups, share, a, out, out_stride);
+        else
+          multiply<Code, decltype(count)::value>(panel, filler, i, groups, share, a, out, out_stride);
       };
       constexpr bool kSix = Panel<Code>::kMostTokens == 6;
       if (kSix && tokens == 6)

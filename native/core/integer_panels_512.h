@@ -13,7 +13,7 @@ template <class C> struct alignas(64) Panel {
   class Filler;
   // 512 columns, 16 KB of codes: with fewer, sums are taken up and put down more often (of bytes, 8 groups lose 3 %, 4
   // lose 10 %), with more, the cache is too small.
-  static constexpr size_t kGroups = 16;
+  static constexpr size_t kGroups = 16, kUnit = 1;
   static constexpr size_t kMostTokens = 5; // ten sums, ten totals, two loads of weights, two scales, some activations
   static constexpr bool kInPlace = Code::kBytes;
 

@@ -82,28 +82,29 @@ static GREENROOM_INLINE __m256i pairs(__m256i w, const int8_t* q) {
   return _mm256_maddubs_epi16(w, words(q));
 }
 
-// 16 columns of unsigned codes up to kLargest. As many products of pairs, each at most 2 * kLargest * 127, are added in
-// 16 bits as fit there.
-template <int kLargest> static GREENROOM_INLINE __m256i dot16(const __m256i* w, const int8_t* q) {
+// 16 columns of unsigned codes up to kLargest, times a factor. As many products of pairs, each at most
+// 2 * kLargest * 127, are added in 16 bits as fit there.
+template <int kLargest>
+static GREENROOM_INLINE __m256i dot16(const __m256i* w, const int8_t* q, __m256i factor = _mm256_set1_epi16(1)) {
   static_assert(2 * 2 * kLargest * 127 < 32768);
-  const __m256i ones = _mm256_set1_epi16(1);
   const __m256i first = _mm256_add_epi16(pairs(w[0], q), pairs(w[1], q + 4));
   const __m256i second = _mm256_add_epi16(pairs(w[2], q + 8), pairs(w[3], q + 12));
   if (4 * 2 * kLargest * 127 < 32768)
-    return _mm256_madd_epi16(_mm256_add_epi16(first, second), ones);
-  return _mm256_add_epi32(_mm256_madd_epi16(first, ones), _mm256_madd_epi16(second, ones));
+    return _mm256_madd_epi16(_mm256_add_epi16(first, second), factor);
+  return _mm256_add_epi32(_mm256_madd_epi16(first, factor), _mm256_madd_epi16(second, factor));
 }
 
-template <int kLargest> static GREENROOM_INLINE __m256i dot32(const __m256i* w, const int8_t* q) {
+template <int kLargest>
+static GREENROOM_INLINE __m256i dot32(const __m256i* w, const int8_t* q, __m256i factor = _mm256_set1_epi16(1)) {
   if (8 * 2 * kLargest * 127 >= 32768)
-    return _mm256_add_epi32(dot16<kLargest>(w, q), dot16<kLargest>(w + 4, q + 16));
+    return _mm256_add_epi32(dot16<kLargest>(w, q, factor), dot16<kLargest>(w + 4, q + 16, factor));
   __m256i even = pairs(w[0], q), odd = pairs(w[1], q + 4);
   GREENROOM_UNROLL
   for (int j = 2; j < 8; j += 2) {
     even = _mm256_add_epi16(even, pairs(w[j], q + 4 * j));
     odd = _mm256_add_epi16(odd, pairs(w[j + 1], q + 4 * j + 4));
   }
-  return _mm256_madd_epi16(_mm256_add_epi16(even, odd), _mm256_set1_epi16(1));
+  return _mm256_madd_epi16(_mm256_add_epi16(even, odd), factor);
 }
 
 // 32 columns of signed codes: |w| is the unsigned side and its sign goes to the activation. A pair is at most
@@ -173,6 +174,57 @@ static GREENROOM_INLINE void half_group(const typename Code::Head& head, const u
         acc[t] = _mm256_fmadd_ps(min[part], min_factor<Code>(a, part), acc[t]);
     }
   }
+}
+
+static GREENROOM_INLINE __m256i half_sums(const ActivationGroup* a) {
+  int32_t value;
+  memcpy(&value, a->halves, sizeof value);
+  return _mm256_set1_epi32(value);
+}
+
+// What a group of half a strip adds to a step for one token, before d: to the sums what its products are, to the minima
+// what they add before theirs.
+template <class Code>
+static GREENROOM_INLINE void add_whole(__m256i products, __m256i offset, __m256 min, const ActivationGroup* a,
+                                       __m256* sum, __m256* mins) {
+  const __m256 x_scale = _mm256_set1_ps(a->scale);
+  if constexpr (Code::kOffset)
+    products = _mm256_add_epi32(products, _mm256_madd_epi16(offset, half_sums(a)));
+  *sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(products), x_scale, *sum);
+  if constexpr (Code::kHasMin && Code::kParts == 1)
+    *mins = _mm256_fmadd_ps(min, _mm256_set1_ps(a->scaled_sum), *mins);
+  if constexpr (Code::kHasMin && Code::kParts == 2)
+    *mins = _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_madd_epi16(offset, half_sums(a))), x_scale, *mins);
+}
+
+// The same for codes whose scales are whole numbers.
+template <class Code, int kTokens>
+static GREENROOM_INLINE void whole_group(const typename Code::Head& head, const uint8_t* step, size_t group,
+                                         size_t half, size_t at, const void* const* x, __m256* sums, __m256* mins) {
+  constexpr int kParts = Code::kParts;
+  __m256i w[8], factor[kParts], offset, products[kTokens];
+  __m256 min;
+  Code::unpack(step, group, half, w);
+  Code::whole(head, step, group, half, factor, &offset, &min);
+  GREENROOM_UNROLL
+  for (int t = 0; t < kTokens; ++t) {
+    const ActivationGroup* a = static_cast<const ActivationGroup*>(x[t]) + at;
+    if constexpr (kParts == 1)
+      products[t] = dot32<Code::kLargest>(w, a->q, factor[0]);
+    else
+      products[t] = _mm256_add_epi32(dot16<Code::kLargest>(w, a->q, factor[0]),
+                                     dot16<Code::kLargest>(w + 4, a->q + 16, factor[1]));
+    add_whole<Code>(products[t], offset, min, a, sums + t, mins + t);
+  }
+}
+
+// A step's sums are multiplied by its d and added up: the same order everywhere.
+template <class Code>
+static GREENROOM_INLINE __m256 add_step(const typename Code::Head& head, __m256 acc, __m256 sum, __m256 mins) {
+  acc = _mm256_fmadd_ps(head.d, sum, acc);
+  if constexpr (Code::kHasMin)
+    acc = _mm256_fmadd_ps(head.negated_min, mins, acc);
+  return acc;
 }
 
 } // namespace

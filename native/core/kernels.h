@@ -100,13 +100,13 @@ enum ActivationForm : uint8_t { kActInt8, kActF32, kActBf16 };
 struct alignas(64) ActivationGroup {
   int8_t q[32]; // -127 .. 127
   float scale;
-  int32_t sum_x8;   // -8 * sum(q): start value for codes stored with offset 8
-  int32_t sum_x128; // -128 * sum(q): start value where weights are read with offset 128
-  float scaled_sum; // scale * sum(q): what a minimum is multiplied by
-  int32_t low_x32;  // -32 * sum(q[0..15]): start value for codes stored with offset 32
-  int32_t high_x32; // -32 * sum(q[16..31])
-  // The two halves of scaled_sum, for minima of 16 columns.
-  float scaled_low, scaled_high;
+  int32_t sum_x8;    // -8 * sum(q): start value for codes stored with offset 8
+  int32_t sum_x128;  // -128 * sum(q): start value where weights are read with offset 128
+  float scaled_sum;  // scale * sum(q): what a minimum is multiplied by
+  int32_t low_x32;   // -32 * sum(q[0..15]): start value for codes stored with offset 32
+  int32_t high_x32;  // -32 * sum(q[16..31])
+  float scaled_low;  // scale * sum(q[0..15]), for minima of 16 columns
+  int16_t halves[2]; // sum(q[0..15]), sum(q[16..31])
 };
 
 // Products of one strip, or of two strips of one matrix that share the loads of activations (faster with many tokens).

@@ -208,7 +208,8 @@ void avx2::quantise(const float* x, size_t groups, ActivationGroup* out) {
     a->sum_x128 = -128 * (low + high);
     a->scaled_sum = a->scale * static_cast<float>(low + high);
     a->scaled_low = a->scale * static_cast<float>(low);
-    a->scaled_high = a->scale * static_cast<float>(high);
+    a->halves[0] = static_cast<int16_t>(low);
+    a->halves[1] = static_cast<int16_t>(high);
   }
 }
 

@@ -272,7 +272,7 @@ void strip_int(const uint8_t* strip, size_t steps, Scaling scaling, const void* 
         if (kTwoScales)
           y[r] += (g.scale[1][r] * a.scale) * static_cast<float>(high[r]);
         if (Code::kHasMin && kTwoScales)
-          y[r] += g.min[0][r] * a.scaled_low + g.min[1][r] * a.scaled_high;
+          y[r] += g.min[0][r] * a.scaled_low + g.min[1][r] * (a.scaled_sum - a.scaled_low);
         else if (Code::kHasMin)
           y[r] += g.min[0][r] * a.scaled_sum;
       }
@@ -369,7 +369,8 @@ void quantise(const float* x, size_t groups, ActivationGroup* out) {
     a.sum_x128 = -128 * (low + high);
     a.scaled_sum = a.scale * static_cast<float>(low + high);
     a.scaled_low = a.scale * static_cast<float>(low);
-    a.scaled_high = a.scale * static_cast<float>(high);
+    a.halves[0] = static_cast<int16_t>(low);
+    a.halves[1] = static_cast<int16_t>(high);
   }
 }
 

@@ -12,14 +12,17 @@ namespace {
 // Multiplier::run(panel, fillers, groups, share, x, tokens, first, out, out_stride) adds the products with up to
 // Panel::kMostTokens tokens to out; the first block of columns overwrites it. The first pass unpacks codes itself, each
 // group before the one ahead of it is multiplied, because that uses what multiplying leaves idle (measured: 2 % at 32
-// tokens); for the others `fillers` is null. Panel::kInPlace: nothing worth that is unpacked.
+// tokens); for the others `fillers` is null. Panel::kInPlace: nothing worth that is unpacked. Blocks are multiples of
+// Panel::kUnit groups.
 template <class Panel, class Multiplier>
 void two_strips(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
   typedef typename Panel::Code Code;
   Panel panel;
   const size_t all = task->steps * Code::groups(task->scaling), total = task->steps * Code::step_nbytes(task->scaling);
   const size_t passes = (tokens + Panel::kMostTokens - 1) / Panel::kMostTokens;
-  const size_t blocks = (all + Panel::kGroups - 1) / Panel::kGroups, most = (all + blocks - 1) / blocks;
+  const size_t fewest = (all + Panel::kGroups - 1) / Panel::kGroups;
+  const size_t most = ((all + fewest - 1) / fewest + Panel::kUnit - 1) / Panel::kUnit * Panel::kUnit;
+  const size_t blocks = (all + most - 1) / most;
   for (size_t block = 0; block < blocks; ++block) {
     const size_t first = block * most, groups = all - first < most ? all - first : most;
     // Two blocks are time enough for main memory.

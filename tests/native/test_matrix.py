@@ -103,7 +103,7 @@ def test_error_against_exact_activations_is_at_most_half_a_step(pool: _native.Th
 @pytest.mark.parametrize("isa", TIERS)
 def test_bits_depend_on_neither_threads_nor_other_tokens(isa: str, fmt: str) -> None:
     rng = np.random.default_rng(6)
-    raw = stored(rng, 83, 1280, fmt)  # 40 groups: blocks of columns of 14, 14 and 12
+    raw = stored(rng, 83, 1280, fmt)  # 40 groups: blocks of columns of 14, 14 and 12, or of whole steps 16, 16 and 8
     x = rng.standard_normal((75, 1280)).astype(np.float32)
     results = []
     for threads in (1, 2, 3, 4):
