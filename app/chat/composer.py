@@ -26,6 +26,8 @@ METER_STEPS = 1000
 NEARLY_FULL = 0.9
 #: A narrower composer leaves out the words of its buttons and the bar of the meter.
 NARROW = 460
+#: And in one narrower than this only its sign on the button.
+BARE = 240
 METER_WIDTH = 64
 #: Pixels between the icon and the word of a tool, beside those that Qt leaves.
 GAP = 3
@@ -207,9 +209,11 @@ class Composer(QFrame):
 
     def _show_button_words(self) -> None:
         wide = self.width() >= theme().px(NARROW)
-        self._button.setText(tr("Stop") + ("  Esc" if wide else "") if self._answering else tr("Send"))
+        said = tr("Stop") + ("  Esc" if wide else "") if self._answering else tr("Send")
+        said = said if self.width() >= theme().px(BARE) else ""
+        self._button.setText(said)
         icon = theme().px(ICON)
-        self._button.setIconSize(QSize(icon + GAPS[""], icon))
+        self._button.setIconSize(QSize(icon + GAPS[""] if said else icon, icon))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
