@@ -535,13 +535,15 @@ class Walk:
         full = re.compile("The context is full|This does not fit")
         for turn in range(9):
             s.key("ctrl+l")
-            s.type(f"Tell me about the sea in two sentences. ({turn + 1})\n")
+            s.type(f"Tell me about the sea in two sentences. ({turn + 1})")
+            s.key("Return")
             time.sleep(3)
             s.key("Escape")
             self.answered()
             if s.sees(full.pattern):
                 break
         else:
+            s.shoot("not-seen")
             raise NotSeen("a full context")
         s.shoot("72-context-full")
         s.click("More context…", kind="QPushButton")
