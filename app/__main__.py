@@ -54,10 +54,11 @@ def _paint(path: Path, rows: Sequence[Comparison], title: str, use: Use) -> None
 
 def _is_model(arguments: Sequence[str]) -> bool:
     """`greenroom FILE`, as a file manager calls it."""
+    from app.paths import is_gone
     from engine.cli import VERBS
 
     first = arguments[0]
-    return len(arguments) == 1 and not first.startswith("-") and first not in VERBS and Path(first).exists()
+    return len(arguments) == 1 and not first.startswith("-") and first not in VERBS and not is_gone(first)
 
 
 def open_window(model: str | None = None) -> int:

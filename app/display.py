@@ -31,7 +31,7 @@ def missing_display(environment: Mapping[str, str] = os.environ, platform: str =
 
 def _wayland_answers(environment: Mapping[str, str]) -> bool:
     name = environment.get("WAYLAND_DISPLAY", "")
-    return bool(name) and (Path(environment.get("XDG_RUNTIME_DIR", "/nonexistent")) / name).exists()
+    return bool(name) and os.path.exists(Path(environment.get("XDG_RUNTIME_DIR", "/nonexistent")) / name)
 
 
 def _x_answers(display: str) -> bool:

@@ -405,7 +405,10 @@ class EngineWorker:
     def _generate(self, request: AnswerRequest) -> None:
         text: list[str] = []
         thought: list[str] = []
+        from engine.hardware.busy import OtherPrograms
+
         stats, reason, failure = GenerationStats(), "cancelled", None
+        others = OtherPrograms()
         try:
             if self._engine is None:
                 raise GreenroomError(say("There is no answer"), say("no model is loaded"), say("Load a model first."))
@@ -426,7 +429,7 @@ class EngineWorker:
         except Exception as error:
             reason, failure = "error", as_greenroom_error(error, say("The answer broke off"))
         self._post(AnswerResult("".join(text), stats, reason, failure, "".join(thought)))
-        self._learn(stats)
+        self._learn(stats, others.share())
 
     def _active_bytes(self) -> float:
         try:
@@ -435,12 +438,12 @@ class EngineWorker:
             log.exception("how much a token reads stays unknown")
             return 0.0
 
-    def _learn(self, stats: GenerationStats) -> None:
+    def _learn(self, stats: GenerationStats, others: float) -> None:
         """The next prediction for this model on this PC knows how fast it was."""
         loaded = self._loaded
         if loaded is None or loaded.plan is None or loaded.hardware is None or self._checkpoint is None:
             return
         try:
-            self._api.learn(self._checkpoint, loaded.hardware, loaded.plan, stats)
+            self._api.learn(self._checkpoint, loaded.hardware, loaded.plan, stats, others)
         except Exception:
             log.exception("nothing was learnt from the answer")

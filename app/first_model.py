@@ -11,6 +11,7 @@ from app import tasks
 from app.host import DEMO, EngineHost, HostState
 from app.language import tr
 from app.notices import Notices
+from app.paths import is_gone
 from app.settings.store import SettingsStore
 from app.words import file_name, home_path
 from engine.errors import GreenroomError
@@ -59,7 +60,7 @@ class FirstModel(QObject):
             return
         last = values.last_model
         if values.start == "last" and last is not None and last != DEMO:
-            if Path(last).exists():
+            if not is_gone(last):
                 self.wanted.emit(last)
                 return
             self._tell_gone(Path(last))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.host import DEMO, EngineHost, HostState
 from app.language import told, tr
+from app.paths import is_gone
 from app.settings.store import SettingsStore
 from app.widgets.banner import Action, BannerArea
 from engine.errors import GreenroomError
@@ -100,7 +100,7 @@ class Notices(QObject):
     def _show_load_failure(self, state: HostState, error: GreenroomError) -> None:
         plan, loaded, path = state.plan, self._host.loaded, state.path or DEMO
         refused = plan is not None and not plan.runnable
-        if path != DEMO and not Path(path).exists():
+        if path != DEMO and is_gone(path):
             self._settings.forget_recent(path)
         actions: list[Action] = []
         if plan is not None and refused:

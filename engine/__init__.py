@@ -63,8 +63,13 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
     return corrected(cache_folder(), checkpoint, report, run(checkpoint, report, context, **wishes))
 
 
-def learn(checkpoint: Checkpoint, report: HardwareReport, plan: OffloadPlan, stats: GenerationStats) -> bool:
-    """Remember how fast an answer was, for the next prediction. False when it was too short to tell."""
+def learn(
+    checkpoint: Checkpoint, report: HardwareReport, plan: OffloadPlan, stats: GenerationStats, others: float = 0.0
+) -> bool:
+    """Remember how fast an answer was, for the next prediction. False when it was too short to tell.
+
+    others: share of the CPU that other programs used meanwhile, see `engine.hardware.busy`
+    """
     from engine.hardware.probe import cache_folder
     from engine.placement.learned import remember
 
@@ -75,6 +80,7 @@ def learn(checkpoint: Checkpoint, report: HardwareReport, plan: OffloadPlan, sta
         plan,
         decode=(stats.decode_tps, stats.completion_tokens, stats.accepted_tokens),
         prefill=(stats.prefill_tps, stats.prefilled_tokens),
+        others=others,
     )
 
 

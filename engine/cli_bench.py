@@ -69,6 +69,9 @@ def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
             "a model and --kernels exclude each other" if args.model else "no model is named",
             "Name a model, or use --kernels without one.",
         )
+    if args.curve and args.model:
+        why = "it measures kernels on random weights, not a model"
+        raise GreenroomError("--curve cannot be used with a model", why, "Use --kernels --curve without a model.")
     report = engine.probe(quick=True, present=True)
     return _kernels(args, report, terminal) if args.kernels else _model(args, report, terminal)
 

@@ -205,7 +205,11 @@ def recommend(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     wishes = {name: getattr(args, name) for name in WISHES}
     if args.context is not None:
         wishes["context"] = args.context
-    found = engine.recommend(this_or_another(args), **wishes)
+    report = this_or_another(args)
+    if not report.disk.known:
+        for warning in report.warnings:
+            terminal.note(warning)
+    found = engine.recommend(report, **wishes)
     for number, entry in enumerate(found.ranked[: args.top], 1):
         terminal.say(f"{number}. {entry.name}  {entry.repo}:{entry.label}")
         for reason in entry.reasons:

@@ -44,7 +44,8 @@ def describe(report: HardwareReport) -> Iterator[str]:
     if not report.gpus:
         yield "GPU      none found"
     kind = {"nvme": "NVMe, ", "ssd": "SSD, ", "hdd": "hard disk, ", "network": "network, "}.get(report.disk.kind, "")
-    yield f"Disk     {kind}{gigabytes(report.disk.free_bytes)} free at {report.disk.path}"
+    free = f"{gigabytes(report.disk.free_bytes)} free" if report.disk.known else "free space not known"
+    yield f"Disk     {kind}{free} at {report.disk.path}"
     system = report.os
     yield f"System   {system.get('name', '')}, Python {system.get('python', '')}, display {system.get('display', '')}"
     for warning in report.warnings:
@@ -89,6 +90,8 @@ def predicted_speeds(plan: OffloadPlan) -> Iterator[str]:
         before, times = said.learned.predicted_decode_tps.likely, said.learned.answers
         yield f"Corrected by {plural(times, 'answer')} measured here; predicted from the parts: {rate(before)} tok/s."
     yield f"Answers at {speed_range(said.decode_tps)}{grown}: {said.bottleneck}."
+    for line in plan.time_sum():
+        yield f"  {line}"
     yield f"Reads prompts at {speed_range(said.prefill_tps)}."
 
 

@@ -17,6 +17,7 @@ from app.chat.records import Attachment, StoredMessage
 from app.chat.store import CLOSED, ChatStore
 from app.host import DEMO, ContextPlan, EngineHost
 from app.language import told, tr
+from app.paths import is_gone
 from app.settings.store import Settings
 from app.words import file_name, gigabytes, needed
 from engine.placement.plan import OffloadPlan
@@ -319,7 +320,7 @@ class Advice(QObject):
 
 
 def _is_there(path: str) -> bool:
-    return path == DEMO or (bool(path) and Path(path).exists())
+    return path == DEMO or (bool(path) and not is_gone(path))
 
 
 def _model_name(path: str) -> str:

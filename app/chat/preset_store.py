@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ class PresetStore:
     def __init__(self, folder: Path | None = None) -> None:
         self._path = (folder or config_folder()) / "presets.json"
         self._own: dict[str, Preset] = {}
-        if self._path.exists():
+        if os.path.exists(self._path):
             try:
                 self._own = {preset.name: preset for preset in read(self._path)}
             except GreenroomError as error:

@@ -5,6 +5,7 @@ A lock of a program that was killed counts as none.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from PySide6.QtCore import QLockFile
@@ -37,7 +38,7 @@ class Writing:
 
     def elsewhere(self, message_id: int) -> bool:
         """Whether another window is writing it."""
-        if message_id in self._held or not self._path(message_id).exists():
+        if message_id in self._held or not os.path.exists(self._path(message_id)):
             return False
         lock = self._lock(message_id)
         if lock.tryLock(0):

@@ -245,6 +245,13 @@ def _graphics(gpu: GpuReport, warning: str, speed: DeviceSpeed | None) -> Check:
 def _disk(report: HardwareReport) -> Check:
     disk = report.disk
     note = tr(_DISKS[disk.kind]) if disk.kind in _DISKS else ""
+    if not disk.known:
+        unread = tr(
+            "{folder}: its free space could not be read. Give yourself permission, or choose another folder in the "
+            "settings.",
+            folder=home_path(Path(disk.path)),
+        )
+        return Check("warn", "Disk", unread, note)
     sentence = tr("{folder}: {amount} free.", folder=home_path(Path(disk.path)), amount=gigabytes(disk.free_bytes))
     if disk.free_bytes < LOW_DISK:
         remedy = tr("Larger models will not fit there: free some space, or choose another folder in the settings.")

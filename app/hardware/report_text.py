@@ -23,9 +23,10 @@ def report_text(report: HardwareReport) -> str:
     ]
     for check in checks(report):
         # The folder of the models says nothing about the machine, and may say much about its owner.
-        said = (
-            tr("{amount} free.", amount=gigabytes(report.disk.free_bytes)) if check.title == "Disk" else check.sentence
-        )
+        said = check.sentence
+        if check.title == "Disk":
+            free = gigabytes(report.disk.free_bytes)
+            said = tr("{amount} free.", amount=free) if report.disk.known else tr("Free space not known.")
         note = f" ({check.note})" if check.note else ""
         lines.append(f"[{_STATES[check.state]}] {tr(check.title)}: {said}{note}")
     speeds = report.memory.bandwidth_gbs or {}

@@ -20,7 +20,7 @@ from app.widgets.chip import ChipButton
 from app.widgets.labels import label
 from app.widgets.plan_popover import PlanPopover
 from app.wizard.ranking import recommended
-from app.words import gigabytes, in_amounts, rate_range, sentence
+from app.words import in_amounts, rate_range, sentence
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.hub.described import references
@@ -232,7 +232,7 @@ class WhatIfPanel(QFrame):
             self.name.setText(row.name)
             self.figures.setText(row.problem or "")
         else:
-            quant = "" if row.choice is None else f" · {row.choice.label} · {gigabytes(row.nbytes)}"
+            quant = "" if row.choice is None else f" · {row.choice.label} · {row.size}"
             self.name.setText(f"{row.name}{quant}")
             self.chip.show_plan(plan)
             self.speed.setText(tr("{range} tok/s", range=rate_range(plan.prediction.decode_tps)))

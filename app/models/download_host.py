@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,7 +62,7 @@ class DownloadHost(QObject):
 
     def start(self) -> None:
         """Go on with what was under way when the program last ended, if anything was."""
-        if (data_folder() / "downloads.db").exists():
+        if os.path.exists(data_folder() / "downloads.db"):
             self._do(lambda manager: None)
 
     def add(self, model: RemoteModel) -> None:

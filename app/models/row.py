@@ -17,7 +17,7 @@ from app.widgets.buttons import button
 from app.widgets.chip import ChipButton
 from app.widgets.labels import ElideLabel, label, set_plain_tip
 from app.widgets.plan_popover import PlanPopover
-from app.words import about, gigabytes, predicted, rate_range, sentence
+from app.words import about, predicted, rate_range, sentence
 from engine.hub.download_words import progress_text
 from engine.hub.downloads import DownloadStatus
 
@@ -194,9 +194,7 @@ class RowWidget(QFrame):
         self._detail.setText(row.detail)
         self._problem.setText(_trouble(row))
         self._problem.setVisible(bool(_trouble(row)))
-        # Worked out from the model's shape, until the hub says it.
-        guessed = row.choice is not None and row.choice.nbytes is None and row.download is None
-        self._size.setText(f"{'~' if guessed else ''}{gigabytes(row.nbytes)}" if row.nbytes else "")
+        self._size.setText(row.size if row.nbytes else "")
         for part, verb in (
             (self.load, tr("Load")),
             (self.eject, tr("Eject")),

@@ -59,7 +59,7 @@ class ModelsFolder(QWidget):
 
         values = self._settings.values
         old = Path(values.models_folder) if values.models_folder else models_folder()
-        if Path(path) == old or not (old.is_dir() and any(old.iterdir())):
+        if Path(path) == old or not _holds_something(old):
             self._settings.change(models_folder=path)
             return
         box = QMessageBox(self)
@@ -89,3 +89,11 @@ class ModelsFolder(QWidget):
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         box.setInformativeText(told(error.remedy))
         box.open()
+
+
+def _holds_something(folder: Path) -> bool:
+    """A folder that is closed to us holds nothing that could be moved."""
+    try:
+        return any(folder.iterdir())
+    except OSError:
+        return False

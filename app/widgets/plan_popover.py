@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication, QPainterPath, QRegion
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from app.language import told, tr
 from app.theme import theme
@@ -47,7 +47,19 @@ class PlanPopover(QWidget):
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
         outer.addWidget(card)
-        box = QVBoxLayout(card)
+        # What is taller than the screen, with large letters, is scrolled.
+        area = QScrollArea()
+        area.setFrameShape(QFrame.Shape.NoFrame)
+        area.setWidgetResizable(True)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        inside = QVBoxLayout(card)
+        inside.setContentsMargins(0, 0, 0, 0)
+        inside.addWidget(area)
+        self._body = QWidget()
+        area.setWidget(self._body)
+        area.viewport().setAutoFillBackground(False)
+        self._body.setAutoFillBackground(False)
+        box = QVBoxLayout(self._body)
         box.setContentsMargins(18, 16, 18, 16)
         box.setSpacing(8)
 
@@ -70,6 +82,10 @@ class PlanPopover(QWidget):
         bottleneck = f"{sentence(told(plan.prediction.bottleneck)).rstrip('.')}."
         # A word joiner: a unit is not broken at its slash.
         box.addWidget(label(bottleneck.replace("/", "/\u2060"), "small", wrap=True))
+        if plan.runnable and (lines := plan.time_sum()):
+            box.addWidget(label(tr("What a token's time is made of"), "strong"))
+            for line in lines:
+                box.addWidget(label(told(line).replace("/", "/\u2060"), "small", wrap=True))
 
         if plan.alternatives:
             box.addSpacing(4)
@@ -86,11 +102,12 @@ class PlanPopover(QWidget):
 
     def open_below(self, anchor: QWidget) -> None:
         """Under the widget, kept on its screen."""
-        layout = self.layout()
-        width = self.width()
-        self.resize(width, layout.heightForWidth(width) if layout.hasHeightForWidth() else layout.sizeHint().height())
-        at = anchor.mapToGlobal(QPoint(0, anchor.height() + 6))
         screen = anchor.screen().availableGeometry()
+        layout, border = self._body.layout(), 2
+        width = self.width()
+        height = layout.heightForWidth(width - border) if layout.hasHeightForWidth() else layout.sizeHint().height()
+        self.resize(width, min(height + border, screen.height() - 16))
+        at = anchor.mapToGlobal(QPoint(0, anchor.height() + 6))
         at.setX(max(screen.left() + 8, min(at.x(), screen.right() - self.width() - 8)))
         at.setY(max(screen.top() + 8, min(at.y(), screen.bottom() - self.height() - 8)))
         self.move(at)

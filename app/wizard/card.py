@@ -26,9 +26,9 @@ class OfferCard(QFrame):
     downloadWanted = Signal(object)
 
     def __init__(
-        self, row: ModelRow, reasons: Sequence[str] | None, disk_free: int, parent: QWidget | None = None
+        self, row: ModelRow, reasons: Sequence[str] | None, disk_free: int | None, parent: QWidget | None = None
     ) -> None:
-        """reasons: why it is the best for this PC; None where it is not."""
+        """reasons: why it is the best for this PC; None where it is not. disk_free: bytes, None where not known."""
         super().__init__(parent)
         self.row, plan = row, row.plan
         best = reasons is not None
@@ -38,13 +38,15 @@ class OfferCard(QFrame):
         speed = rate_range(plan.prediction.decode_tps) if plan.runnable else "–"
         said = needs(row, disk_free)
         self.setAccessibleName(
-            f"{row.name}, {label_of_quant}, {gigabytes(row.nbytes)}. {told(plan.label)}. "
+            f"{row.name}, {label_of_quant}, {row.size}. {told(plan.label)}. "
             + (tr("{range} tokens per second.", range=speed) + " " if plan.runnable else "")
             + said
         )
 
         name = ElideLabel(row.name, "heading")
-        self._about = about = label(f"{label_of_quant} · {gigabytes(row.nbytes)}", "small")
+        self._about = about = label(f"{label_of_quant} · {row.size}", "small")
+        # Hidden on a narrow card, which it must not keep from becoming one.
+        about.setMinimumWidth(1)
         head = QHBoxLayout()
         head.setSpacing(8)
         head.addWidget(name)
@@ -81,7 +83,7 @@ class OfferCard(QFrame):
                 tr("Download"), kind="primary" if best else "", name=tr("Download {model}", model=row.name)
             )
             self.action.clicked.connect(lambda: self.downloadWanted.emit(self.row))
-            self.action.setEnabled(row.nbytes <= disk_free)
+            self.action.setEnabled(disk_free is None or row.nbytes <= disk_free)
         else:
             self.action = button(tr("Show the sum"), name=tr("Show the sum for {model}", model=row.name))
             self.action.clicked.connect(self._open_plan)
@@ -112,7 +114,7 @@ class OfferCard(QFrame):
         PlanPopover(self.row.name, self.row.plan, None, self).open_below(self.chip)
 
 
-def needs(row: ModelRow, disk_free: int) -> str:
+def needs(row: ModelRow, disk_free: int | None) -> str:
     """What the model takes, or what keeps it from running, in one line."""
     plan = row.plan
     if plan is None:
@@ -121,7 +123,7 @@ def needs(row: ModelRow, disk_free: int) -> str:
     if not plan.runnable:
         hint = f" {sentence(told(plan.alternatives[0]))}" if plan.alternatives else ""
         return tr("Would need {amounts}.", amounts=amounts) + hint
-    if row.nbytes > disk_free:
+    if disk_free is not None and row.nbytes > disk_free:
         more = gigabytes(row.nbytes - disk_free)
         return tr("{amounts}. Its download needs {more} more free disk space.", amounts=amounts, more=more)
     return amounts

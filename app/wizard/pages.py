@@ -235,9 +235,10 @@ class FitsPage(Page):
             return
         self._shown = found.fits
         _clear(self._cards)
+        disk = found.report.disk
         for row in found.fits.rows:
             why = found.fits.reasons if row is found.fits.best else None
-            card = OfferCard(row, why, found.report.disk.free_bytes)
+            card = OfferCard(row, why, disk.free_bytes if disk.known else None)
             card.downloadWanted.connect(self.downloadWanted)
             self._cards.addWidget(card)
         self._note.setText(_bottom_line(found.fits, found.report))
@@ -330,7 +331,7 @@ class StartPage(Page):
         self.download.setText(tr("Download {model}", model=best.name))
         speed = rate_range(best.plan.prediction.decode_tps)
         predicted = tr("predicted {range} tok/s", range=speed).replace("/s", "/\u2060s")
-        what = f"{gigabytes(best.nbytes)} · {told(best.plan.short_label)} · {predicted}."
+        what = f"{best.size} · {told(best.plan.short_label)} · {predicted}."
         self._download_about.setText(f"{what} {tr('The download goes on in the background and can be paused.')}")
         self.download.setAccessibleDescription(self._download_about.text())
 

@@ -429,6 +429,7 @@
         <location filename="../../app/chat/importing.py"/>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <location filename="../../engine/checkpoints/safetensors_header.py"/>
+        <location filename="../../engine/placement/compare.py"/>
         <source>it is empty</source>
         <translation>비어 있습니다</translation>
     </message>
@@ -2620,6 +2621,11 @@
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
+        <source>{folder}: its free space could not be read. Give yourself permission, or choose another folder in the settings.</source>
+        <translation>{folder}: 남은 공간을 읽을 수 없습니다. 접근 권한을 주거나 설정에서 다른 폴더를 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/checks.py"/>
         <source>{folder}: {amount} free.</source>
         <translation>{folder}: 여유 {amount}.</translation>
     </message>
@@ -2684,6 +2690,11 @@
         <location filename="../../app/hardware/report_text.py"/>
         <source>{amount} free.</source>
         <translation>여유 {amount}.</translation>
+    </message>
+    <message>
+        <location filename="../../app/hardware/report_text.py"/>
+        <source>Free space not known.</source>
+        <translation>남은 공간을 알 수 없습니다.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/report_text.py"/>
@@ -4463,6 +4474,11 @@
         <location filename="../../app/widgets/plan_popover.py"/>
         <source>Reading, predicted</source>
         <translation>읽기, 예측</translation>
+    </message>
+    <message>
+        <location filename="../../app/widgets/plan_popover.py"/>
+        <source>What a token&apos;s time is made of</source>
+        <translation>토큰 하나에 걸리는 시간의 내역</translation>
     </message>
     <message>
         <location filename="../../app/widgets/plan_popover.py"/>
@@ -7056,8 +7072,23 @@
     </message>
     <message>
         <location filename="../../engine/placement/compare.py"/>
-        <source>it is too large</source>
-        <translation>너무 큽니다</translation>
+        <source>it is larger than 1 MB</source>
+        <translation>1 MB보다 큽니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/compare.py"/>
+        <source>its line {line}, column {column} is not JSON</source>
+        <translation>{line}번째 줄 {column}번째 칸이 JSON이 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/compare.py"/>
+        <source>it is not text in UTF-8</source>
+        <translation>UTF-8 텍스트가 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/compare.py"/>
+        <source>its numbers or lists are too long to be read</source>
+        <translation>숫자나 목록이 너무 길어 읽을 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/placement/compare.py"/>
@@ -7295,6 +7326,11 @@
         <translation>{line}. 정확도가 조금 떨어집니다.</translation>
     </message>
     <message>
+        <location filename="../../engine/placement/learned.py"/>
+        <source>what answers measured here took more or less than these parts ({answers} kept)</source>
+        <translation>여기서 측정한 답변과 위 항목들의 차이(답변 {answers}개 기록)</translation>
+    </message>
+    <message>
         <location filename="../../engine/placement/machines.py"/>
         <source>modules</source>
         <translation>모듈</translation>
@@ -7429,6 +7465,16 @@
         <location filename="../../engine/placement/plan.py"/>
         <source>{percent}% of experts cached in VRAM</source>
         <translation>전문가의 {percent}%가 VRAM 캐시에 있음</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/plan.py"/>
+        <source>{time} ms: {said}</source>
+        <translation>{time} ms: {said}</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/plan.py"/>
+        <source>Together {time} ms for a token in a conversation of {tokens} tokens: {rate} tok/s.</source>
+        <translation>{tokens}토큰 대화에서 토큰 하나에 모두 {time} ms: {rate} tok/s.</translation>
     </message>
     <message>
         <location filename="../../engine/placement/planner.py"/>
@@ -7632,11 +7678,13 @@
     </message>
     <message>
         <location filename="../../engine/placement/predict.py"/>
+        <location filename="../../engine/placement/token_time.py"/>
         <source>weights</source>
         <translation>가중치</translation>
     </message>
     <message>
         <location filename="../../engine/placement/predict.py"/>
+        <location filename="../../engine/placement/token_time.py"/>
         <source>experts</source>
         <translation>전문가</translation>
     </message>
@@ -7724,6 +7772,76 @@
         <location filename="../../engine/placement/recommend.py"/>
         <source>{size} to download, {free} of disk is free.</source>
         <translation>다운로드 {size}, 디스크 여유 {free}.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/recommend.py"/>
+        <source>{size} to download; how much is free at {folder} could not be read.</source>
+        <translation>다운로드 {size}. {folder}의 남은 공간은 읽을 수 없었습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/token_time.py"/>
+        <source>which {threads} threads get through</source>
+        <translation>스레드 {threads}개가 처리하는 양</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/token_time.py"/>
+        <source>{share:.1%} of the RAM&apos;s {ram:.1f} GB/s</source>
+        <translation>RAM {ram:.1f} GB/s의 {share:.1%}</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/token_time.py"/>
+        <source>attention: {read} of the KV cache at {rate:.1f} GB/s, {how}</source>
+        <translation>어텐션: KV 캐시 {read}, {rate:.1f} GB/s({how})</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/token_time.py"/>
+        <source>fixed costs of {layers} layers: {each:.1f} us each, and {waits:.1f} us while {threads} threads wait for each other</source>
+        <translation>레이어 {layers}개의 고정 비용: 각각 {each:.1f} us와 스레드 {threads}개가 서로 기다리는 {waits:.1f} us</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/token_time.py"/>
+        <source>starting {experts:.4g} experts on the CPU: {each:.1f} us each</source>
+        <translation>CPU에서 전문가 {experts:.4g}개 시작: 각각 {each:.1f} us</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/token_time.py"/>
+        <source>which {threads} threads get through with the {tier} kernels</source>
+        <translation>{tier} 커널로 스레드 {threads}개가 처리하는 양</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/token_time.py"/>
+        <source>{read} of {what} from RAM at {rate:.1f} GB/s, {how}</source>
+        <translation>RAM에서 {what} {read}, {rate:.1f} GB/s({how})</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/token_time.py"/>
+        <source>{read} of {what} that the CPU&apos;s cache kept, at {cost:.0%} of the time: {rate:.1f} GB/s, {how}</source>
+        <translation>CPU 캐시에 남아 있던 {what} {read}, {rate:.1f} GB/s({how})로 읽는 시간의 {cost:.0%}</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/token_time.py"/>
+        <source>{read} of weights from VRAM at {rate:.1f} GB/s, {share:.1%} of its {vram:.1f} GB/s</source>
+        <translation>VRAM에서 가중치 {read}, {rate:.1f} GB/s(VRAM {vram:.1f} GB/s의 {share:.1%})</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/token_time.py"/>
+        <source>attention: {read} of the KV cache from VRAM at {rate:.1f} GB/s</source>
+        <translation>어텐션: VRAM에서 KV 캐시 {read}, {rate:.1f} GB/s</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/token_time.py"/>
+        <source>{read} of experts on the GPU at {rate:.1f} GB/s, less the {cpu:.3f} ms that the CPU computes beside it</source>
+        <translation>GPU에서 전문가 {read}, {rate:.1f} GB/s, CPU가 함께 계산하는 {cpu:.3f} ms를 뺀 시간</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/token_time.py"/>
+        <source>starting the GPU&apos;s work in {layers} layers: {each:.1f} us each</source>
+        <translation>레이어 {layers}개의 GPU 작업 시작: 각각 {each:.1f} us</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/token_time.py"/>
+        <source>handing over between GPU and CPU in {layers} layers: {each:.1f} us each, and {waits:.1f} us while {threads} threads wait for each other</source>
+        <translation>레이어 {layers}개에서 GPU와 CPU 사이 전달: 각각 {each:.1f} us와 스레드 {threads}개가 서로 기다리는 {waits:.1f} us</translation>
     </message>
     <message>
         <location filename="../../engine/resources.py"/>

@@ -12,10 +12,9 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 import engine
 from engine.errors import GreenroomError
+from engine.hardware.busy import MUCH_DISTURBED, OtherPrograms
 from engine.hardware.child import Reply, ask
 from engine.hardware.kernel_speed import STEP_SECONDS, STEPS, kept_readings, measure_kernels, usual_reading
 from engine.hardware.report import Calibration, DeviceSpeed, HardwareReport, KernelSpeed
@@ -38,8 +37,6 @@ REPEAT_AFTER_SECONDS = 600
 #: Every thread count is measured once; further rounds start only before this many seconds are over.
 ROUNDS = 3
 BUDGET_SECONDS = 2.5
-#: Other programs that take more than this share of the CPU spoil a measurement.
-MUCH_DISTURBED = 0.2
 #: What a step usually takes, to say how long the rest will.
 READ_SECONDS, DEVICE_SECONDS = 0.2, 12.0
 FILE_NAME = "calibration.json"
@@ -109,7 +106,7 @@ def measure(
     reads = ROUNDS * len(counts)
     total = reads + STEPS + len(devices)
     progress = _with_seconds_left(progress, [READ_SECONDS] * reads + [*STEP_SECONDS] + [DEVICE_SECONDS] * len(devices))
-    started, before = time.monotonic(), _taken_by_others()
+    started, others = time.monotonic(), OtherPrograms()
     for step in range(reads):
         if step >= len(counts) and step % len(counts) == 0 and time.monotonic() - started > BUDGET_SECONDS:
             break
@@ -143,22 +140,9 @@ def measure(
             found[device] = device_speed(reply.value)
         except (ValueError, TypeError) as error:
             logger.warning("calibration: %s is left out: %s", device, error)
-    after = _taken_by_others()
-    share = (after[0] - before[0]) / max(1e-3, after[1] - before[1])
-    measured = replace(measured, devices=found, disturbed=round(min(1.0, max(0.0, share)), 2))
+    measured = replace(measured, devices=found, disturbed=others.share())
     progress(Progress(total, total, say("This PC is measured")))
     return measured
-
-
-def _taken_by_others() -> tuple[float, float]:
-    """CPU seconds that other programs have used on this machine, and all there have been."""
-    times = psutil.cpu_times()
-    every = sum(getattr(times, name) for name in ("user", "system", "idle"))
-    idle = times.idle
-    for name in ("nice", "irq", "softirq", "steal", "iowait", "interrupt", "dpc"):
-        every += getattr(times, name, 0.0)
-    idle += getattr(times, "iowait", 0.0)
-    return every - idle - time.process_time(), every
 
 
 def disturbance(measured: Calibration) -> list[str]:

@@ -102,12 +102,16 @@ class GpuReport:
 
 @dataclass(frozen=True)
 class DiskReport:
-    """kind: "nvme", "ssd", "hdd", "network", "memory" or "" = not known."""
+    """kind: "nvme", "ssd", "hdd", "network", "memory" or "" = not known. A disk that could not be read has 0 bytes."""
 
     path: str
     free_bytes: int
     total_bytes: int
     kind: str = ""
+
+    @property
+    def known(self) -> bool:
+        return self.total_bytes > 0
 
 
 @dataclass(frozen=True)

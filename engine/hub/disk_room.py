@@ -26,7 +26,8 @@ def check_room(folder: Path, model: RemoteModel, others: Iterable[tuple[Path, Re
 
     others: the folders and models of all other downloads under way; those on the same disk need their room too
     """
-    place = _existing(folder)
+    with disk_errors(folder, reading=True):
+        place = _existing(folder)
     needed, largest = model.nbytes - bytes_on_disk(folder, model), max(file.nbytes for file in model.files)
     if largest > _FAT32_LIMIT and _file_system(place) in _FAT_NAMES:
         raise GreenroomError(

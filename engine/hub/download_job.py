@@ -185,8 +185,8 @@ class DownloadJob(threading.Thread):
         for file in sorted(self.stored.files, key=lambda f: -f.file.nbytes):
             target = self.stored.folder / file.file.path
             part = part_of(target)
-            if part.exists():
-                with disk_errors(target):
+            with disk_errors(target):
+                if part.exists():
                     part.replace(target)
 
     def _count(self, nbytes: int) -> None:

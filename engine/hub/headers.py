@@ -64,7 +64,7 @@ def fetch_headers(
     place = root.joinpath(*model.repo.split("/"), model.commit, model.label.replace("/", "_").replace(" ", "_"))
     main = inside(place, model.files[0].path)
     opened = main if model.form == "gguf" else _weights_folder(model, place)
-    if (place / _DONE).exists():
+    if os.path.exists(place / _DONE):
         return opened
     with disk_errors(place):
         shutil.rmtree(place, ignore_errors=True)

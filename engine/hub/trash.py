@@ -93,9 +93,11 @@ class Trash:
     def close(self) -> None:
         """What was deleted is gone for good, also what a program that crashed left in the trash."""
         trash = self._models / _FOLDER
-        if trash.is_symlink() or not trash.is_dir():
+        try:
+            folders = [] if trash.is_symlink() else list(trash.iterdir())
+        except OSError:  # there is none, or it is closed to us
             return
-        for folder in trash.iterdir():
+        for folder in folders:
             if folder == self._place or not _is_running(folder.name.partition("-")[0]):
                 shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):

@@ -153,10 +153,15 @@ def read_machines(content: bytes, where: str, here: HardwareReport) -> list[Mach
     example = say('Write for example [{"name": "Server", "cpu": "2x EPYC 9355", "ram_gb": 768, "gpu": "RTX 5090"}].')
     try:
         if len(content) > _MOST_BYTES:
-            raise ValueError(say("it is too large"))
+            raise GreenroomError(what, say("it is larger than 1 MB"), example)
         entries = json.loads(content)
+    except json.JSONDecodeError as error:
+        why = say("its line {line}, column {column} is not JSON", line=error.lineno, column=error.colno)
+        raise GreenroomError(what, why if content.strip() else say("it is empty"), example) from error
+    except UnicodeDecodeError as error:
+        raise GreenroomError(what, say("it is not text in UTF-8"), example) from error
     except (ValueError, RecursionError) as error:
-        raise GreenroomError(what, error.args[0], example) from error
+        raise GreenroomError(what, say("its numbers or lists are too long to be read"), example) from error
     if not isinstance(entries, list) or not 0 < len(entries) <= MOST_MACHINES:
         raise GreenroomError(
             what, say("it is not a list of 1 to {most_machines}", most_machines=MOST_MACHINES), example

@@ -9,8 +9,8 @@ from engine.placement.candidates import Candidate, Problem, dense_layout, device
 from engine.placement.machines import link_bandwidth, ram_bandwidth
 from engine.placement.packing import code_of
 from engine.placement.parts import UNKNOWN_GPU, find_gpu
-from engine.placement.plan import Prediction
-from engine.placement.predict import CACHE_KEEPS, CONVERSATION, NO_HITS, Hits, Speeds, Work, expected_hits, predict
+from engine.placement.plan import CONVERSATION, Prediction
+from engine.placement.predict import predict
 from engine.placement.profiles import (
     SIMULATED_THREAD_TERAFLOPS,
     EngineProfile,
@@ -18,6 +18,8 @@ from engine.placement.profiles import (
     simulated_profile,
 )
 from engine.placement.sizes import Layout, Shapes
+from engine.placement.token_time import CACHE_KEEPS
+from engine.placement.work import NO_HITS, Hits, Speeds, Work, expected_hits
 
 #: Instruction sets a plan can be capped at, lowest first.
 TIERS = ("portable", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx")

@@ -1,8 +1,9 @@
 """What answers on this machine really took, remembered per model, and predictions corrected by it.
 
 An estimate from parts can be off by a third on a machine with some habit of its own. So the speed of every long enough
-answer is kept as a ratio to what was predicted, and the next prediction of the same model here starts from their
-median.
+answer is kept as a ratio to what was predicted, and the next prediction of the same model here leans on them: the
+prediction from the parts weighs as much as one answer, so that a first one moves it half of the way and leaves it a
+wide range, and nine that agree leave a narrow one. An answer beside busy programs says nothing about the next.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.hardware.busy import MUCH_DISTURBED
 from engine.hardware.calibrate import fingerprint
 from engine.hardware.report import HardwareReport
-from engine.placement.plan import Learned, OffloadPlan, Range
+from engine.placement.plan import Learned, OffloadPlan, Range, TimePart
 from engine.whole_file import write_whole
+from engine.words import say
 
 if TYPE_CHECKING:
     from engine.checkpoints.checkpoint import Checkpoint
@@ -37,7 +40,7 @@ SHORTEST_ANSWER = 32
 SHORTEST_PROMPT = 128
 #: Where more of an answer was guessed ahead, its speed says little about the next one.
 MOST_GUESSED = 0.1
-#: What one more answer may differ from all before.
+#: What one more answer may differ from all before, even if they agree.
 MARGIN = 0.1
 #: Further off than this is an answer that something disturbed, or a broken file.
 SANE = (0.02, 50.0)
@@ -52,12 +55,17 @@ def remember(
     *,
     decode: tuple[float, int, int],
     prefill: tuple[float, int],
+    others: float = 0.0,
 ) -> bool:
-    """Keep the speed of one answer; False when it was too short to tell anything, or cannot be written.
+    """Keep the speed of one answer; False when it was too short or disturbed to tell anything, or cannot be written.
 
     decode:  (tokens per second, tokens of the answer, of them guessed ahead)
     prefill: (tokens per second, tokens computed)
+    others:  share of all CPU time that other programs used meanwhile
     """
+    if others >= MUCH_DISTURBED:
+        logger.info("the answer's speed is not remembered: other programs used %.0f %% of the CPU", 100 * others)
+        return False
     said = plan.prediction
     base, base_prefill = said.decode_tps, said.prefill_tps
     if said.learned is not None:
@@ -91,31 +99,51 @@ def corrected(folder: Path, checkpoint: Checkpoint, report: HardwareReport, plan
         return plan
     said = plan.prediction
     decode, prefill = kept["decode"], kept["prefill"]
+    decode_tps, prefill_tps = _between(said.decode_tps, decode), _between(said.prefill_tps, prefill)
     learned = Learned(
         answers=max(len(decode), len(prefill)),
-        decode_factor=statistics.median(decode) if decode else 1.0,
-        prefill_factor=statistics.median(prefill) if prefill else 1.0,
+        decode_factor=decode_tps.likely / said.decode_tps.likely,
+        prefill_factor=prefill_tps.likely / said.prefill_tps.likely,
         predicted_decode_tps=said.decode_tps,
         predicted_prefill_tps=said.prefill_tps,
     )
     full = said.full_context_tps
     prediction = replace(
         said,
-        decode_tps=_around(said.decode_tps, decode),
-        prefill_tps=_around(said.prefill_tps, prefill),
+        decode_tps=decode_tps,
+        prefill_tps=prefill_tps,
         full_context_tps=None if full is None else full * learned.decode_factor,
         learned=learned,
+        token_time=(*said.token_time, *_more_or_less(said.decode_tps.likely, decode_tps.likely, len(decode))),
     )
     return replace(plan, prediction=prediction)
 
 
-def _around(predicted: Range, ratios: list[float]) -> Range:
+def _between(predicted: Range, ratios: list[float]) -> Range:
+    """The geometric mean of what was predicted, with the weight of one answer, and what was measured. No answer that
+    counts lies outside of the range.
+    """
     if not ratios:
         return predicted
-    likely = predicted.likely
+
+    def mean(said: float, seen: float) -> float:
+        return float(said ** (1 / (1 + len(ratios))) * seen ** (len(ratios) / (1 + len(ratios))))
+
+    lowest = predicted.likely * min(ratios) * (1 - MARGIN)
+    highest = predicted.likely * max(ratios) * (1 + MARGIN)
     return Range(
-        likely * min(ratios) * (1 - MARGIN), likely * statistics.median(ratios), likely * max(ratios) * (1 + MARGIN)
+        min(lowest, mean(predicted.low, lowest)),
+        mean(predicted.likely, predicted.likely * statistics.median(ratios)),
+        max(highest, mean(predicted.high, highest)),
     )
+
+
+def _more_or_less(predicted: float, learned: float, answers: int) -> list[TimePart]:
+    """What a token takes beyond its parts, or less than they, so that the sum stays right."""
+    if not answers:
+        return []
+    said = say("what answers measured here took more or less than these parts ({answers} kept)", answers=answers)
+    return [TimePart("learned", 1 / learned - 1 / predicted, said)]
 
 
 def _key(checkpoint: Checkpoint, report: HardwareReport, plan: OffloadPlan) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from engine.words import filled, say
 
+#: Tokens in the conversation that a prediction speaks of, and in the prompt.
+CONVERSATION = 512
 #: Modes, in order of preference, with the label the user reads.
 LABELS = {
     "all_gpu": say("All on the GPU"),
@@ -88,11 +91,24 @@ class Learned:
 
 
 @dataclass(frozen=True)
+class TimePart:
+    """One part of the time a token takes, with its arithmetic in words.
+
+    kind: ram | attention | vram | layers (fixed costs) | learned (what answers here took more or less)
+    """
+
+    kind: str
+    seconds: float
+    said: str
+
+
+@dataclass(frozen=True)
 class Prediction:
     """tokens per second in a short conversation, with the words that explain the bottleneck.
 
     full_context_tps: decode when the whole KV cache is in use; None where nobody computed it
     learned:          set where the figures were corrected by answers measured here
+    token_time:       what the time of a token is made of: together 1 / decode_tps.likely
     """
 
     decode_tps: Range
@@ -100,6 +116,7 @@ class Prediction:
     bottleneck: str
     full_context_tps: float | None = None
     learned: Learned | None = None
+    token_time: tuple[TimePart, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -166,6 +183,36 @@ class OffloadPlan:
     def explain(self) -> str:
         """The arithmetic in words, one sentence a line."""
         return "\n".join(self.explanation)
+
+    def time_sum(self) -> list[str]:
+        """The parts of a token's time, a line each, so rounded that they add up; the last line is their sum."""
+        said = self.prediction
+        if not said.token_time:
+            return []
+        total = 1e3 / said.decode_tps.likely
+        decimals = min(3, max(0, 2 - math.floor(math.log10(total))))
+        step = 10.0**-decimals
+        wanted = [part.seconds * 1e3 / step for part in said.token_time]
+        steps = [math.floor(exact) for exact in wanted]
+        by_remainder = sorted(range(len(steps)), key=lambda i: wanted[i] - steps[i], reverse=True)
+        whole = round(total / step)
+        for i in by_remainder[: whole - sum(steps)]:
+            steps[i] += 1
+        lines = [
+            say("{time} ms: {said}", time=f"{count * step:.{decimals}f}", said=part.said)
+            for count, part in zip(steps, said.token_time, strict=True)
+            if count
+        ]
+        rate = said.decode_tps.likely
+        lines.append(
+            say(
+                "Together {time} ms for a token in a conversation of {tokens} tokens: {rate} tok/s.",
+                time=f"{whole * step:.{decimals}f}",
+                tokens=min(CONVERSATION, self.context),
+                rate=f"{rate:.1f}" if rate < 100 else f"{rate:.0f}",
+            )
+        )
+        return lines
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

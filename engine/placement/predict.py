@@ -11,132 +11,15 @@ with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Sequence
 
-from engine.placement.machines import Bandwidth
-from engine.placement.plan import Prediction, Range
-from engine.placement.profiles import GREENROOM, REGIONS, SLOWEST_GOPS, EngineProfile, attention_tier
+from engine.placement.plan import CONVERSATION, Prediction, Range, TimePart
+from engine.placement.profiles import GREENROOM, SLOWEST_GOPS, EngineProfile
 from engine.placement.sizes import PREFILL_CHUNK as CHUNK
+from engine.placement.token_time import achieved_share, core_limit, token_time
+from engine.placement.work import Speeds, Work
 from engine.words import say
-
-#: Tokens in the conversation that a prediction speaks of, and in the prompt.
-CONVERSATION = 512
-#: Of the last-level cache this share holds weights from one token to the next, and what is read there takes this share
-#: of the time (measured with 2 cores and 32 MiB: 15 to 30 MB were kept, at 0.4 to 0.5 of the time).
-CACHE_KEEPS, CACHED_COST = 0.6, 0.4
-#: Active expert bytes per layer up to which the fixed costs rule, and from which bandwidth does.
-SMALL_LAYER_BYTES = 25e6
-LARGE_LAYER_BYTES = 100e6
-
-
-@dataclass(frozen=True)
-class Hits:
-    """Shares of a token's experts that lie in VRAM: when choices are even, usually, and when they stay among a few."""
-
-    even: float
-    likely: float
-    steady: float
-
-
-NO_HITS = Hits(0.0, 0.0, 0.0)
-
-
-def expected_hits(share: float, active: float) -> Hits:
-    """Where the most recently used `share` of all experts is cached in VRAM; active: the share that one token uses.
-
-    Published: 12 % of 512 experts served 67 % of the uses, 25 % of them 81 %; 10 % of another model's a third. A choice
-    without any habit would be served by its share, and so is one where not even a token's experts have room.
-    """
-    share = min(1.0, max(0.0, share))
-    room = min(1.0, share / active) if active > 0 else 1.0
-    return Hits(share, max(share, room * share**0.5), max(share, room * share**0.2))
-
-
-@dataclass(frozen=True)
-class Work:
-    """What one token costs under a plan. Bytes are as they lie in memory.
-
-    cpu_expert_bytes:  routed experts read from RAM
-    cpu_dense_bytes:   everything else read from RAM
-    gpu_bytes:         everything read from VRAM
-    gpu_beside_bytes:  of that what is read while the CPU computes experts: shared and cached ones
-    streamed_bytes:    routed experts that a prompt can be read with on the GPU, once each has been sent there; 0 = none
-    streamed_experts:  how many that are
-    context:           tokens a full KV cache holds
-    kv_bytes:          traffic of attention over a full KV cache
-    short_kv_bytes:    the same in a conversation of CONVERSATION tokens; None where it grows in proportion
-    kv_on_gpu:         which memory it loads, and which device computes attention
-    attention_ops:     operations of attention per token and token in the cache, while a prompt is read
-    cpu_values, gpu_values: weights multiplied with while a prompt is read
-    cpu_between:       numbers between the CPU's matrices, per token of a prompt
-    cpu_experts:       routed experts of a token over all layers, those that VRAM serves included
-    all_expert_bytes:  of all routed experts in RAM; a prompt reads those that any of its tokens chose
-    active_share:      of a layer's experts, those that one token chooses
-    cached_bytes:      weights of a token that the CPU's cache kept from the one before
-    gpu_experts:       routed experts of all layers that the GPU computes
-    code, tier:        of the kernels that read from RAM
-    hit_bytes:         VRAM traffic of a token whose experts all lie in VRAM
-    hits:              share of the experts' uses that VRAM serves; cpu_expert_bytes and gpu_beside_bytes are without it
-    """
-
-    layers: int
-    cpu_expert_bytes: int
-    cpu_dense_bytes: int
-    gpu_bytes: int
-    context: int
-    kv_bytes: int
-    kv_on_gpu: bool
-    attention_ops: int
-    cpu_values: int
-    gpu_values: int
-    gpu_experts: int
-    code: str
-    tier: str
-    threads: int
-    cpu_between: int = 0
-    cpu_experts: int = 0
-    all_expert_bytes: int = 0
-    active_share: float = 0.0
-    cached_bytes: int = 0
-    short_kv_bytes: int | None = None
-    gpu_beside_bytes: int = 0
-    streamed_bytes: int = 0
-    streamed_experts: int = 0
-    hit_bytes: int = 0
-    hits: Hits = NO_HITS
-
-    @property
-    def attention_tier(self) -> str:
-        return attention_tier(self.tier)
-
-    @property
-    def uses_cpu(self) -> bool:
-        return self.cpu_expert_bytes + self.cpu_dense_bytes > 0
-
-    @property
-    def uses_gpu(self) -> bool:
-        return self.gpu_bytes > 0
-
-
-@dataclass(frozen=True)
-class Speeds:
-    """The machine's side: RAM reads with their range, VRAM reads (GB/s), the GPU's 16-bit matrix rate (TFLOP/s), and
-    what its link carries from page-locked RAM (GB/s).
-    """
-
-    ram: Bandwidth
-    vram_gbs: float
-    teraflops: float
-    link_gbs: float = 12.0
-
-
-def achieved_share(profile: EngineProfile, layer_bytes: float) -> float:
-    """Between the two measured regimes, linear in the logarithm of the active bytes per layer."""
-    if layer_bytes <= 0:
-        return profile.share_small
-    position = math.log(layer_bytes / SMALL_LAYER_BYTES) / math.log(LARGE_LAYER_BYTES / SMALL_LAYER_BYTES)
-    return profile.share_small + (profile.share_large - profile.share_small) * min(1.0, max(0.0, position))
 
 
 def predict(
@@ -152,11 +35,12 @@ def predict(
         short = round(work.kv_bytes * min(1.0, CONVERSATION / max(1, work.context)))
 
     def tokens_per_second(ram_gbs: float, kv: int, hits: float) -> float:
-        return 1 / sum(_decode_terms(work, speeds, profile, ram_gbs, kv, hits).values())
+        return 1 / sum(part.seconds for part in token_time(work, speeds, profile, ram_gbs, kv, hits))
 
     hits = work.hits
     prefill = 1 / _prefill_seconds(work, speeds, profile, prompt, chunk)
-    likely = tokens_per_second(speeds.ram.likely, short, hits.likely)
+    parts = token_time(work, speeds, profile, speeds.ram.likely, short, hits.likely)
+    likely = 1 / sum(part.seconds for part in parts)
     return Prediction(
         decode_tps=Range(
             low * min(likely, tokens_per_second(speeds.ram.low, short, hits.even)),
@@ -164,39 +48,10 @@ def predict(
             high * max(likely, tokens_per_second(speeds.ram.high, short, hits.steady)),
         ),
         prefill_tps=Range(profile.prefill_spread[0] * prefill, prefill, profile.prefill_spread[1] * prefill),
-        bottleneck=_bottleneck(
-            _decode_terms(work, speeds, profile, speeds.ram.likely, short, hits.likely), work, speeds, profile
-        ),
+        bottleneck=_bottleneck(parts, work, speeds, profile),
         full_context_tps=tokens_per_second(speeds.ram.likely, work.kv_bytes, hits.likely),
+        token_time=tuple(parts),
     )
-
-
-def _decode_terms(
-    work: Work, speeds: Speeds, profile: EngineProfile, ram_gbs: float, kv: int, hits: float
-) -> dict[str, float]:
-    """Seconds per token by what they are spent on; kv is what attention reads of the KV cache, in bytes."""
-    missed = round(work.cpu_expert_bytes * (1 - hits))
-    cpu_bytes = missed + work.cpu_dense_bytes
-    vram_rate = speeds.vram_gbs * 1e9 * profile.gpu_share
-    terms = {"ram": 0.0, "vram": 0.0, "attention": 0.0, "layers": 0.0}
-    if not work.kv_on_gpu:
-        rate = work.threads * profile.kv_core_gbs[work.attention_tier]
-        terms["attention"] = kv / (min(ram_gbs * profile.share_small, rate) * 1e9)
-    if work.uses_cpu:
-        share = achieved_share(profile, cpu_bytes / max(1, work.layers))
-        rate = min(ram_gbs * share, _core_limit(work, profile))
-        terms["ram"] = (cpu_bytes - (1 - CACHED_COST) * min(work.cached_bytes, cpu_bytes)) / (rate * 1e9)
-    if work.uses_gpu:
-        beside = (work.gpu_beside_bytes + hits * work.hit_bytes) / vram_rate
-        alone = work.gpu_bytes - work.gpu_beside_bytes + (kv if work.kv_on_gpu else 0)
-        terms["vram"] = alone / vram_rate + max(0.0, beside - terms["ram"])
-        layer = profile.gpu_layer_s
-        if work.uses_cpu:
-            layer += profile.handoff_s + profile.region_s * work.threads
-    else:
-        layer = profile.cpu_layer_s + REGIONS * profile.region_s * work.threads
-    terms["layers"] = work.layers * layer + work.cpu_experts * (1 - hits) * profile.expert_s
-    return terms
 
 
 def _prefill_seconds(work: Work, speeds: Speeds, profile: EngineProfile, prompt: int, chunk: int) -> float:
@@ -233,18 +88,16 @@ def _prefill_seconds(work: Work, speeds: Speeds, profile: EngineProfile, prompt:
     return seconds + (fixed + work.gpu_experts * profile.gpu_expert_s) / chunk
 
 
-def _core_limit(work: Work, profile: EngineProfile) -> float:
-    """GB/s that the cores get through, however fast the RAM is."""
-    return work.threads * profile.core_gbs.get((work.code, work.tier), math.inf)
-
-
-def _bottleneck(terms: Mapping[str, float], work: Work, speeds: Speeds, profile: EngineProfile) -> str:
+def _bottleneck(parts: Sequence[TimePart], work: Work, speeds: Speeds, profile: EngineProfile) -> str:
+    terms: dict[str, float] = defaultdict(float)
+    for part in parts:
+        terms[part.kind] += part.seconds
     largest = max(terms, key=lambda name: terms[name])
     if largest == "ram":
         read = work.cpu_expert_bytes + work.cpu_dense_bytes
         what = say("weights") if work.cpu_dense_bytes else say("experts")
         read -= round(work.cpu_expert_bytes * work.hits.likely)
-        if _core_limit(work, profile) < speeds.ram.likely * profile.share_large:
+        if core_limit(work, profile) < speeds.ram.likely * profile.share_large:
             return say(
                 "limited by arithmetic: {read} of {what} per token on the slow {tier} kernels",
                 read=_gb(read),

@@ -134,14 +134,17 @@ def _best(model: CatalogueModel, report: HardwareReport, wishes: dict[str, Any])
             continue
         if nbytes > _memory(report):
             why = why or say(
-                "{label} takes {size}, more than all free memory here", label=download.label, size=amount(nbytes)
+                "{label} takes {size}, more than all free memory here",
+                label=download.label,
+                size=_size(download, nbytes),
             )
             continue
-        if nbytes + DISK_RESERVE > report.disk.free_bytes:
+        # Of a disk that could not be read, nobody can say that it is too small.
+        if report.disk.known and nbytes + DISK_RESERVE > report.disk.free_bytes:
             why = say(
                 "{label} takes {size}; {free} of disk is free",
                 label=download.label,
-                size=amount(nbytes),
+                size=_size(download, nbytes),
                 free=free_amount(report.disk.free_bytes),
             )
             continue
@@ -155,6 +158,11 @@ def _best(model: CatalogueModel, report: HardwareReport, wishes: dict[str, Any])
         else:
             why = made.label
     return max(found, key=lambda entry: entry.score) if found else why
+
+
+def _size(download: CatalogueDownload, nbytes: int) -> str:
+    """With "~" where it is worked out from shapes, because nobody has looked at the files."""
+    return f"{'' if download.nbytes is not None else '~'}{amount(nbytes)}"
 
 
 def _memory(report: HardwareReport) -> int:
@@ -199,8 +207,18 @@ def _judged(
         reasons.append(say("Only {label} fits, which loses some accuracy.", label=download.label))
     if model.context < USUAL_CONTEXT:
         reasons.append(say("Its conversations end at {context} tokens.", context=model.context))
-    free = free_amount(report.disk.free_bytes)
-    reasons.append(say("{size} to download, {free} of disk is free.", size=amount(nbytes), free=free))
+    size = _size(download, nbytes)
+    if report.disk.known:
+        free = free_amount(report.disk.free_bytes)
+        reasons.append(say("{size} to download, {free} of disk is free.", size=size, free=free))
+    else:
+        reasons.append(
+            say(
+                "{size} to download; how much is free at {folder} could not be read.",
+                size=size,
+                folder=report.disk.path,
+            )
+        )
     return Recommendation(
         model.id, model.name, download.repo, download.label, nbytes, round(score, 2), made, tuple(reasons)
     )

@@ -222,7 +222,12 @@ class FakeApi:
         return plan
 
     def learn(
-        self, checkpoint: FakeCheckpoint, report: HardwareReport, plan: OffloadPlan, stats: GenerationStats
+        self,
+        checkpoint: FakeCheckpoint,
+        report: HardwareReport,
+        plan: OffloadPlan,
+        stats: GenerationStats,
+        others: float = 0.0,
     ) -> bool:
         self.learnt.append((checkpoint, plan, stats))
         return True

@@ -5,13 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fake_machines import make_report
 
 from engine.cli import main
+from engine.hardware.report import DiskReport
+from engine.hub.catalogue import catalogue
+from engine.placement.recommend import recommend
 
 REFUSED = 2
+GB = 10**9
+CATALOGUE = list(catalogue())
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +100,33 @@ def test_recommendations(capsys: pytest.CaptureFixture[str]) -> None:
         assert "greenroom download" in shown
     assert main(["recommend", "--ram", "0.5", "--vram", "0"]) == 0
     assert "No model of the catalogue fits here" in capsys.readouterr().out
+
+
+def test_sizes_that_nobody_confirmed_say_so() -> None:
+    entry = CATALOGUE[0]
+    unconfirmed = replace(entry, downloads=tuple(replace(download, nbytes=None) for download in entry.downloads))
+    machine = make_report(ram=512 * GB, free=500 * GB)
+    for model, sign in ((entry, ""), (unconfirmed, "~")):
+        confirmed = [replace(d, nbytes=model.nbytes(d)) if not sign else d for d in model.downloads]
+        (found,) = recommend([replace(model, downloads=tuple(confirmed))], machine).ranked
+        assert any(re.match(rf"{sign}\d[\d.]* [GM]B to download", reason) for reason in found.reasons)
+
+
+def test_a_disk_that_cannot_be_read_is_not_called_too_small(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warning = "Free space of /closed could not be read: Permission denied; choose another folder in the settings."
+    report = replace(make_report(), disk=DiskReport("/closed", 0, 0), warnings=[warning])
+    monkeypatch.setattr("engine.probe", lambda **_: report)
+    assert main(["recommend", "--top", "1"]) == 0
+    shown = capsys.readouterr()
+    assert "how much is free at /closed could not be read" in shown.out
+    assert warning in shown.err
+
+
+def test_an_unknown_word_points_to_the_verbs_own_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "foo"]) == REFUSED
+    assert 'unrecognized arguments: foo. "greenroom models --help" lists' in capsys.readouterr().err
 
 
 def test_a_model_that_is_not_here_is_planned(capsys: pytest.CaptureFixture[str]) -> None:

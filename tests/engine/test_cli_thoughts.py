@@ -35,7 +35,7 @@ def _thinking_model(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     def loaded(*_: Any) -> Iterator[Any]:
         yield SimpleNamespace(kernel="int4", generate=generate), lambda stats: PREDICTION
 
-    monkeypatch.setattr(cli, "_loaded", loaded)
+    monkeypatch.setattr(cli, "loaded", loaded)
     handler = signal.getsignal(signal.SIGINT)
     yield
     signal.signal(signal.SIGINT, handler)

@@ -13,7 +13,7 @@ import recorded_machines as machines
 
 from engine import _native
 from engine.errors import Cancelled, GreenroomError
-from engine.hardware import calibrate
+from engine.hardware import busy, calibrate
 from engine.hardware.child import Reply, child_main
 from engine.hardware.kernel_speed import SHAPES, TINY, kept_readings, measure_kernels
 from engine.hardware.probe import probe
@@ -100,18 +100,18 @@ def test_busy_neighbours_are_told(
     share: float,
 ) -> None:
     looks = iter([(100.0, 1000.0), (100.0 + 20 * others, 1020.0)])
-    monkeypatch.setattr(calibrate, "_taken_by_others", lambda: next(looks))
+    monkeypatch.setattr(busy, "taken_by_others", lambda: next(looks))
     sources = machines.laptop().sources(tmp_path / "root")
     for calibration in (True, False):
         options = {"sources": sources, "models_folder": tmp_path, "remembered_in": tmp_path / "cache"}
         found = probe(5, calibrate=calibration, **options)
         assert found.calibration is not None
         assert found.calibration.disturbed == share
-        assert any("measure again" in warning for warning in found.warnings) == (share > calibrate.MUCH_DISTURBED)
+        assert any("measure again" in warning for warning in found.warnings) == (share > busy.MUCH_DISTURBED)
 
 
 def test_what_others_took_is_part_of_all() -> None:
-    others, every = calibrate._taken_by_others()
+    others, every = busy.taken_by_others()
     assert 0 <= others <= every
 
 

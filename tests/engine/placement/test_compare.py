@@ -132,6 +132,23 @@ def test_wrong_files_are_one_sentence(entries: Any, words: str) -> None:
     assert caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "it is empty"),
+        (b'[{"name": "Server",\n oops}]', "its line 2, column 2 is not JSON"),
+        (b'["\xff"]', "it is not text in UTF-8"),
+        (b" " * 1_100_000, "it is larger than 1 MB"),
+        (b"[" * 100_000, "too long to be read"),
+    ],
+)
+def test_what_is_no_json_is_said_in_words(content: bytes, why: str) -> None:
+    with pytest.raises(GreenroomError) as caught:
+        read_machines(content, "box.json", HERE)
+    assert why in caught.value.why
+    assert "Expecting" not in str(caught.value)
+
+
 @given(st.binary(max_size=60))
 def test_any_bytes_are_refused_in_one_sentence(content: bytes) -> None:
     with pytest.raises(GreenroomError):

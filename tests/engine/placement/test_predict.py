@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.placement.machines import Bandwidth
-from engine.placement.predict import CACHED_COST, Hits, Speeds, Work, achieved_share, expected_hits, predict
+from engine.placement.predict import predict
 from engine.placement.profiles import GREENROOM
+from engine.placement.token_time import CACHED_COST, achieved_share
+from engine.placement.work import Hits, Speeds, Work, expected_hits
 
 GB = 10**9
 

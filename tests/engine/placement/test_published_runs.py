@@ -13,8 +13,9 @@ from fake_machines import make_report
 
 from engine.placement.machines import Bandwidth, ram_bandwidth, what_if
 from engine.placement.parts import find_gpu
-from engine.placement.predict import Speeds, Work, predict
+from engine.placement.predict import predict
 from engine.placement.profiles import EngineProfile
+from engine.placement.work import Speeds, Work
 
 GB = 10**9
 

@@ -73,6 +73,11 @@ def test_a_model_or_the_kernels(words: list[str], capsys: pytest.CaptureFixture[
     assert "Name a model, or use --kernels without one." in capsys.readouterr().err
 
 
+def test_the_curve_is_not_drawn_of_a_model(capsys: pytest.CaptureFixture[str], data_folder: Path) -> None:
+    assert main(["bench", "demo", "--curve"]) == REFUSED
+    assert "Use --kernels --curve without a model." in capsys.readouterr().err
+
+
 def test_a_model_on_every_tier_in_every_code(
     tiny_model: Path, capsys: pytest.CaptureFixture[str], data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
