@@ -87,9 +87,8 @@ class FlowView(QTextBrowser):
 
     def set_caret(self, on: bool) -> None:
         """Show where the next word will appear."""
-        if on != self._caret:
-            self._caret = on
-            self.viewport().update()
+        self._caret = on
+        self.viewport().update()
 
     def loadResource(self, kind: int, name: QUrl | str) -> Any:
         return None
