@@ -278,11 +278,14 @@ def opened(name: str, terminal: Terminal, *, planned_only: bool = False) -> Iter
     else:
         try:
             path = resolve(name)
-        except GreenroomError:
+        except GreenroomError as error:
             from engine.hub.described import described
 
-            if not planned_only or (found := described(name)) is None:
+            if not planned_only:
                 raise
+            if (found := described(name)) is None:
+                names = 'Models that are not here are planned by the names of "greenroom models --catalogue".'
+                raise GreenroomError(error.what, error.why, f"{error.remedy} {names}") from error
             yield found
             return
     with contextlib.closing(engine.open_checkpoint(path)) as checkpoint:

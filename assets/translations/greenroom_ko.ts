@@ -5670,6 +5670,7 @@
     </message>
     <message>
         <location filename="../../engine/executors/loading.py"/>
+        <location filename="../../engine/placement/token_time.py"/>
         <source>{threads} threads</source>
         <translation>스레드 {threads}개</translation>
     </message>
@@ -7780,8 +7781,8 @@
     </message>
     <message>
         <location filename="../../engine/placement/token_time.py"/>
-        <source>which {threads} threads get through</source>
-        <translation>스레드 {threads}개가 처리하는 양</translation>
+        <source>the limit of {threads}</source>
+        <translation>{threads}의 한계</translation>
     </message>
     <message>
         <location filename="../../engine/placement/token_time.py"/>
@@ -7795,8 +7796,8 @@
     </message>
     <message>
         <location filename="../../engine/placement/token_time.py"/>
-        <source>fixed costs of {layers} layers: {each:.1f} us each, and {waits:.1f} us while {threads} threads wait for each other</source>
-        <translation>레이어 {layers}개의 고정 비용: 각각 {each:.1f} us와 스레드 {threads}개가 서로 기다리는 {waits:.1f} us</translation>
+        <source>fixed costs of {layers} layers: {each:.1f} us each, and {waits:.1f} us of waiting with {threads}</source>
+        <translation>레이어 {layers}개의 고정 비용: 각각 {each:.1f} us와 {threads}의 대기 {waits:.1f} us</translation>
     </message>
     <message>
         <location filename="../../engine/placement/token_time.py"/>
@@ -7805,8 +7806,8 @@
     </message>
     <message>
         <location filename="../../engine/placement/token_time.py"/>
-        <source>which {threads} threads get through with the {tier} kernels</source>
-        <translation>{tier} 커널로 스레드 {threads}개가 처리하는 양</translation>
+        <source>the limit of {threads} with the {tier} kernels</source>
+        <translation>{tier} 커널을 쓰는 {threads}의 한계</translation>
     </message>
     <message>
         <location filename="../../engine/placement/token_time.py"/>
@@ -7840,8 +7841,13 @@
     </message>
     <message>
         <location filename="../../engine/placement/token_time.py"/>
-        <source>handing over between GPU and CPU in {layers} layers: {each:.1f} us each, and {waits:.1f} us while {threads} threads wait for each other</source>
-        <translation>레이어 {layers}개에서 GPU와 CPU 사이 전달: 각각 {each:.1f} us와 스레드 {threads}개가 서로 기다리는 {waits:.1f} us</translation>
+        <source>handing over between GPU and CPU in {layers} layers: {each:.1f} us each, and {waits:.1f} us of waiting with {threads}</source>
+        <translation>레이어 {layers}개에서 GPU와 CPU 사이 전달: 각각 {each:.1f} us와 {threads}의 대기 {waits:.1f} us</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/token_time.py"/>
+        <source>one thread</source>
+        <translation>스레드 1개</translation>
     </message>
     <message>
         <location filename="../../engine/resources.py"/>

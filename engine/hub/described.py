@@ -20,14 +20,18 @@ def references() -> tuple[CatalogueModel, ...]:
 
 
 def described(name: str) -> Checkpoint | None:
-    """What "glm-4.6" or "deepseek-v3:Q8_0" is, for a plan; None for a name that neither list has.
+    """What "glm-4.6", "deepseek-v3:Q8_0" or "owner/repository:Q4_K_M" is, for a plan; None for a name that neither list
+    has.
 
     Without a quantisation it is the first that is offered. Raises GreenroomError for one that is not known.
     """
     wanted, _, label = name.partition(":")
-    found = next((model for model in (*catalogue(), *references()) if model.id == wanted.casefold()), None)
+    wanted = wanted.casefold()
+    models = (*catalogue(), *references())
+    found = next((model for model in models if wanted in (model.id, *_repositories(model))), None)
     if found is None:
         return None
+    offered = [d for d in found.downloads if d.repo.casefold() == wanted] or found.downloads
     labels = {download.label.casefold(): download.label for download in found.downloads}
     labels |= {known.casefold(): known for known in RECIPES}
     if label and label.casefold() not in labels:
@@ -36,4 +40,8 @@ def described(name: str) -> Checkpoint | None:
             say("its quantisation is not known"),
             say("Choose one of {labels}.", labels=", ".join(download.label for download in found.downloads)),
         )
-    return found.checkpoint(labels[label.casefold()] if label else found.downloads[0].label)
+    return found.checkpoint(labels[label.casefold()] if label else offered[0].label)
+
+
+def _repositories(model: CatalogueModel) -> list[str]:
+    return [download.repo.casefold() for download in model.downloads]

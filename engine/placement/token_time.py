@@ -52,7 +52,7 @@ def token_time(
         cores = work.threads * profile.kv_core_gbs[work.attention_tier]
         rate = min(ram_gbs * profile.share_small, cores)
         if rate == cores:
-            how = say("which {threads} threads get through", threads=work.threads)
+            how = say("the limit of {threads}", threads=_threads(work))
         else:
             how = say("{share:.1%} of the RAM's {ram:.1f} GB/s", share=profile.share_small, ram=ram_gbs)
         add(
@@ -68,12 +68,11 @@ def token_time(
             "layers",
             work.layers * (profile.cpu_layer_s + waits),
             say(
-                "fixed costs of {layers} layers: {each:.1f} us each, and {waits:.1f} us while {threads} threads wait "
-                "for each other",
+                "fixed costs of {layers} layers: {each:.1f} us each, and {waits:.1f} us of waiting with {threads}",
                 layers=work.layers,
                 each=profile.cpu_layer_s * 1e6,
                 waits=waits * 1e6,
-                threads=work.threads,
+                threads=_threads(work),
             ),
         )
     missed = work.cpu_experts * (1 - hits)
@@ -96,7 +95,7 @@ def _from_ram(work: Work, profile: EngineProfile, ram_gbs: float, hits: float) -
     cores = core_limit(work, profile)
     rate = min(ram_gbs * share, cores)
     if rate == cores:
-        how = say("which {threads} threads get through with the {tier} kernels", threads=work.threads, tier=work.tier)
+        how = say("the limit of {threads} with the {tier} kernels", threads=_threads(work), tier=work.tier)
     else:
         how = say("{share:.1%} of the RAM's {ram:.1f} GB/s", share=share, ram=ram_gbs)
     what = say("weights") if work.cpu_dense_bytes else say("experts")
@@ -178,14 +177,18 @@ def _on_the_gpu(
             "layers",
             work.layers * (profile.handoff_s + waits),
             say(
-                "handing over between GPU and CPU in {layers} layers: {each:.1f} us each, and {waits:.1f} us while "
-                "{threads} threads wait for each other",
+                "handing over between GPU and CPU in {layers} layers: {each:.1f} us each, and {waits:.1f} us of "
+                "waiting with {threads}",
                 layers=work.layers,
                 each=profile.handoff_s * 1e6,
                 waits=waits * 1e6,
-                threads=work.threads,
+                threads=_threads(work),
             ),
         )
+
+
+def _threads(work: Work) -> str:
+    return say("one thread") if work.threads == 1 else say("{threads} threads", threads=work.threads)
 
 
 def bytes_said(nbytes: float) -> str:

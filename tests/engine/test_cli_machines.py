@@ -139,6 +139,14 @@ def test_a_model_that_is_not_here_is_planned(capsys: pytest.CaptureFixture[str])
     assert rows[1]["mode"] == "cpu"
 
 
+def test_what_the_catalogue_lists_can_be_planned_by_that_name(capsys: pytest.CaptureFixture[str]) -> None:
+    download = CATALOGUE[0].downloads[-1]
+    said = document(capsys, "plan", f"{download.repo}:{download.label}")
+    assert said["model"]["name"] == f"{CATALOGUE[0].name} {download.label}"
+    assert main(["plan", "nonsense"]) == REFUSED
+    assert "greenroom models --catalogue" in capsys.readouterr().err
+
+
 def test_a_model_that_is_not_here_is_not_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "deepseek-v3", "--prompt", "hi"]) == REFUSED
     assert 'There is no model "deepseek-v3"' in capsys.readouterr().err
