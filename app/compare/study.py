@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.language import told, tr
-from app.words import needed, rate
+from app.words import expected, needed
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.hub.catalogue import CatalogueModel, catalogue
@@ -71,11 +71,8 @@ def compared(
 
 
 def speed(row: Comparison) -> str:
-    """ "12.4 tok/s (8.1 to 16.0)", or a dash where it does not run."""
-    if row.mode not in RUNNABLE:
-        return "–"
-    low, likely, high = (rate(value) for value in (row.decode_tps.low, row.decode_tps.likely, row.decode_tps.high))
-    return tr("{likely} tok/s ({low} to {high})", likely=likely, low=low, high=high)
+    """ "about 12 tok/s (8 to 16)", or a dash where it does not run."""
+    return expected(row.decode_tps) if row.mode in RUNNABLE else "–"
 
 
 def cost(row: Comparison) -> str:

@@ -2278,11 +2278,6 @@
     </message>
     <message>
         <location filename="../../app/compare/study.py"/>
-        <source>{likely} tok/s ({low} to {high})</source>
-        <translation>{likely} tok/s ({low}~{high})</translation>
-    </message>
-    <message>
-        <location filename="../../app/compare/study.py"/>
         <source>{likely} ({low} to {high})</source>
         <translation>{likely} ({low}~{high})</translation>
     </message>
