@@ -58,7 +58,11 @@ def route(
         weights = best.softmax(-1)
     else:
         scores = _scores(spec, logits)
-        ids = _choice(spec, scores if choice_bias is None else scores + choice_bias)
+        if spec.score == "softmax" and choice_bias is None and spec.groups == 1:
+            # The same order as the logits', which rounding keeps further apart: scores of even routers are often equal.
+            ids = logits.topk(spec.top_k).indices
+        else:
+            ids = _choice(spec, scores if choice_bias is None else scores + choice_bias)
         weights = scores.gather(-1, ids)
         if spec.renormalise:
             weights = weights / (weights.sum(-1, keepdim=True) + spec.renormalise_eps).clamp(min=spec.renormalise_min)

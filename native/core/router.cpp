@@ -102,13 +102,17 @@ void Router::choose_one(const float* logits, int32_t* ids, float* weights, std::
     scores[e] += weights_.bias[e];
   if (score_ == Score::sparsemixer)
     return sparsemixer(scores, ids, weights);
+  float* marks = scores;
+  if (score_ == Score::softmax && !by_logits_ && weights_.choice_bias.empty() && shape_.groups == 1) {
+    // The same order as the logits', which rounding keeps further apart: scores of even routers are often equal.
+    marks = std::copy_n(scores, experts_, scores + experts_) - experts_;
+  }
   if (!by_logits_) {
     if (score_ == Score::softmax)
       softmax(scores, experts_);
     else
       std::transform(scores, scores + experts_, scores, sigmoid);
   }
-  float* marks = scores;
   if (!weights_.choice_bias.empty() || shape_.groups > 1) {
     marks = scores + experts_;
     for (size_t e = 0; e < experts_; ++e)

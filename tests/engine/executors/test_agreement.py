@@ -10,14 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from tiny_models import TOKENS, Tiny
 
 from engine.checkpoints import open_checkpoint
 from engine.executors import load
 from engine.executors.expert_slots import HybridExperts
-from engine.executors.native_router import NativeRouter
-from engine.executors.torch_router import Router
 from engine.models import model_spec
 from engine.placement.planner import plan as planned
 
@@ -69,89 +66,36 @@ def test_stored_codes_agree_within_their_numerics(tiny: MakeTiny, run: Callable[
         assert np.median(errors) < 0.05
 
 
-PROMPTS = (
-    "The capital of France is",
-    "Once upon a time there was a small boat that",
-    "def add(a, b):\n",
-)
-
-
 @pytest.mark.timeout(600)
-def test_the_demo_model_writes_the_same_text_everywhere(demo_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Float weights, 64 tokens of several prompts: the first token by token, the others as the choice at each place.
-
-    Experts in VRAM stay, and each place takes the experts that the CPU chose: the demo's routers are so even that the
-    seventh and the eighth best of twelve often differ by less than float32 does from one order of adding to another.
+def test_the_demo_model_writes_the_same_text_everywhere(demo_model: Path) -> None:
+    """Float weights. Experts in RAM, those in VRAM as they are, write token by token; all on the device says which is
+    the likeliest token at each place of that text. Every place chooses its experts itself.
     """
     places: dict[str, dict[str, Any]] = {
         "cpu": {"device": "cpu"},
         "hybrid": {"device": "sim:vram=450e6", "leave_vram": 0},
         "all_gpu": {"device": "sim:vram=4e9", "leave_vram": 0},
     }
-    chosen: list[tuple[np.ndarray, np.ndarray]] = []
-    texts: list[np.ndarray] = []
+    text: list[int] = []
     with contextlib.closing(open_checkpoint(demo_model)) as checkpoint:
-        spec, encode = model_spec(checkpoint), checkpoint.tokenizer().encode
-        prompts = [np.array(encode(prompt), np.int64) for prompt in PROMPTS]
+        spec = model_spec(checkpoint)
+        prompt = np.array(checkpoint.tokenizer().encode("The capital of France is"), np.int64)
         for place, wishes in places.items():
             plan = planned(checkpoint, HERE, 128, dtype="float32", **wishes)
             assert plan.mode == place
             executor: Any = load(checkpoint, spec, plan)
             try:
-                if place == "cpu":
-                    texts = [written(executor, prompt) for prompt in prompts]
-                    record_choices(monkeypatch, chosen)
-                    expected = answers(executor, prompts, texts)
-                    assert (expected[0] == texts[0]).all()
+                if place == "all_gpu":
+                    rows = executor.forward(np.concatenate([prompt, text[:-1]]), "all")
+                    assert rows[len(prompt) - 1 :].argmax(1).tolist() == text
                     continue
                 if place == "hybrid":
                     assert isinstance(executor._experts, HybridExperts)
                     assert executor._experts.uploads is not None
-                    monkeypatch.setattr(executor._experts.uploads, "ask", lambda room: None)
-                with monkeypatch.context() as patch:
-                    repeat_choices(patch, executor, chosen)
-                    for text, same in zip(answers(executor, prompts, texts), expected, strict=True):
-                        assert text.tolist() == same.tolist(), place
-                assert place != "hybrid" or executor.status().hits > 0
+                    executor._experts.uploads.ask = lambda room: None
+                written, _ = greedy(executor, prompt, 48)
+                assert place == "cpu" or written == text
+                assert place == "cpu" or executor.status().hits > 0
+                text = written
             finally:
                 executor.close()
-
-
-def written(executor: Any, prompt: np.ndarray) -> np.ndarray:
-    """64 tokens behind a prompt."""
-    executor.truncate(0)
-    return np.array(greedy(executor, prompt, 64)[0])
-
-
-def answers(executor: Any, prompts: list[np.ndarray], texts: list[np.ndarray]) -> list[np.ndarray]:
-    """What is written behind the first prompt; behind the others the likeliest token after each of their texts'."""
-    found = [written(executor, prompts[0])]
-    for prompt, text in zip(prompts[1:], texts[1:], strict=True):
-        executor.truncate(0)
-        rows = executor.forward(np.concatenate([prompt, text[:-1]]), "all")
-        found.append(rows[len(prompt) - 1 :].argmax(1))
-    return found
-
-
-def record_choices(patch: pytest.MonkeyPatch, chosen: list[tuple[np.ndarray, np.ndarray]]) -> None:
-    """Weights and numbers of experts that our router gives from now on, call by call."""
-    route = NativeRouter.__call__
-
-    def noted(self: NativeRouter, x: torch.Tensor, residual: torch.Tensor) -> Any:
-        weights, ids, factors = route(self, x, residual)
-        chosen.append((weights.numpy().copy(), ids.numpy().copy()))
-        return weights, ids, factors
-
-    patch.setattr(NativeRouter, "__call__", noted)
-
-
-def repeat_choices(patch: pytest.MonkeyPatch, executor: Any, chosen: list[tuple[np.ndarray, np.ndarray]]) -> None:
-    """The device's router gives these; nearly all are its own."""
-    route, left = Router.__call__, iter(chosen)
-    upload = executor._device.device.upload
-
-    def told(self: Router, x: torch.Tensor, residual: torch.Tensor) -> Any:
-        weights, ids = next(left)
-        return upload(torch.from_numpy(weights)), upload(torch.from_numpy(ids)), route(self, x, residual)[2]
-
-    patch.setattr(Router, "__call__", told)
