@@ -326,7 +326,7 @@ def loaded(
 ) -> Iterator[tuple[Engine, Callable[[GenerationStats], Prediction]]]:
     """The model, and what remembers an answer's speed and says what was predicted."""
     import engine
-    from engine.hardware.busy import OtherPrograms
+    from engine.hardware.busy import MUCH_DISTURBED, OtherPrograms
 
     with opened(args.model, terminal) as checkpoint:
         report = engine.probe(present=True)
@@ -336,7 +336,13 @@ def loaded(
             others = OtherPrograms()
 
             def learn(stats: GenerationStats) -> Prediction:
-                engine.learn(checkpoint, report, plan, stats, others.share())
+                busy = others.share()
+                engine.learn(checkpoint, report, plan, stats, busy)
+                if busy >= MUCH_DISTURBED:
+                    terminal.note(
+                        f"Other programs used {busy:.0%} of the CPU meanwhile: this speed does not correct the next "
+                        "prediction. Close them for the model's own speed."
+                    )
                 return plan.prediction
 
             yield ready, learn

@@ -71,7 +71,9 @@ def test_generate_prints_the_answer_and_the_figures_apart(tiny_model: Path, caps
     assert shown.out == told["text"] + "\n"
     guesses, reading = r"(\d+ of \d+ guesses right · )?", r"first token \d+\.\d s · prompt \d+ tok/s"
     line = rf"\d+\.\d tok/s · 8 tokens · {guesses}{reading} · .+ · stopped: token limit\n"
-    assert re.fullmatch(rf"{line}Predicted: about .+ tok/s \(.+\), prompt about .+\.\n", shown.err)
+    # Only where they do, which nobody can promise of the machine that tests.
+    busy = r"(Other programs used \d+% of the CPU meanwhile: .+\n)?"
+    assert re.fullmatch(rf"{busy}{line}Predicted: about .+ tok/s \(.+\), prompt about .+\.\n", shown.err)
 
 
 def test_generate_json_has_the_documented_fields(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
