@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
-from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QWidget
 
 from app.chat.code_view import CodeView
 from app.chat.flow_view import FlowView
@@ -25,15 +25,19 @@ LONG_TEXT, SLICE, SLICE_SECONDS = 6000, 1500, 0.02
 
 @dataclass
 class _Part:
-    """A widget and the leaves it shows."""
+    """A widget and the leaves it shows. bottom: where the room for the next part begins."""
 
     widget: FlowView | CodeView | QFrame
     first: int
     count: int
+    bottom: int = 0
 
 
 class BodyView(QWidget):
-    """Shows Markdown. `set_text` takes it whole; `grow` takes a longer version of it again and again."""
+    """Shows Markdown. `set_text` takes it whole; `grow` takes a longer version of it again and again.
+
+    It places its parts itself: a layout would ask thousands of them for their sizes whenever the last one grows.
+    """
 
     linkChosen = Signal(str)
     #: More of a long text is shown, or a formula has been laid out.
@@ -48,13 +52,12 @@ class BodyView(QWidget):
         self._leaves: list[Leaf] = []
         self._parts: list[_Part] = []
         self._caret = False
+        #: The view that shows it.
+        self._caret_in: TextView | None = None
         #: The whole of a long text of which only the beginning, `_text`, is shown yet.
         self._rest = ""
         self._slices = QTimer(self, singleShot=True, interval=0)
         self._slices.timeout.connect(self._show_slice)
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(PARAGRAPH_GAP)
 
     @property
     def text(self) -> str:
@@ -126,7 +129,7 @@ class BodyView(QWidget):
             for part in self._parts:
                 self._fit(part)
             self.setFixedWidth(width)
-            self._fit_height()
+            self._place(0)
 
     def _change(self, keep: int, leaves: Sequence[Leaf]) -> None:
         """Keep the first leaves, replace the others. What is the same again is not touched."""
@@ -139,6 +142,8 @@ class BodyView(QWidget):
         leaves = leaves[same:]
         if keep == len(self._leaves) and not leaves:
             return
+        # The part before the first that changes may take some of the new text.
+        place = self._part_of(keep) - 1
         if leaves and self._replace_in_place(keep, leaves[0]):
             self._leaves[keep:] = [leaves[0]]
             keep, leaves = keep + 1, leaves[1:]
@@ -153,13 +158,22 @@ class BodyView(QWidget):
                 run = []
                 self._append_block(leaf)
         self._append_texts(run)
-        self._fit_height()
+        self._place(place)
         self._place_caret()
+
+    def _part_of(self, leaf: int) -> int:
+        """The index of the last part that begins with that leaf or one before it; 0 if there is none."""
+        index = len(self._parts) - 1
+        while index > 0 and self._parts[index].first > leaf:
+            index -= 1
+        return max(0, index)
 
     def _replace_in_place(self, index: int, leaf: Leaf) -> bool:
         """Let the widget that shows leaf `index` show this one, if it can without being made anew."""
-        part = next((part for part in self._parts if part.first == index), None)
-        if part is None or (leaf.indent, leaf.quote) != (self._leaves[index].indent, self._leaves[index].quote):
+        part = self._parts[self._part_of(index)] if index < len(self._leaves) else None
+        if part is None or part.first != index:
+            return False
+        if (leaf.indent, leaf.quote) != (self._leaves[index].indent, self._leaves[index].quote):
             return False
         kinds = {Code: CodeView, Table: TableView, Math: FormulaView}
         if type(leaf) in kinds and isinstance(part.widget, kinds[type(leaf)]):
@@ -176,7 +190,8 @@ class BodyView(QWidget):
                 last.count = 0
                 return
             self._parts.pop()
-            self._column.removeWidget(last.widget)
+            if last.widget is self._caret_in:
+                self._caret_in = None
             last.widget.hide()
             last.widget.deleteLater()
         last = self._parts[-1] if self._parts else None
@@ -229,7 +244,6 @@ class BodyView(QWidget):
             widget.resized.connect(self._take_height)
         part = _Part(widget, len(self._leaves), 0)
         self._parts.append(part)
-        self._column.addWidget(widget, 0, Qt.AlignmentFlag.AlignRight)
         self._fit(part)
         widget.show()
         return part
@@ -250,14 +264,29 @@ class BodyView(QWidget):
     @Slot()
     def _take_height(self) -> None:
         """A part has become taller or shorter by itself."""
-        self._fit_height()
-        self.resized.emit()
+        sender = self.sender()
+        for index in reversed(range(len(self._parts))):
+            if self._parts[index].widget is sender:
+                self._place(index)
+                self.resized.emit()
+                break
 
-    def _fit_height(self) -> None:
-        gaps = PARAGRAPH_GAP * max(0, len(self._parts) - 1)
-        self.setFixedHeight(sum(part.widget.height() for part in self._parts) + gaps)
+    def _place(self, first: int) -> None:
+        """Move the parts from that one on to where they belong, one below the other, and take their height."""
+        first = max(0, min(first, len(self._parts) - 1))
+        top = self._parts[first - 1].bottom if first else 0
+        left_to_right = self.layoutDirection() == Qt.LayoutDirection.LeftToRight
+        for part in self._parts[first:]:
+            # Formulas, tables and code of lists and quotes begin further in, and all end together.
+            part.widget.move(max(0, self._width - part.widget.width()) if left_to_right else 0, top)
+            top += part.widget.height() + PARAGRAPH_GAP
+            part.bottom = top
+        self.setFixedHeight(max(0, top - PARAGRAPH_GAP))
 
     def _place_caret(self) -> None:
-        for part in self._parts:
-            if isinstance(part.widget, TextView):
-                part.widget.set_caret(self._caret and part is self._parts[-1])
+        last = self._parts[-1].widget if self._parts and self._caret else None
+        if self._caret_in is not None and self._caret_in is not last:
+            self._caret_in.set_caret(False)
+        self._caret_in = last if isinstance(last, TextView) else None
+        if self._caret_in is not None:
+            self._caret_in.set_caret(True)

@@ -87,8 +87,9 @@ class FlowView(QTextBrowser):
 
     def set_caret(self, on: bool) -> None:
         """Show where the next word will appear."""
-        self._caret = on
-        self.viewport().update()
+        if on != self._caret:
+            self._caret = on
+            self.viewport().update()
 
     def loadResource(self, kind: int, name: QUrl | str) -> Any:
         return None

@@ -20,6 +20,7 @@ LINE_BREAK = "\u2028"
 #: Characters after which a paragraph that is being written is cut: parsing and laying it out again must stay quick.
 LONGEST_PARAGRAPH = 2500
 _WORD_START = re.compile(r"(?<=\s)[^\W\d_]")
+_QUOTED = re.compile(r"(?<=\n)>+ ?(?=[^\W\d_])")
 #: What is cut off around a formula, and what is set beside it.
 _BLANKS, _PUNCTUATION = LINE_BREAK + " ", (".", ",", ";", ":")
 BULLETS = ("•", "◦", "▪")
@@ -119,8 +120,8 @@ class StreamParser:
     """Parses a text that only grows, at the cost of its last block.
 
     A block is settled as soon as another one begins behind it; only what lies behind the last settled block is
-    parsed again. Within a list the same holds for its items, within a table for its rows, within a code block
-    for its lines.
+    parsed again. Within a quote the same holds for its blocks, within a list for its items, within a table for its
+    rows, within a code block for its lines.
 
     whole: what the text will grow to, if that is known; links then find their definitions wherever they are.
     """
@@ -162,14 +163,16 @@ class StreamParser:
         self._settled += first_leaf
         self._fence = _OpenFence.find(tokens, leaves[first_leaf:], text, self._start)
         self._table = _OpenTable.find(tokens, leaves[first_leaf:], text, self._start)
-        if len(text) - self._start > LONGEST_PARAGRAPH and tokens and tokens[-1].type == "paragraph_close":
+        if len(text) - self._start > LONGEST_PARAGRAPH and _ends_with_paragraph(tokens):
             leaves[first_leaf:] = self._cut_paragraph(text)
         return settled, leaves
 
     def _cut_paragraph(self, text: str) -> list[Leaf]:
         """Settle most of an endless paragraph, as a model caught in a loop writes it, and start a new line there."""
         tail = text[self._start :]
-        words = [match.start() for match in _WORD_START.finditer(tail, len(tail) // 2, len(tail) - 100)]
+        # In a quote a new one begins with a line, which has the quote's sign.
+        pattern = _QUOTED if tail.lstrip(" ").startswith(">") else _WORD_START
+        words = [match.start() for match in pattern.finditer(tail, len(tail) // 2, len(tail) - 100)]
         # A new line shows where there was one before.
         cut = max((word for word in words if tail[word - 1] == "\n"), default=max(words, default=0))
         if tail.startswith((" ", "\t")) or not cut or self._item is not None:
@@ -184,6 +187,12 @@ class StreamParser:
     def needs_second_pass(self) -> bool:
         """Whether links refer to definitions, which may have come after the link was settled."""
         return bool(self._env.get("references")) and not self._complete
+
+
+def _ends_with_paragraph(tokens: Sequence[Token]) -> bool:
+    """Whether the last thing is a paragraph, of the text or of a quote."""
+    kinds = (token.type for token in reversed(tokens))
+    return next((kind for kind in kinds if kind != "blockquote_close"), "") == "paragraph_close"
 
 
 @dataclass
@@ -293,10 +302,11 @@ class _Walker:
         while index < len(tokens):
             token = tokens[index]
             kind = token.type
-            if token.level == 0 and token.nesting >= 0 and token.map:
-                self._marks.append((token.map[0], len(self._leaves), self._first if index == 0 else None))
+            # What stands in a quote, and in nothing else, can be read by itself: its lines have the quote's sign.
+            if token.level == self._quote and token.nesting >= 0 and token.map:
+                self._marks.append((token.map[0], len(self._leaves), self._first if index == self._quote else None))
             if kind in ("bullet_list_open", "ordered_list_open"):
-                self._open_list(token, continued=index == 0 and self._first is not None)
+                self._open_list(token, continued=index == self._quote and self._first is not None)
             elif kind in ("bullet_list_close", "ordered_list_close"):
                 self._lists.pop()
                 self._close = False
@@ -345,9 +355,9 @@ class _Walker:
         checked = _checkbox(tokens, index)
         if checked is not None:
             self._marker = "☑" if checked else "☐"
-        if token.level == 1 and token.map:
+        if token.level == self._quote + 1 and token.map:
             opens_list = tokens[index - 1].type.endswith("list_open")
-            place = (self._first if index == 1 else None) if opens_list else _Item(number)
+            place = (self._first if index == self._quote + 1 else None) if opens_list else _Item(number)
             self._marks.append((token.map[0], len(self._leaves), place))
         if number is not None:
             self._lists[-1] = number + 1

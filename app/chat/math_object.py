@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from PySide6.QtCore import QRectF, QSizeF, Signal, Slot
 from PySide6.QtGui import (
@@ -23,8 +24,6 @@ from app.theme import theme
 FORMULA = QTextFormat.ObjectTypes.UserObject.value + 1
 #: Of a formula's character, and of the source that stands in for it: its number.
 NUMBER = QTextFormat.Property.UserProperty.value + 3
-#: The size of the text around a formula, in pixels.
-TEXT_SIZE = QTextFormat.Property.UserProperty.value + 4
 #: The character that a document holds in a formula's place.
 PLACE = "\ufffc"
 #: The formula font's letters are smaller than those of most faces for text.
@@ -35,6 +34,15 @@ SIDE, CODE_STEP = 1.0, 2
 GAP = 1.0
 #: A formula within a line that is wider than this could not be read in the width of the column, but its source can.
 WIDEST_INLINE = 1400.0
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A formula in the document. ascent: of the text around it; descent: of the font that holds it, see `_place`."""
+
+    formula: Formula
+    ascent: float
+    descent: float
 
 
 class FormulaObjects(QPyTextObject):
@@ -50,9 +58,10 @@ class FormulaObjects(QPyTextObject):
         super().__init__(document)
         self._document, self._room = document, room
         self._keys: dict[int, FormulaKey] = {}
-        self._formulas: dict[int, Formula] = {}
-        #: Numbers of those that are still laid out.
-        self._pending: set[int] = set()
+        self._store = formulas()
+        self._formulas: dict[int, _Placed] = {}
+        #: Those that are still laid out, and where their sources begin.
+        self._pending: dict[int, QTextCursor] = {}
         self._next = 0
         self._tidy_at = 64
         document.documentLayout().registerHandler(FORMULA, self)
@@ -61,10 +70,10 @@ class FormulaObjects(QPyTextObject):
         """Write a formula. base: what plain text looks like here."""
         self._tidy()
         key = FormulaKey(source, round(base.font().pixelSize() * SCALE, 1), display)
-        store, number = formulas(), self._next
+        number = self._next
         self._next += 1
         self._keys[number] = key
-        formula = _fit_for_a_line(key)
+        formula = self._fit_for_a_line(key)
         if formula is not None:
             self._place(cursor, number, formula, base)
             return
@@ -72,16 +81,18 @@ class FormulaObjects(QPyTextObject):
         form.setFont(code_font(base.font()))
         form.setBackground(theme().colour("hover"))
         form.setProperty(NUMBER, number)
+        begins = QTextCursor(cursor)
+        begins.setKeepPositionOnInsert(True)
         cursor.insertText(source.replace("\n", "\u2028"), form)
-        if store.pending(key):
+        if self._store.pending(key):
             if not self._pending:
-                store.ready.connect(self._show_ready)
-            self._pending.add(number)
+                self._store.ready.connect(self._show_ready)
+            self._pending[number] = begins
 
     def clear(self) -> None:
         """The document is written anew."""
         if self._pending:
-            formulas().ready.disconnect(self._show_ready)
+            self._store.ready.disconnect(self._show_ready)
         self._pending.clear()
         self._keys.clear()
         self._formulas.clear()
@@ -99,61 +110,69 @@ class FormulaObjects(QPyTextObject):
     # of Qt than those they are given, for an exception in here ends the program.
 
     def intrinsicSize(self, document: QTextDocument, position: int, form: QTextFormat) -> QSizeF:
-        formula = self._formulas.get(form.property(NUMBER))
-        if formula is None:
+        placed = self._formulas.get(form.property(NUMBER))
+        if placed is None:
             return QSizeF(1, 1)
+        formula = placed.formula
         scale = self._scale(formula)
         # At least as tall as text, so that a cell of a table with nothing else keeps the baseline of its neighbours.
-        ascent = max(formula.ascent * scale + GAP, QFontMetricsF(_text_font(form)).ascent())
-        return QSizeF(formula.width * scale + 2 * SIDE, ascent + _descent(form))
+        ascent = max(formula.ascent * scale + GAP, placed.ascent)
+        return QSizeF(formula.width * scale + 2 * SIDE, ascent + placed.descent)
 
     def drawObject(
         self, painter: QPainter, rect: QRectF, document: QTextDocument, position: int, form: QTextFormat
     ) -> None:
-        formula = self._formulas.get(form.property(NUMBER))
-        if formula is None:
+        placed = self._formulas.get(form.property(NUMBER))
+        if placed is None:
             return
-        scale = self._scale(formula)
+        scale = self._scale(placed.formula)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.translate(rect.left() + SIDE, round(rect.bottom() - _descent(form)))
+        painter.translate(rect.left() + SIDE, round(rect.bottom() - placed.descent))
         painter.scale(scale, scale)
-        painter.fillPath(formula.path, form.toCharFormat().foreground())
+        painter.fillPath(placed.formula.path, form.toCharFormat().foreground())
         painter.restore()
 
     def _place(self, cursor: QTextCursor, number: int, formula: Formula, base: QTextCharFormat) -> None:
-        self._formulas[number] = formula
         form = QTextCharFormat(base)
         form.setObjectType(FORMULA)
         form.setProperty(NUMBER, number)
         # Qt hangs an object below the baseline by the descent of its format's font, so that font is one which goes as
         # deep as the formula.
         form.setVerticalAlignment(QTextCharFormat.VerticalAlignment.AlignBaseline)
-        form.setFont(_font_with_descent(base.font(), formula.descent * self._scale(formula) + GAP))
-        form.setProperty(TEXT_SIZE, base.font().pixelSize())
+        font = _font_with_descent(base.font(), formula.descent * self._scale(formula) + GAP)
+        form.setFont(font)
+        # Qt asks for the size whenever it lays the line out, so it is not measured there.
+        ascent, descent = QFontMetricsF(base.font()).ascent(), QFontMetricsF(font).descent()
+        self._formulas[number] = _Placed(formula, ascent, descent)
         cursor.insertText(PLACE, form)
 
     @Slot()
     def _show_ready(self) -> None:
         """Put the formulas that have been laid out in the place of their sources."""
-        store = formulas()
-        done = {number for number in self._pending if not store.pending(self._keys[number])}
+        done = [number for number in self._pending if not self._store.pending(self._keys[number])]
         if not done:
             return
-        self._pending -= done
+        places = {number: self._pending.pop(number) for number in done}
         if not self._pending:
-            store.ready.disconnect(self._show_ready)
-        made = [(*place, _fit_for_a_line(self._keys[place[2]])) for place in self._numbered() if place[2] in done]
+            self._store.ready.disconnect(self._show_ready)
+        made = False
         cursor = QTextCursor(self._document)
         cursor.beginEditBlock()
-        for position, length, number, formula in reversed(made):
-            if formula is not None:
-                cursor.setPosition(position)
-                cursor.setPosition(position + length, QTextCursor.MoveMode.KeepAnchor)
+        for number, place in places.items():
+            formula, position = self._fit_for_a_line(self._keys[number]), place.position()
+            length = _units(self._keys[number].source)
+            if formula is None or position + length >= self._document.characterCount():
+                continue
+            cursor.setPosition(position)
+            cursor.setPosition(position + length, QTextCursor.MoveMode.KeepAnchor)
+            # Its text may have been taken away since.
+            if cursor.charFormat().property(NUMBER) == number:
                 self._place(cursor, number, formula, self._plain_format(cursor.charFormat()))
                 self.moved.emit(position, 1 - length)
+                made = True
         cursor.endEditBlock()
-        if any(formula is not None for *_, formula in made):
+        if made:
             self.shown.emit()
 
     def _plain_format(self, source: QTextCharFormat) -> QTextCharFormat:
@@ -187,24 +206,22 @@ class FormulaObjects(QPyTextObject):
         for numbers in (self._keys, self._formulas):
             for number in numbers.keys() - alive:
                 del numbers[number]
-        self._pending &= alive
+        for number in self._pending.keys() - alive:
+            del self._pending[number]
         self._tidy_at = max(64, 2 * len(self._keys))
+
+    def _fit_for_a_line(self, key: FormulaKey) -> Formula | None:
+        formula = self._store.get(key)
+        return formula if formula is None or key.display or formula.width <= WIDEST_INLINE else None
 
     def _scale(self, formula: Formula) -> float:
         room = self._room() - 2 * SIDE
         return min(1.0, max(0.3, room / formula.width)) if room > 0 and formula.width > 0 else 1.0
 
 
-def _text_font(form: QTextFormat) -> QFont:
-    """The font of the text around a formula."""
-    font = QFont(form.toCharFormat().font())
-    font.setPixelSize(form.property(TEXT_SIZE))
-    return font
-
-
-def _fit_for_a_line(key: FormulaKey) -> Formula | None:
-    formula = formulas().get(key)
-    return formula if formula is None or key.display or formula.width <= WIDEST_INLINE else None
+def _units(text: str) -> int:
+    """Qt's characters of a text."""
+    return len(text.encode("utf-16-le")) // 2
 
 
 def code_font(text: QFont) -> QFont:
@@ -213,10 +230,6 @@ def code_font(text: QFont) -> QFont:
     font.setPixelSize(max(1, text.pixelSize() - CODE_STEP))
     font.setWeight(text.weight())
     return font
-
-
-def _descent(form: QTextFormat) -> float:
-    return QFontMetricsF(form.toCharFormat().font()).descent()
 
 
 def _font_with_descent(font: QFont, descent: float) -> QFont:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import ceil
 
 from PySide6.QtCore import QMimeData, QPoint, QRectF, Qt
@@ -43,6 +44,8 @@ class TextView(FlowView):
         self._ink = ink
         #: Where each leaf's block begins.
         self._starts: list[int] = []
+        #: The last leaf, which may grow.
+        self._last: Text | None = None
 
     @property
     def count(self) -> int:
@@ -57,11 +60,14 @@ class TextView(FlowView):
         """Keep the first leaves, replace the others."""
         cursor = QTextCursor(self.document())
         cursor.beginEditBlock()
+        if leaves and keep == self.count - 1 and self._continue(cursor, leaves[0]):
+            keep, self._last, leaves = keep + 1, leaves[0], leaves[1:]
         if keep == 0:
             self._formulas.clear()
             # Text may be larger now than when the view was made.
             self.document().setDefaultFont(body_font())
-        if keep < self.count:
+        shown = self.count
+        if keep < shown:
             cursor.setPosition(max(0, self._starts[keep] - 1))
             cursor.movePosition(QTextCursor.MoveOperation.End, QTextCursor.MoveMode.KeepAnchor)
             cursor.removeSelectedText()
@@ -69,8 +75,33 @@ class TextView(FlowView):
         cursor.movePosition(QTextCursor.MoveOperation.End)
         for leaf in leaves:
             self._append(cursor, leaf)
+        if leaves:
+            self._last = leaves[-1]
+        elif keep < shown:
+            self._last = None
         cursor.endEditBlock()
         self.fit()
+
+    def _continue(self, cursor: QTextCursor, leaf: Text) -> bool:
+        """Make the last leaf this one if it begins the same: a paragraph of many formulas is not written anew."""
+        last = self._last
+        if last is None or replace(last, spans=leaf.spans) != leaf:
+            return False
+        same = 0
+        for old, new in zip(last.spans, leaf.spans, strict=False):
+            if old != new:
+                break
+            same += 1
+        gone = last.spans[same:]
+        # A formula is one character, or as many as its source has.
+        if not same or last == leaf or any(span.math for span in gone):
+            return False
+        cursor.movePosition(QTextCursor.MoveOperation.End)
+        units = len("".join(span.text for span in gone).encode("utf-16-le")) // 2
+        cursor.setPosition(cursor.position() - units, QTextCursor.MoveMode.KeepAnchor)
+        cursor.removeSelectedText()
+        self._insert(cursor, leaf.spans[same:], self._base_format(leaf))
+        return True
 
     def natural_width(self, limit: int) -> int:
         """The width that the text needs if it may be at most `limit` pixels wide."""

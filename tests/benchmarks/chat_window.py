@@ -10,6 +10,7 @@ Runs without a screen. Times are CPU time of the UI thread, so a busy machine do
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import tempfile
@@ -254,6 +255,9 @@ def main() -> None:
     clock = Clock()
     message_view.time = body_view.time = SimpleNamespace(perf_counter=clock)
     theme().set_mode("dark")
+    # As the program does when it has started.
+    gc.collect()
+    gc.freeze()
     if options.what == "frames":
         frames(options.tokens, options.rate, options.kinds, clock)
     elif options.what == "open":

@@ -7,6 +7,8 @@ import threading
 from collections import Counter
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PySide6.QtCore import QCoreApplication, QEvent, QObject, QTimer
 from PySide6.QtWidgets import QApplication
 
@@ -15,6 +17,7 @@ from app.chat import markdown
 from app.chat.body_view import BodyView
 from app.chat.markdown import StreamParser, parse
 from app.chat.page import ChatPage
+from app.chat.rich_text import PARAGRAPH_GAP, TextView
 
 #: Characters of one frame at 200 tokens per second.
 FRAME = 26
@@ -47,6 +50,8 @@ KINDS = {
     "table": "| a | b |\n|---|---|\n" + "".join(f"| {n} | **two** |\n" for n in range(1200)),
     "list": "".join(f"- item {n} with `code`\n" for n in range(1200)),
     "code": "```python\n" + "value = compute(a, b)  # a comment\n" * 800,
+    "quote": "".join(f"> said {n} times; then he went on\n" for n in range(700)),
+    "quoted list": "".join(f"> {n}. item {n} with `code`\n" for n in range(1000)),
     "loop": "They are going to find something evermore. " * 600,
 }
 
@@ -64,20 +69,88 @@ def test_only_what_is_being_written_is_parsed_again(kind, monkeypatch):
     parser = StreamParser()
     for end in range(FRAME, len(text) + FRAME, FRAME):
         parser.update(text[:end])
-    longest_block = markdown.LONGEST_PARAGRAPH if kind == "loop" else 400
+    longest_block = markdown.LONGEST_PARAGRAPH if kind in ("loop", "quote") else 400
     assert max(parsed) <= 2 * longest_block + FRAME
     assert len(parsed) <= 1.5 * len(text) / FRAME
     # A block is parsed again for each frame in which it grows, and no more often.
     assert sum(parsed) <= (2 + longest_block / FRAME) * len(text)
 
 
-@pytest.mark.parametrize("kind", ["mixed", "table", "list"])
+@pytest.mark.parametrize("kind", ["mixed", "table", "list", "quoted list"])
 def test_what_was_streamed_reads_as_the_whole(kind):
     text, parser, leaves = KINDS[kind], StreamParser(), []
     for end in [*range(FRAME, len(text), FRAME), len(text)]:
         keep, new = parser.update(text[:end])
         leaves = leaves[:keep] + new
     assert leaves == parse(text)
+
+
+QUOTED = ["> a\n", ">\n", "> - x\n", "> 1. y\n", ">   more\n", "lazy\n", "\n", "> > z\n", ">> - q\n", ">   - below\n"]
+QUOTED += ["> # h\n", "> $$\n", "> ```\n", "- l\n", "  > w\n", ">     code\n", "> |a|b|\n", "> |-|-|\n", "> ***\n"]
+
+
+@given(st.lists(st.sampled_from(QUOTED), min_size=3, max_size=9), st.integers(1, 7))
+@settings(max_examples=60, deadline=None)
+def test_quotes_of_any_kind_read_as_the_whole(lines, step):
+    text, parser, leaves = "".join(lines), StreamParser(), []
+    for end in [*range(step, len(text), step), len(text)]:
+        keep, new = parser.update(text[:end])
+        leaves = leaves[:keep] + new
+    assert leaves == parse(text)
+
+
+def test_a_part_that_grows_asks_no_other_part_for_its_place(qtbot, monkeypatch):
+    """Thousands of formulas may stand above it."""
+    body = BodyView()
+    qtbot.addWidget(body)
+    body.set_width(600)
+    text = "".join(f"$$\nx_{{{n}}}\n$$\n\n" for n in range(60))
+    body.grow(text)
+    tasks.finish()
+    moved = Counter()
+    for part in body._parts:
+        monkeypatch.setattr(part.widget, "move", lambda x, y, part=part: moved.update([part.first]))
+    body.grow(text + "The end")
+    body.grow(text + "The end of it.")
+    assert sum(moved.values()) <= 4
+
+
+def test_parts_stand_one_below_the_other(qtbot):
+    body = BodyView()
+    qtbot.addWidget(body)
+    body.set_width(600)
+    text = KINDS["mixed"][:1500]
+    for end in range(FRAME, len(text) + FRAME, FRAME):
+        body.grow(text[:end])
+    tasks.finish()
+    body.set_width(400)
+    bottom = -PARAGRAPH_GAP
+    for part in body._parts:
+        assert part.widget.y() == bottom + PARAGRAPH_GAP
+        assert part.widget.geometry().right() == 399
+        bottom = part.widget.y() + part.widget.height()
+    assert body.height() == bottom
+
+
+def test_a_paragraph_that_grows_looks_like_one_written_at_once(qtbot):
+    text = (
+        "**One** 👩‍👩‍👧 $x_1$ and `two`\nthen $\\frac{1}{2}$ [three](https://example.org) and *four* עברית at the end."
+    )
+    grown, whole = TextView(), TextView()
+    for view in (grown, whole):
+        qtbot.addWidget(view)
+        view.set_width(300)
+    for end in range(1, len(text) + 1):
+        grown.change(0, parse(text[:end]))
+        if end % 20 == 0:
+            tasks.finish()
+    whole.change(0, parse(text))
+    tasks.finish()
+    for view in (grown, whole):
+        view.selectAll()
+    assert grown.createMimeDataFromSelection().text() == whole.createMimeDataFromSelection().text()
+    assert grown.document().size() == whole.document().size()
+    assert grown.toPlainText() == whole.toPlainText()
 
 
 def test_settled_parts_are_never_made_again(qtbot, monkeypatch):
