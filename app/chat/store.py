@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from app.chat import columns, file_index
 from app.chat.database import Database, saves
@@ -59,6 +60,7 @@ class ChatStore(Database):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._writing = Writing(self.path)
+        self._held: WeakValueDictionary[int, StoredMessage] = WeakValueDictionary()
 
     def close(self) -> None:
         """Drop what was deleted for good and close the file. Unusable afterwards; closing again is fine."""
@@ -246,19 +248,18 @@ class ChatStore(Database):
             (chat_id,),
         )
         files = self._attachments(chat_id)
-        return [
-            StoredMessage(
-                *row[:7],
-                columns.stats(row[7]),
-                row[8],
-                columns.error(row[9]),
-                *row[10:],
-                files.get(row[0], ()),
-                columns.predicted(row[7]),
-                row[3] == "assistant" and row[8] is None and self._writing.elsewhere(row[0]),
-            )
-            for row in rows
-        ]
+        return [self._message(row, files.get(row[0], ())) for row in rows]
+
+    def _message(self, row: tuple[Any, ...], files: tuple[Attachment, ...]) -> StoredMessage:
+        """A row as a message. Whoever holds the same one already shares it: a long chat is in memory once."""
+        elsewhere = row[3] == "assistant" and row[8] is None and self._writing.elsewhere(row[0])
+        stats, error, predicted = columns.stats(row[7]), columns.error(row[9]), columns.predicted(row[7])
+        read = StoredMessage(*row[:7], stats, row[8], error, *row[10:], files, predicted, elsewhere)
+        known = self._held.get(read.id)
+        if known == read:
+            return known
+        self._held[read.id] = read
+        return read
 
     def _attachments(self, chat_id: int) -> dict[int, tuple[Attachment, ...]]:
         """By message."""
