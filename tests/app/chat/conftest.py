@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import pytest
 from chat_fakes import FakeHost
+from pytestqt.qtbot import QtBot
 
 from app.chat.page import ChatPage
 from app.chat.store import ChatStore
 from app.theme import theme
+
+
+class _PatientBot(QtBot):
+    """Waits a minute where others wait five seconds: a busy machine is no failure."""
+
+    def waitUntil(self, callback, *, timeout=60_000):
+        super().waitUntil(callback, timeout=timeout)
+
+
+@pytest.fixture
+def qtbot(qapp, request):
+    return _PatientBot(request)
 
 
 @pytest.fixture

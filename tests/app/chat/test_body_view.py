@@ -100,7 +100,7 @@ def test_code_is_copied_without_its_colours(body, qtbot):
     qtbot.mouseClick(code.copy_button, Qt.MouseButton.LeftButton)
     assert QGuiApplication.clipboard().text() == "<tag>"
     assert code.copy_button.text() == "Copied"
-    qtbot.waitUntil(lambda: code.copy_button.text() == "Copy", timeout=5000)
+    qtbot.waitUntil(lambda: code.copy_button.text() == "Copy")
 
 
 def test_code_is_saved_under_a_name_of_its_language(body, qtbot, tmp_path):
@@ -136,7 +136,7 @@ def colours_of(code, line):
 def test_highlighting_counts_characters_as_qt_does(body, qtbot):
     body.set_text('```python\na = "👍🏽한" + 1  # 👍\n```')
     (code,) = parts(body, CodeView)
-    qtbot.waitUntil(lambda: len(colours_of(code, 0)) >= 3, timeout=5000)
+    qtbot.waitUntil(lambda: len(colours_of(code, 0)) >= 3)
     found = [text for text, _ in colours_of(code, 0)]
     assert "".join(found) == '"👍🏽한"1# 👍'
 
@@ -246,7 +246,7 @@ def test_a_long_text_is_laid_out_in_slices_and_whole(body, qtbot):
     body.set_text(text + "\n\n[late]: http://example.org\n")
     assert len(text) > LONG_TEXT
     assert not body.complete
-    qtbot.waitUntil(lambda: body.complete, timeout=60_000)
+    qtbot.waitUntil(lambda: body.complete)
     assert [leaf.spans[0].text for leaf in body.leaves] == [f"Paragraph {n} with a " for n in range(2000)]
     assert all(leaf.spans[1].link == "http://example.org" for leaf in body.leaves)
     assert body.height() >= 2000 * 20
@@ -307,5 +307,5 @@ def test_a_line_without_end_is_laid_out_a_few_times(qtbot, monkeypatch):
     real = BodyView.grow
     monkeypatch.setattr(BodyView, "grow", lambda self, text: grown.append(len(text)) or real(self, text))
     body.set_text("x" * 30_000)
-    qtbot.waitUntil(lambda: body.text == "x" * 30_000, timeout=20_000)
+    qtbot.waitUntil(lambda: body.text == "x" * 30_000)
     assert len(grown) < 12

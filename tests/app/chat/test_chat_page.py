@@ -236,7 +236,7 @@ def test_long_thoughts_open_in_slices(page, host, qtbot):
     answer = last(page)
     closed = answer.height()
     click(qtbot, answer.thought.toggle)
-    qtbot.waitUntil(lambda: answer.thought._body.text == thought, timeout=60_000)
+    qtbot.waitUntil(lambda: answer.thought._body.text == thought)
     assert answer.height() >= closed + answer.thought._body.height() > 600 * 20
 
 

@@ -61,7 +61,7 @@ def test_a_finished_answer_is_saved_with_its_figures(controller, host, store):
 def test_text_is_saved_while_it_is_written(controller, host, store, qtbot):
     chat_id = controller.ask(None, "q")
     host.say("half")
-    qtbot.waitUntil(lambda: texts(store, chat_id) == ["q", "half"], timeout=5000)
+    qtbot.waitUntil(lambda: texts(store, chat_id) == ["q", "half"])
     assert store.messages(chat_id)[-1].stop_reason is None
 
 

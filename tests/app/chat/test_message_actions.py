@@ -100,7 +100,7 @@ def test_drafts_outlive_the_program(page, host, store, tmp_path, qtbot):
     talk(page, host, "q")
     chat = page.chat
     page.composer.set_draft(Draft("half a question", (Attachment("a.txt", "a", 1),)))
-    qtbot.waitUntil(lambda: not store.draft(chat).empty, timeout=3000)
+    qtbot.waitUntil(lambda: not store.draft(chat).empty)
     page.new_chat()
     page.composer.set_text("for a new chat")
     page.shutdown()

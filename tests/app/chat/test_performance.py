@@ -206,7 +206,7 @@ class TestPanel:
         for token in range(1, 50):
             engine.answerEvent.emit(AnswerDelta("x", replace(STATS, decode_tps=float(token)), ((token * 0.1, token),)))
         assert panel.value("decode") == ""
-        qtbot.waitUntil(lambda: panel.value("decode") == "49.0 tok/s", timeout=5000)
+        qtbot.waitUntil(lambda: panel.value("decode") == "49.0 tok/s")
 
     def test_the_card_is_copied_as_picture_and_text(self, panel, engine, log, qtbot):
         answer(engine, log)
@@ -215,7 +215,7 @@ class TestPanel:
         assert data.hasImage()
         assert "12.4 tok/s" in data.text()
         assert panel.copy_card.text() == "Copied"
-        qtbot.waitUntil(lambda: panel.copy_card.text() == "Copy benchmark card", timeout=5000)
+        qtbot.waitUntil(lambda: panel.copy_card.text() == "Copy benchmark card")
         qtbot.mouseClick(panel.copy_text, Qt.MouseButton.LeftButton)
         assert not QGuiApplication.clipboard().mimeData().hasImage()
 
