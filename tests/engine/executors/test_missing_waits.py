@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tiny_models import TOKENS, Tiny
 
 from engine.errors import GreenroomError
 from engine.executors import expert_slots, streaming
 from engine.executors.devices import Event, Stream
+from engine.executors.executor import TryAgain
 from engine.executors.expert_slots import HybridExperts
 from engine.executors.sim import SimDevice
 from engine.executors.streaming import ExpertStream, Pieces, Staging
@@ -84,3 +86,52 @@ def test_each_wait_of_a_streamed_prompt_is_needed(
     leave_out(monkeypatch)
     with pytest.raises(GreenroomError, match=f"sim has stopped working .*a race: .*{told}"):
         executor.forward(TOKEN_IDS[:24])
+
+
+def no_wait_behind_copies(patch: pytest.MonkeyPatch) -> None:
+    """Slots are given back while experts of a prompt are still being copied into them."""
+    patch.setattr(Staging, "wait_behind", lambda self: None)
+
+
+@pytest.mark.parametrize(
+    ("leave_out", "told"), [(None, ""), (no_wait_behind_copies, "bytes that sim-stream-1 writes were let go")]
+)
+def test_slots_given_back_in_a_streamed_prompt_wait_for_its_copies(
+    tiny: Callable[[str, str], Tiny],
+    run: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    leave_out: Callable[[pytest.MonkeyPatch], None] | None,
+    told: str,
+) -> None:
+    """The device runs out of memory in the middle of the first layer's experts; others are on their way."""
+    monkeypatch.setattr(expert_slots, "RING_SHARE", 2)
+    monkeypatch.setattr(expert_slots, "BLOCK_BYTES", 1)  # one slot in each
+    executor = run(tiny("qwen3_moe", "safetensors"), mode="hybrid", device="sim:latency=1e-2", hot_slots=12)
+    experts = executor._experts
+    assert isinstance(experts, HybridExperts)
+    experts.speeds.cpu = dict.fromkeys(range(1, 12), 1.0)
+    slots, taken, take = experts.cache.slots, [], ExpertStream.take
+
+    def short_of_memory(self: ExpertStream, key: tuple[int, int]) -> Any:
+        taken.append(take(self, key))
+        if len(taken) == 2:
+            raise torch.OutOfMemoryError("no room for this expert's results")
+        return taken[-1]
+
+    monkeypatch.setattr(ExpertStream, "take", short_of_memory)
+    if leave_out is not None:
+        leave_out(monkeypatch)
+        with pytest.raises(GreenroomError, match=f"sim has stopped working .*a race: .*{told}"):
+            answer(executor)
+        return
+    assert np.isfinite(answer(executor)).all()
+    assert experts.cache.slots < slots
+
+
+def answer(executor: Any) -> Any:
+    """A prompt and what follows it, tried again with less as often as the executor asks for that."""
+    while True:
+        try:
+            return executor.forward(TOKEN_IDS[:24])
+        except TryAgain:
+            continue
