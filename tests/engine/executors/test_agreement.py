@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tiny_models import TOKENS, Tiny
 
 from engine.checkpoints import open_checkpoint
@@ -66,7 +67,17 @@ def test_stored_codes_agree_within_their_numerics(tiny: MakeTiny, run: Callable[
         assert np.median(errors) < 0.05
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Threads that wait for each other take more than they give in small operations."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("one_thread")
 def test_the_demo_model_writes_the_same_text_everywhere(demo_model: Path) -> None:
     """Float weights. Experts in RAM, those in VRAM as they are, write token by token; all on the device says which is
     the likeliest token at each place of that text. Every place chooses its experts itself.
