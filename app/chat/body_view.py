@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QFrame, QWidget
 
 from app.chat.code_view import CodeView
 from app.chat.flow_view import FlowView
 from app.chat.markdown import Code, Leaf, Math, Rule, StreamParser, Table, Text, parse
 from app.chat.math_view import FormulaView
-from app.chat.rich_text import INDENT, PARAGRAPH_GAP, QUOTE_INDENT, TextView
+from app.chat.rich_text import INDENT, PARAGRAPH_GAP, QUOTE_BAR, QUOTE_INDENT, QUOTE_TOP, TextView
 from app.chat.table_view import TableView
+from app.theme import theme
 
 #: Characters in one text view. Beyond that the next paragraph starts a new one, so that laying out stays quick.
 LONGEST_VIEW = 12_000
@@ -130,6 +133,27 @@ class BodyView(QWidget):
                 self._fit(part)
             self.setFixedWidth(width)
             self._place(0)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """The bars of quotes go on beside code, tables and formulas; beside text they are the text's own."""
+        painter = QPainter(self)
+        painter.setPen(Qt.PenStyle.NoPen)
+        for index in range(self._part_at(event.rect().top()), len(self._parts)):
+            part = self._parts[index]
+            if part.widget.y() - PARAGRAPH_GAP > event.rect().bottom():
+                break
+            if isinstance(part.widget, TextView) or part.first >= len(self._leaves):
+                continue
+            above = self._leaves[part.first - 1].quote if part.first else 0
+            below = self._leaves[part.first + 1].quote if part.first + 1 < len(self._leaves) else 0
+            for level in range(self._leaves[part.first].quote):
+                top = part.widget.y() - (PARAGRAPH_GAP if above > level else 0)
+                bottom = part.bottom + QUOTE_TOP if below > level else part.bottom - PARAGRAPH_GAP
+                painter.fillRect(level * QUOTE_INDENT, top, QUOTE_BAR, bottom - top, theme().colour("line"))
+
+    def _part_at(self, y: int) -> int:
+        """The index of the first part that ends below y, or its gap does."""
+        return bisect_left(self._parts, y, key=lambda part: part.bottom)
 
     def _change(self, keep: int, leaves: Sequence[Leaf]) -> None:
         """Keep the first leaves, replace the others. What is the same again is not touched."""

@@ -106,7 +106,7 @@ def paint_steps(
         painter.setPen(QPen(colours.colour("line"), 1))
         painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y))
         painter.setPen(colours.colour("muted"))
-        text = f"{top * share:g} ms" if share else "0"
+        text = _tick(top * share)
         painter.drawText(QPointF(plot.left() - 6 - metrics.horizontalAdvance(text), y + metrics.ascent() / 2 - 1), text)
     if not steps:
         return
@@ -123,6 +123,11 @@ def paint_steps(
     if len(points) == 1:
         painter.drawPoint(points[0])
     painter.drawPolyline(QPolygonF(points))
+
+
+def _tick(time: float) -> str:
+    """ "0", "250 ms", "1.5 s": short enough for the room beside the scale."""
+    return "0" if not time else f"{time:g} ms" if time < 1000 else f"{time / 1000:g} s"
 
 
 def _ms(time: float) -> str:

@@ -26,6 +26,8 @@ from app.theme import theme
 
 #: Logical pixels: one list level, one quote level, and from a marker to its text.
 INDENT, QUOTE_INDENT, MARKER_GAP = 24, 18, 7
+#: Width of the bar beside a quote, and how far below the top of its first line it begins.
+QUOTE_BAR, QUOTE_TOP = 3, 3
 PARAGRAPH_GAP, CLOSE_GAP = 12, 4
 #: Height of a line in font sizes. A minimum, so that scripts with taller faces keep the same rhythm.
 LINE_HEIGHT = 1.6
@@ -141,13 +143,13 @@ class TextView(FlowView):
             right_to_left = block.textDirection() == Qt.LayoutDirection.RightToLeft
             for level in range(form.property(QUOTE) or 0):
                 x = level * QUOTE_INDENT
-                x = self.viewport().width() - x - 3 if right_to_left else x
+                x = self.viewport().width() - x - QUOTE_BAR if right_to_left else x
                 last = block.layout().lineAt(block.layout().lineCount() - 1)
                 below = block.next()
                 joined = below.isValid() and (below.blockFormat().property(QUOTE) or 0) > level
                 # A box leaves out what the minimum line height adds.
                 end = layout.blockBoundingRect(below).top() if joined else box.top() + last.y() + last.height()
-                painter.fillRect(QRectF(x, box.top() + 3, 3, end - box.top()), colours.colour("line"))
+                painter.fillRect(QRectF(x, box.top() + QUOTE_TOP, QUOTE_BAR, end - box.top()), colours.colour("line"))
             marker = form.property(MARKER)
             if marker and block.layout().lineCount():
                 self._paint_marker(painter, block, box, marker, right_to_left)

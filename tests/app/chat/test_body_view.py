@@ -309,3 +309,21 @@ def test_a_line_without_end_is_laid_out_a_few_times(qtbot, monkeypatch):
     body.set_text("x" * 30_000)
     qtbot.waitUntil(lambda: body.text == "x" * 30_000)
     assert len(grown) < 12
+
+
+def test_the_bar_of_a_quote_goes_on_beside_its_code(qtbot):
+    body = BodyView()
+    qtbot.addWidget(body)
+    body.set_width(400)
+    body.set_text("> before\n>\n> ```\n> code\n> ```\n>\n> after\n\n```\nno quote\n```")
+    body.show()
+    picture = body.grab().toImage()
+    line = theme().colour("line").name()
+    before, code, after, plain = (part.widget.geometry() for part in body._parts)
+
+    def barred(y):
+        ratio = picture.devicePixelRatio()
+        return picture.pixelColor(round(ratio), round(y * ratio)).name() == line
+
+    assert all(barred(y) for y in (before.bottom() + 5, code.center().y(), code.bottom() + 5))
+    assert not any(barred(y) for y in (after.bottom() + 5, plain.center().y()))

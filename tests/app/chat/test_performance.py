@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QFileDialog, QMessageBox
 from app.chat.card import make_card
 from app.chat.card_picture import WIDTH, paint_card
 from app.chat.performance import KEPT, Measured, PerformanceLog, performance_log
-from app.chat.performance_chart import LEFT, StepChart, _round_up
+from app.chat.performance_chart import LEFT, StepChart, _round_up, _tick
 from app.chat.performance_panel import PerformancePanel
 from app.chat.saving import safe_name, save_bytes
 from app.host import AnswerDelta, AnswerResult, HostState
@@ -284,3 +284,13 @@ def test_a_file_that_cannot_be_written_is_told(qtbot, tmp_path):
     assert "a.txt was not saved" in box.text()
     assert "folder" in box.informativeText()
     box.done(0)
+
+
+def test_ticks_of_the_scale_fit_beside_it():
+    assert [_tick(time) for time in (0.0, 0.5, 250.0, 1000.0, 1500.0)] == [
+        "0",
+        "0.5 ms",
+        "250 ms",
+        "1 s",
+        "1.5 s",
+    ]
