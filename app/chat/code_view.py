@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from pygments.lexer import Lexer
-from pygments.lexers import get_lexer_by_name
+from pygments.lexers import get_all_lexers, get_lexer_by_name
 from pygments.token import Token, _TokenType
 from pygments.util import ClassNotFound
 from PySide6.QtCore import QEvent, Qt, QTimer, Slot
 from PySide6.QtGui import QColor, QFontMetrics, QShowEvent, QTextCharFormat, QTextCursor, QTextLayout, QWheelEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
+from app import tasks
 from app.chat.copy_button import CopyButton, link_button
 from app.chat.markdown import Code
 from app.chat.saving import save_bytes
@@ -48,15 +49,31 @@ COLOURS: dict[_TokenType, str] = {
 }
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1000)
 def lexer_for(language: str) -> Lexer | None:
     """The lexer of a language by one of its names; None when there is none."""
-    if not language:
+    if language.lower() not in _languages():
         return None
     try:
         return get_lexer_by_name(language.lower(), stripnl=False, ensurenl=False)
     except ClassNotFound:
         return None
+
+
+#: Languages whose lexers have been made.
+_MADE: set[str] = set()
+
+
+def _make_lexer(language: str) -> str:
+    """On the background thread."""
+    lexer_for(language)
+    return language
+
+
+@cache
+def _languages() -> frozenset[str]:
+    """All names that are known. For any other one pygments asks every installed package, which takes 30 ms."""
+    return frozenset(alias.lower() for _, aliases, _, _ in get_all_lexers(plugins=False) for alias in aliases)
 
 
 def file_name_for(language: str) -> str:
@@ -164,6 +181,9 @@ class _CodeText(QPlainTextEdit):
         self.document().setDocumentMargin(0)
         self.setViewportMargins(14, 0, 8, 10)
         self.setAccessibleName(tr("Code"))
+        self._leaf = Code("")
+        #: The language whose lexer was last asked for.
+        self._asked = ""
         self._widest = 0
         self._measured = 0
         self._pending: Iterator[tuple[int, Any, str]] | None = None
@@ -181,9 +201,19 @@ class _CodeText(QPlainTextEdit):
         else:
             self.setPlainText(leaf.text)
             self._widest = self._measured = 0
-        lexer = lexer_for(leaf.language)
-        if lexer is not None:
-            self._start_highlighting(leaf, lexer)
+        self._leaf = leaf
+        if leaf.language in _MADE:
+            self._start_highlighting()
+        elif leaf.language != self._asked:
+            # A language's expressions take up to 150 ms when it is met first.
+            self._asked = leaf.language
+            if leaf.language.lower() in _languages():
+                tasks.run(_make_lexer, leaf.language, done=self._take_lexer)
+
+    def _take_lexer(self, language: str) -> None:
+        _MADE.add(language)
+        if language == self._leaf.language:
+            self._start_highlighting()
 
     def fit(self, width: int) -> None:
         """Take the height of all lines at that width."""
@@ -215,7 +245,10 @@ class _CodeText(QPlainTextEdit):
         else:
             event.ignore()
 
-    def _start_highlighting(self, leaf: Code, lexer: Lexer) -> None:
+    def _start_highlighting(self) -> None:
+        leaf, lexer = self._leaf, lexer_for(self._leaf.language)
+        if lexer is None:
+            return
         start = 0
         if not leaf.closed and len(leaf.text) > STREAM_WINDOW:
             start = leaf.text.rfind("\n", 0, len(leaf.text) - STREAM_WINDOW) + 1
