@@ -145,7 +145,7 @@ def test_a_typed_question_is_answered_with_its_speed_and_the_keyboard_ends_the_p
     assert roles["assistant"].strip()
     assert program.poll() is None
     screen.xdotool("key", "ctrl+q")
-    assert program.wait(30) == 0
+    assert program.wait(90) == 0
 
 
 def answer_so_far(data: Path) -> str:
