@@ -52,9 +52,17 @@ for vram in [0] if kind is None else range(2000, 20, -4):
         break
 watched = None
 if plan.bytes.vram:
-    import device_memory
+    import dataclasses, device_memory, torch
+    # The CPU's library keeps kernels for every shape it was asked for, up to 100 MB that no device's work would take.
+    torch.backends.mkldnn.enabled = False
     watched = device_memory.Watch()
+    # A device with more than planned: a peak beyond the plan would give slots back and hide itself.
+    plan = dataclasses.replace(plan, device="sim:vram=32e9")
 with engine.load(checkpoint, plan) as loaded:
+    experts = getattr(loaded._executor, "_experts", None)
+    if plan.hot_slots and hasattr(experts, "speeds"):
+        # Prompts are streamed whatever is sooner here: only that reaches the planned peak.
+        experts.speeds.cpu = dict.fromkeys(range(1, 16), 1.0)
     answer = 40
     tokens = [7 + i % 200 for i in range(plan.context - answer - 4)]
     prompt = loaded.tokenizer.decode(tokens)
@@ -164,6 +172,35 @@ CASES = (
                                                        num_hidden_layers=16), {"kind": ["all_gpu", "int4"], **_ALL}),
     Case("Simulated GPU, all on it, GLM-4 MoE", family("glm4_moe", **_MOE, n_routed_experts=32, num_hidden_layers=7),
          {"device": "sim:vram=4e9", **_ALL}),
+    # None of these had a part in choosing the plan's constants.
+    Case("Simulated GPU, Phi-3.5-MoE, slots", family("phimoe", **{**_LOCAL, "num_attention_heads": 64},
+         num_key_value_heads=16, num_local_experts=32, num_hidden_layers=4), {"device": "sim:vram=450e6", **_ALL}),
+    Case("Simulated GPU, LFM2-MoE, slots", family("lfm2_moe", **_MOE, num_experts=32, num_hidden_layers=6,
+         layer_types=["conv", "full_attention"] * 3), {"device": "sim:vram=400e6", **_ALL}),
+    Case("Simulated GPU, dots.1, int8, slots", family("dots1", **_MOE, n_routed_experts=32, n_shared_experts=2,
+         head_dim=64, num_hidden_layers=5), {"kind": ["hybrid", "int8"], **_ALL}),
+    Case("Simulated GPU, Q4_K, long context", mixture("Q4_K", layers=2),
+         {"device": "sim:vram=600e6", "kv_type": "f16", **_ALL}, 8192),
+    Case("Simulated GPU, BF16, int8, cache in q8", mixture("BF16", layers=1, experts=64),
+         {"kind": ["hybrid", "int8"], "kv_type": "q8", **_ALL}, 4096),
+    Case("Simulated GPU, Q4_K, int4, slots", mixture("Q4_K", layers=4, experts=48, vocab=32768),
+         {"kind": ["hybrid", "int4"], **_ALL}),
+    Case("Simulated GPU, Q4_0, wide experts", mixture("Q4_0", layers=2, hidden=4096, intermediate=1536, experts=32,
+         top_k=4, heads=64, kv_heads=8), {"device": "sim:vram=700e6", **_ALL}),
+    Case("Simulated GPU, Q6_K, few wide experts", mixture("Q6_K", layers=2, intermediate=4096, experts=16, top_k=2),
+         {"device": "sim:vram=600e6", **_ALL}),
+    Case("Simulated GPU, all on it, BF16", mixture("BF16", layers=1, experts=64), {"device": "sim:vram=4e9", **_ALL}),
+    Case("Simulated GPU, all on it, gpt-oss", family("gpt_oss", **_LOCAL, head_dim=64, num_local_experts=32,
+         num_hidden_layers=6), {"device": "sim:vram=4e9", **_ALL}),
+    Case("Simulated GPU, all on it, Phi-3.5-MoE, int8", family("phimoe", **{**_LOCAL, "num_attention_heads": 64},
+         num_key_value_heads=16, num_local_experts=32, num_hidden_layers=4), {"kind": ["all_gpu", "int8"], **_ALL}),
+    Case("Simulated GPU, all on it, Gemma 4", family("gemma4", **_MOE, head_dim=64, global_head_dim=128,
+         num_experts=32, sliding_window=128, num_hidden_layers=5), {"device": "sim:vram=4e9", **_ALL}, 4096),
+    Case("Simulated GPU, all on it, LFM2-MoE, cache in f16", family("lfm2_moe", **_MOE, num_experts=32,
+         num_hidden_layers=8, layer_types=["conv", "full_attention"] * 4),
+         {"device": "sim:vram=4e9", "kv_type": "f16", **_ALL}, 4096),
+    Case("Simulated GPU, all on it, Llama (dense), int4", family("llama", **_WIDE, intermediate_size=6144,
+         num_hidden_layers=12), {"kind": ["all_gpu", "int4"], "kv_type": "f16", **_ALL}, 4096),
 )  # fmt: skip
 
 
