@@ -104,7 +104,7 @@ def device_work_bytes(
                 phases.append(4 * tokens * (beside + _mlp(mlp, spec.hidden, width)) + recoded)
         if isinstance(ffn, MoeSpec):
             phases.append(4 * tokens * (beside + _experts(ffn, spec.hidden, experts)) + _one_expert(inventory, experts))
-    return round(max(shared + max(phases), _token_experts(inventory, experts, copy_bytes)))
+    return round(max(shared + max(phases), _token_experts(inventory, experts, copy_bytes, width)))
 
 
 def largest_matrix(inventory: Inventory) -> int:
@@ -171,10 +171,15 @@ def _one_expert(inventory: Inventory, experts: str) -> int:
     values = _largest_expert_matrix(inventory)
     if experts == "cached":
         return DEQUANTISED_BYTES * min(2 * values, DEQUANTISED_AT_ONCE)
-    return DEQUANTISED_BYTES * values if experts == "device" else 0
+    return DEQUANTISED_BYTES * values if experts == "device" and not _expert_formats(inventory) <= FLOATS else 0
 
 
-def _token_experts(inventory: Inventory, experts: str, copy_bytes: int) -> int:
+def _expert_formats(inventory: Inventory) -> set[str]:
+    """Of matrices, as they are read."""
+    return {s.format for _, shapes in inventory.experts for s in shapes if s.rows}
+
+
+def _token_experts(inventory: Inventory, experts: str, copy_bytes: int, width: float) -> int:
     """A token's experts as numbers, as many together as have room: of copies, which are brought together first, with
     room for all their parts.
     """
@@ -186,7 +191,9 @@ def _token_experts(inventory: Inventory, experts: str, copy_bytes: int) -> int:
         coarse = any(s.format.endswith("_K") for _, shapes in inventory.experts for s in shapes)
         return round(COPIED_BYTES[coarse] * numbers) + together * copy_bytes
     if experts == "device":
-        formats = {s.format for _, shapes in inventory.experts for s in shapes if s.rows}
-        each = FEW_BYTES if formats <= FEW_BYTES_FORMATS else DEQUANTISED_BYTES
-        return each * max(values, min(most * values, DEQUANTISED_AT_ONCE))
+        formats = _expert_formats(inventory)
+        each: float = FEW_BYTES if formats <= FEW_BYTES_FORMATS else DEQUANTISED_BYTES
+        if formats <= FLOATS:
+            each = 4 * width  # floats are only brought together
+        return round(each * max(values, min(most * values, DEQUANTISED_AT_ONCE)))
     return 0
