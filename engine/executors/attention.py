@@ -47,7 +47,9 @@ class TorchAttention:
         keys, values = state.append(step.start, heads[:, spec.heads :])
         mask = step.mask(spec, state.first_seen(step.start), keys.dtype)
         attend = self._attend if self._sinks is None else self._attend_with_sinks
-        out = self._o(attend(heads[:, : spec.heads].to(keys.dtype), keys, values, mask))
+        attended = attend(heads[:, : spec.heads].to(keys.dtype), keys, values, mask)
+        del keys, values  # read from a cache of codes they are as large as the conversation is long
+        out = self._o(attended)
         if self._o_bias is not None:
             out += self._o_bias
         return out

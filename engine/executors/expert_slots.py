@@ -26,7 +26,7 @@ from engine.executors.packed_layer import PackedLayer
 from engine.executors.slot_uploads import MOST_UPLOADS, SlotUploads
 from engine.executors.streaming import Carrier, ExpertStream, Key, Pieces, PrefillSpeeds, measure_link
 from engine.models.spec import ModelSpec, MoeSpec
-from engine.placement.sizes import DEQUANTISED_AT_ONCE
+from engine.placement.sizes import DEQUANTISED_AT_ONCE, LEAST_RING, RING_SHARE
 from engine.runtime.hot_cache import HotCache, Policy
 from engine.runtime.status import EngineStatus, ExpertUsage
 from engine.words import say
@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 BLOCK_BYTES = 64 << 20
 #: Share of the planned slots below which it is said that there are fewer: allocators round.
 NEARLY_ALL = 0.95
-#: Slots at the end that prompts are streamed through: one in so many, and at most so many.
-RING_SHARE, MOST_RING = 8, 32
+#: Slots that prompts are streamed through, at most.
+MOST_RING = 32
 _TIMED_RUNS = 7
 
 Ints = npt.NDArray[np.int32]
@@ -162,7 +162,7 @@ class HybridExperts:
             return
         total = sum(layer.spec.experts for layer in self._layers.values())
         ring = 0 if found >= total else min(MOST_RING, found // RING_SHARE)
-        ring = ring if ring >= 2 else 0
+        ring = ring if ring >= LEAST_RING else 0
         self.cache = HotCache(
             tuple(self._layers), self._counts.shape[1], found - ring, policy, self._checked(statistics)
         )

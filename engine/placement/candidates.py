@@ -135,6 +135,11 @@ def slot_bytes(problem: Problem) -> int:
     return sizes.largest_expert_bytes(problem.inventory, expert_layout(problem))
 
 
+def streaming_slots(inventory: Inventory) -> int:
+    """Slots from which on prompts may be computed on the device: in a ring of some, or where a whole layer has them."""
+    return min(sizes.LEAST_RING * sizes.RING_SHARE, *(moe.experts for moe, _ in inventory.experts))
+
+
 def candidates(problem: Problem) -> list[Candidate]:
     """In order of preference, as far as the wished device allows."""
     device = problem.wishes.device
@@ -224,6 +229,12 @@ def _hybrid(problem: Problem, dense_dtype: str) -> Candidate:
     chunk, more = _longest_chunk(problem, dense_dtype, kv_type, spare)
     every = sum(moe.experts for moe, _ in problem.inventory.experts)
     slots = max(0, min((spare - more) // each, every))
+    streaming = streaming_slots(problem.inventory)
+    if slots < streaming:
+        chunk = sizes.PREFILL_CHUNK
+        usual = _work_bytes(problem, dense_dtype, kv_type, "ram")
+        more = _work_bytes(problem, dense_dtype, kv_type, "few") - usual
+        slots = max(0, min((spare - more) // each, streaming - 1))
     if not slots:
         return made
     vram["buffers"] += more

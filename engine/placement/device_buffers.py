@@ -20,8 +20,9 @@ from engine.placement.sizes import (
 PIECES_AT_ONCE = {"float32": 2.0, "bfloat16": 2.6, "int8": 2.25, "int4": 4.0}
 #: Bytes per weight of a dense matrix that is turned into numbers in pieces.
 RECODED_BYTES = {"int8": 2, "int4": 6}
-#: Bytes per weight of an expert's copy that is turned into numbers, beside the copy; with scales that have scales.
+#: Bytes per weight of an expert's copy that is turned into numbers, beside the copy; where codes stand beside values.
 COPIED_BYTES = {False: 8.2, True: 9.6}
+COPIED_BESIDE_FORMATS = frozenset({"Q4_K", "Q5_K"})
 #: Bytes per weight of several experts that are turned into numbers together, in formats that take less than others.
 FEW_BYTES, FEW_BYTES_FORMATS = 7, frozenset({"Q4_0", "Q4_1", "Q4_K"})
 #: How many times as many tokens as the mean an expert of a streamed prompt is taken to have.
@@ -75,7 +76,7 @@ def device_work_bytes(
 ) -> int:
     """Bytes for one chunk of a prompt behind a conversation that fills the context, to score a chunk, or for a token.
 
-    experts: "ram", "cached" (copies of some there; prompts may be streamed), "device" (all of them)
+    experts: "ram", "few" (copies of some there), "cached" (and of so many that prompts may be streamed), "device" (all)
     chunk:   tokens
     copy_bytes: of an expert's copy
     """
@@ -185,11 +186,11 @@ def _token_experts(inventory: Inventory, experts: str, copy_bytes: int, width: f
     """
     values = _largest_expert_matrix(inventory)
     most = max((moe.top_k for moe, _ in inventory.experts), default=0)
-    if experts == "cached":
+    if experts in ("few", "cached"):
         together = min(most, max(1, DEQUANTISED_AT_ONCE // max(1, 3 * values)))
         numbers = min(2 * values * together, DEQUANTISED_AT_ONCE)
-        coarse = any(s.format.endswith("_K") for _, shapes in inventory.experts for s in shapes)
-        return round(COPIED_BYTES[coarse] * numbers) + together * copy_bytes
+        beside = any(s.format in COPIED_BESIDE_FORMATS for _, shapes in inventory.experts for s in shapes)
+        return round(COPIED_BYTES[beside] * numbers) + together * copy_bytes
     if experts == "device":
         formats = _expert_formats(inventory)
         each: float = FEW_BYTES if formats <= FEW_BYTES_FORMATS else DEQUANTISED_BYTES

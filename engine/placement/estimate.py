@@ -5,7 +5,14 @@ from __future__ import annotations
 from engine.hardware.report import HardwareReport
 from engine.hardware.simulated import is_simulated, simulated
 from engine.placement import sizes
-from engine.placement.candidates import Candidate, Problem, dense_layout, device_expert_layout, expert_layout
+from engine.placement.candidates import (
+    Candidate,
+    Problem,
+    dense_layout,
+    device_expert_layout,
+    expert_layout,
+    streaming_slots,
+)
 from engine.placement.machines import link_bandwidth, ram_bandwidth
 from engine.placement.packing import code_of
 from engine.placement.parts import UNKNOWN_GPU, find_gpu
@@ -110,7 +117,7 @@ def _device_traffic(problem: Problem, layout: Layout, code_bytes: float) -> int:
 
 def _streamed(problem: Problem, chosen: Candidate) -> dict[str, int]:
     """Experts that a prompt can be read with on the GPU: those without a copy there, which pass through its slots."""
-    if not chosen.hot_slots or chosen.mode != "hybrid":
+    if chosen.mode != "hybrid" or chosen.hot_slots < streaming_slots(problem.inventory):
         return {}
     missing = 1 - cached_share(problem, chosen)
     experts = sum(moe.experts for moe, _ in problem.inventory.experts)

@@ -41,6 +41,8 @@ CUDA_CONTEXT_BYTES = 600_000_000
 CUDA_PROGRAM_BYTES = 1_200_000_000
 #: Page-locked buffers of the largest expert's size on the way to a GPU: so many, in so many bytes, but two at least.
 STAGING_BUFFERS, STAGING_BYTES = 8, 256 << 20
+#: Slots at the end that prompts are streamed through: one in so many; at least so many, else prompts are not streamed.
+RING_SHARE, LEAST_RING = 8, 2
 #: Tokens per forward call while a prompt is read, and while every position is scored. With 128 experts and top-8 a
 #: chunk gives each expert 32 rows, enough for the kernels to be bound by arithmetic; stopping and progress are granted
 #: between chunks.

@@ -86,6 +86,20 @@ def test_vram_that_is_left_holds_copies_of_experts(machine: MakeReport) -> None:
     assert plan(QWEN3, machine(vram=80 * GB)).hot_slots == plan(QWEN3, machine()).hot_slots == 0
 
 
+def test_too_few_slots_for_streamed_prompts_take_no_room_for_them(machine: MakeReport) -> None:
+    roomy = plan(QWEN3, machine(vram=6 * GB), dtype="bfloat16")
+    bare = roomy.bytes.vram_total - roomy.bytes.vram["hot_experts"]
+    limits = range(bare - 100_000_000, bare + 100_000_000, 10_000_000)
+    made = [plan(QWEN3, machine(vram=6 * GB), dtype="bfloat16", max_vram=limit) for limit in limits]
+    few = [p for p in made if 0 < p.hot_slots < 16]
+    many = [p for p in made if p.hot_slots >= 16]
+    assert few
+    assert many
+    assert {p.prefill_chunk for p in few} == {512}
+    assert max(p.bytes.vram["buffers"] for p in few) <= min(p.bytes.vram["buffers"] for p in many)
+    assert all(p.bytes.vram_total <= limit for p, limit in zip(made, limits, strict=True) if p.hot_slots)
+
+
 def test_shares_asked_of_all_models_become_numbers_of_each(machine: MakeReport) -> None:
     made = plan(QWEN3, machine(), experts_share=0.7, deferred_share=0.5)
     assert (made.experts_per_token, made.defer_experts) == (6, 3)

@@ -260,6 +260,8 @@ def test_a_device_turns_as_many_experts_into_numbers_as_have_room() -> None:
     # Gate and up of three experts of a token; of large copies these as well.
     assert work("cached") == pytest.approx(8.2 * 2 * 3 * matrix)
     assert work("cached", copy_bytes=matrix) == work("cached") + 3 * matrix
+    # Of few copies the same.
+    assert work("few") == work("cached")
     # All of a token's, a matrix at a time, where no other part of them is kept.
     assert work("device") == 7 * min(8 * matrix, sizes.DEQUANTISED_AT_ONCE)
     # None where the CPU computes them.
