@@ -121,7 +121,7 @@ def test_progress_tells_layer_speed_and_time_left(large: Path, monkeypatch: pyte
     assert [report.done for report in reports] == sorted(report.done for report in reports)
     assert reports[-1].fraction == 1.0
     assert reports[-1].done == reports[-1].total
-    pattern = re.compile(r"Reading experts of layer (\d) of 4, [\d.]+ [GM]B/s, \d+ s left")
+    pattern = re.compile(r"Reading experts of layer (\d) of 4, .+B/s, .+ left")
     layers = {match[1] for report in reports if (match := pattern.fullmatch(report.message))}
     assert layers == {"1", "2", "3", "4"}
 
