@@ -72,5 +72,14 @@ def test_the_benchmark_says_what_was_really_in_use() -> None:
         notes=("VRAM had room for 100 of the 200 experts that were planned to be there.",),
     )
     text = "\n".join(status_lines(status))
-    for expected in ("not locked", "launched one by one", "page-locked", "streamed", "42 us", "30%", "7.0 MB", "Note: V"):
+    for expected in (
+        "not locked",
+        "launched one by one",
+        "page-locked",
+        "streamed",
+        "42 us",
+        "30%",
+        "7.0 MB",
+        "Note: V",
+    ):
         assert expected in text
