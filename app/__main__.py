@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import multiprocessing
 import signal
@@ -93,6 +92,7 @@ def open_window(model: str | None = None) -> int:
     if not first.begin(path):
         return 0
 
+    from app.garbage import collect_after
     from app.host import EngineHost
     from app.main_window import MainWindow
     from app.settings.store import SettingsStore
@@ -110,9 +110,7 @@ def open_window(model: str | None = None) -> int:
     window.show()
     if path is not None:
         window.load_model(path)
-    # What lives as long as the program is no garbage: looking through it again would hold up a frame by 40 ms.
-    gc.collect()
-    gc.freeze()
+    collect_after(host.answerFinished, window)
     return application.exec()
 
 

@@ -10,7 +10,6 @@ Runs without a screen. Times are CPU time of the UI thread, so a busy machine do
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import sys
 import tempfile
@@ -26,13 +25,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "app" / "chat"))
 
 import psutil
 from chat_fakes import FakeHost
-from PySide6.QtCore import QEvent, QObject
+from PySide6.QtCore import QEvent, QObject, Signal
 from PySide6.QtWidgets import QApplication
 
 from app import tasks
 from app.chat import body_view, message_view
 from app.chat.page import ChatPage
 from app.chat.store import ChatStore
+from app.garbage import collect_after
 from app.theme import theme
 from engine.runtime.events import GenerationStats
 
@@ -132,6 +132,10 @@ def make_page(folder: str) -> tuple[ChatPage, FakeHost, ChatStore]:
     page.show()
     QApplication.processEvents()
     return page, host, store
+
+
+class Answers(QObject):
+    finished = Signal()
 
 
 class Clock:
@@ -255,9 +259,8 @@ def main() -> None:
     clock = Clock()
     message_view.time = body_view.time = SimpleNamespace(perf_counter=clock)
     theme().set_mode("dark")
-    # As the program does when it has started.
-    gc.collect()
-    gc.freeze()
+    answers = Answers()
+    collect_after(answers.finished, answers)  # as the program does when it has started
     if options.what == "frames":
         frames(options.tokens, options.rate, options.kinds, clock)
     elif options.what == "open":
