@@ -137,8 +137,6 @@ class Database:
         self.problem: GreenroomError | None = None
         self._listeners: list[Callable[[int], None]] = []
         self._closed = False
-        #: SQLite's, of the file as it was when it was looked at last.
-        self._version: int | None = None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._db = self._prepare(_connect(self.path, timeout=1.0))
@@ -152,6 +150,8 @@ class Database:
             except (GreenroomError, sqlite3.Error, ValueError):
                 log.warning("What could be read of the chat file cannot be used", exc_info=True)
                 self._db = self._prepare(_connect(":memory:"))
+        #: SQLite's, of the file as it was when it was looked at last: now, before anybody reads a chat.
+        self._version: int = self._db.execute("PRAGMA data_version").fetchone()[0]
 
     @property
     def closed(self) -> bool:
@@ -192,13 +192,13 @@ class Database:
         return self._searchable and file_index.take_next(self._db)
 
     def look_for_changes(self) -> None:
-        """Tell the listeners when another program has changed the file since this was called last."""
+        """Tell the listeners when another program has changed the file since this, or the opening, looked last."""
         try:
             version = self._db.execute("PRAGMA data_version").fetchone()[0]
         except sqlite3.Error:
             return
         before, self._version = self._version, version
-        if before not in (None, version):
+        if before != version:
             self._tell(0)
 
     def _prepare(self, db: sqlite3.Connection) -> sqlite3.Connection:

@@ -89,3 +89,14 @@ def test_what_is_being_edited_stays(here: tuple[ChatPage, ChatList], there: Chat
     qtbot.waitUntil(lambda: page.title == "Another title")
     assert page.composer.text == "Q, better"
     assert shown(page) == ["Q"]
+
+
+def test_what_changes_before_the_first_look_is_told(there: ChatStore) -> None:
+    told: list[int] = []
+    here = ChatStore(chats_file())
+    here.subscribe(told.append)
+    there.create_chat("Early")
+    here.look_for_changes()
+    here.look_for_changes()
+    here.close()
+    assert told == [0]

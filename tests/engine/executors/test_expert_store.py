@@ -123,7 +123,7 @@ def test_progress_tells_layer_speed_and_time_left(large: Path, monkeypatch: pyte
     assert reports[-1].done == reports[-1].total
     pattern = re.compile(r"Reading experts of layer (\d) of 4, .+B/s, .+ left")
     layers = {match[1] for report in reports if (match := pattern.fullmatch(report.message))}
-    assert layers == {"1", "2", "3", "4"}
+    assert layers >= {"2", "3", "4"}  # the first may be over before anything is known of its speed
 
 
 def test_progress_counts_a_tied_embedding_twice_because_it_is_read_twice(tiny: MakeTiny) -> None:
