@@ -121,9 +121,9 @@ def test_progress_tells_layer_speed_and_time_left(large: Path, monkeypatch: pyte
     assert [report.done for report in reports] == sorted(report.done for report in reports)
     assert reports[-1].fraction == 1.0
     assert reports[-1].done == reports[-1].total
-    pattern = re.compile(r"Reading experts of layer (\d) of 4, .+B/s, .+ left")
+    pattern = re.compile(r"Reading experts of layer (\d) of 4, [\d.]+ [GM]B/s, \d+ s left")
     layers = {match[1] for report in reports if (match := pattern.fullmatch(report.message))}
-    assert layers >= {"2", "3", "4"}  # the first may be over before anything is known of its speed
+    assert layers >= {"2", "3", "4"}  # at the start of the first nothing has been read yet
 
 
 def test_progress_counts_a_tied_embedding_twice_because_it_is_read_twice(tiny: MakeTiny) -> None:
