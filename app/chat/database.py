@@ -66,6 +66,12 @@ MIGRATIONS = (
     ALTER TABLE attachments ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0;
     CREATE INDEX attachments_unindexed ON attachments(id) WHERE indexed >= 0;
     """,
+    """
+    CREATE INDEX messages_last ON messages(substr(text, -1));
+    CREATE INDEX messages_last_two ON messages(substr(text, -2));
+    CREATE INDEX attachments_last ON attachments(substr(text, -1));
+    CREATE INDEX attachments_last_two ON attachments(substr(text, -2));
+    """,
 )
 
 #: What the last version has.
@@ -251,6 +257,7 @@ class Database:
                 "CREATE VIRTUAL TABLE IF NOT EXISTS search "
                 "USING fts5(text, content = 'messages', content_rowid = 'id', tokenize = 'trigram')"
             )
+            db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS search_terms USING fts5vocab('search', 'row')")
             file_index.make(db)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:

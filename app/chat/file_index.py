@@ -23,6 +23,7 @@ DONE = -1
 def make(db: sqlite3.Connection) -> None:
     """Raises sqlite3.OperationalError where SQLite has no such index."""
     db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS file_search USING fts5(text, content = '', tokenize = 'trigram')")
+    db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS file_search_terms USING fts5vocab('file_search', 'row')")
 
 
 def take_next(db: sqlite3.Connection) -> bool:
@@ -57,13 +58,3 @@ def forget(db: sqlite3.Connection, which: str) -> None:
         "FROM pieces JOIN attachments USING (id)",
         {"done": DONE, "size": PIECE, "most": MOST_PIECES, "whole": PIECE + WORD_LENGTH},
     )
-
-
-#: True of the messages with a file that has a word: its first value is the word for the index, the second for LIKE.
-HAS_WORD = (
-    "id IN (SELECT message_id FROM attachments WHERE id IN "
-    f"(SELECT rowid / {MOST_PIECES} FROM file_search WHERE file_search MATCH ?) "
-    "UNION ALL SELECT message_id FROM attachments WHERE indexed >= 0 AND text LIKE ? ESCAPE '\\')"
-)
-#: The same where there is no index, or a word is too short for it.
-HAS_WORD_SLOWLY = "id IN (SELECT message_id FROM attachments WHERE text LIKE ? ESCAPE '\\')"

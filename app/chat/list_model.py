@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
@@ -22,6 +21,8 @@ FOLDER = Qt.ItemDataRole.UserRole + 3
 PINNED = Qt.ItemDataRole.UserRole + 4
 #: Rows handed out at once: laying out ten thousand of them would take longer than looking at the first.
 BATCH = 300
+#: And of what a search has found: each is read for the place.
+FOUND_BATCH = 100
 _AGES = (mark("Today"), mark("Yesterday"), mark("Last week"), mark("Older"))
 
 Index = QModelIndex | QPersistentModelIndex
@@ -42,8 +43,7 @@ def group_of(changed: float, now: float) -> str:
     return next(heading for start, heading in ages(now) if changed >= start)
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A heading, or a chat. folder: of a heading that stands for one; folded: its chats are hidden."""
 
     text: str
@@ -69,10 +69,12 @@ class ChatListModel(QAbstractListModel):
         """Read the chats that have the words of `query`. Returns their number."""
         chats = self._store.chats(query)
         self.beginResetModel()
+        # The same list anew stays as long as it was.
+        kept = self._handed if query == self.query else 0
         self.query = query
         self._hits = {}
         self._rows = list(self._arranged(chats, now))
-        self._handed = min(len(self._rows), max(BATCH, self._handed))
+        self._handed = min(len(self._rows), max(self._batch, kept))
         self.endResetModel()
         return len(chats)
 
@@ -89,15 +91,18 @@ class ChatListModel(QAbstractListModel):
             if not folded:
                 inside = (chat for chat in chats if chat.folder == folder and not chat.pinned)
                 yield from (Row(chat.title, chat) for chat in inside)
-        starts = ages(now)
-        heading = None
+        starts = iter(ages(now))
+        start = float("inf")
         for chat in chats:
             if not chat.pinned and not chat.folder:
-                age = next(text for start, text in starts if chat.updated >= start)
-                if age != heading:
-                    heading = age
+                if chat.updated < start:
+                    start, age = next((start, age) for start, age in starts if chat.updated >= start)
                     yield Row(tr(age))
                 yield Row(chat.title, chat)
+
+    @property
+    def _batch(self) -> int:
+        return FOUND_BATCH if self.query else BATCH
 
     @property
     def rows(self) -> list[Row]:
@@ -117,7 +122,7 @@ class ChatListModel(QAbstractListModel):
         return not parent.isValid() and self._handed < len(self._rows)
 
     def fetchMore(self, parent: Index) -> None:
-        last = min(len(self._rows), self._handed + BATCH)
+        last = min(len(self._rows), self._handed + self._batch)
         self.beginInsertRows(QModelIndex(), self._handed, last - 1)
         self._handed = last
         self.endInsertRows()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from app.language import tr
 from engine.errors import GreenroomError
@@ -10,8 +11,7 @@ from engine.placement.plan import Range
 from engine.runtime.events import GenerationStats
 
 
-@dataclass(frozen=True)
-class ChatInfo:
+class ChatInfo(NamedTuple):
     """One line of the chat list. Times are seconds since the epoch; folder "" is none."""
 
     id: int

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from app.chat import columns, file_index
+from app.chat import columns, file_index, finding
 from app.chat.database import Database, saves
 from app.chat.portable import PortableChat, PortableMessage
 from app.chat.records import Attachment, ChatInfo, Draft, Hit, StoredMessage
-from app.chat.search import excerpt, like, words_of
 from app.chat.writing import Writing
 from app.language import tr
 from engine.errors import GreenroomError
@@ -78,36 +77,12 @@ class ChatStore(Database):
 
     def chats(self, query: str = "") -> list[ChatInfo]:
         """Chats by last change, newest first. Each word of `query` must occur in the title or in a message."""
-        where, values = "deleted IS NULL", []
-        for word in words_of(query):
-            condition, found = self._occurs(word)
-            where += f" AND (title LIKE ? ESCAPE '\\' OR id IN (SELECT chat_id FROM messages WHERE {condition}))"
-            values += [like(word), *found]
-        rows = self._db.execute(
-            "SELECT id, title, created, updated, pinned, folder FROM chats "
-            f"WHERE {where} ORDER BY updated DESC, id DESC",
-            values,
-        )
+        rows = finding.chats(self._db, query, self._searchable)
         return [ChatInfo(*row[:4], bool(row[4]), row[5]) for row in rows]
 
     def find_in(self, chat_id: int, query: str) -> Hit:
         """The newest message of a chat, or else file in it, in which words of `query` occur: all, or else the first."""
-        every = words_of(query)
-        for words in (every, every[:1]) if every else ():
-            # A chat has few messages: reading them is quicker than asking the index, which knows all chats.
-            where = " AND ".join(["{0} LIKE ? ESCAPE '\\'"] * len(words))
-            said = f"SELECT id, text, '' FROM messages WHERE chat_id = ? AND deleted IS NULL AND {where.format('text')}"
-            attached = (
-                "SELECT m.id, a.text, name FROM messages m JOIN attachments a ON a.message_id = m.id "
-                f"WHERE chat_id = ? AND deleted IS NULL AND {where.format('a.text')}"
-            )
-            for source, newest in ((said, "id"), (attached, "a.id")):
-                row = self._db.execute(
-                    f"{source} ORDER BY {newest} DESC LIMIT 1", (chat_id, *map(like, words))
-                ).fetchone()
-                if row is not None:
-                    return Hit(row[0], excerpt(row[1], words), row[2])
-        return Hit(None, "")
+        return finding.newest_hit(self._db, chat_id, query)
 
     def title(self, chat_id: int) -> str | None:
         """The title, or None when there is no such chat (any more)."""
@@ -538,14 +513,3 @@ class ChatStore(Database):
     @saves
     def _set(self, sql: str, *values: object) -> None:
         self._db.execute(sql, values)
-
-    def _occurs(self, word: str) -> tuple[str, list[str]]:
-        """A condition on `messages`, true where one or a file of it has `word`, and the values it is bound to."""
-        # The trigram index knows nothing shorter than three characters, and two are a whole word in Korean or Chinese.
-        if self._searchable and len(word) >= 3:
-            found = "SELECT rowid FROM search WHERE search MATCH ?"
-            quoted = '"' + word.replace('"', '""') + '"'
-            where = f"deleted IS NULL AND (id IN ({found}) OR {file_index.HAS_WORD})"
-            return where, [quoted, quoted, like(word)]
-        where = f"deleted IS NULL AND (text LIKE ? ESCAPE '\\' OR {file_index.HAS_WORD_SLOWLY})"
-        return where, [like(word), like(word)]
