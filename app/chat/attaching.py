@@ -94,5 +94,14 @@ def pasted(text: str) -> Attachment:
     return Attachment(tr("Pasted text"), text, len(text))
 
 
+def no_picture() -> GreenroomError:
+    """A picture came without a file and without text."""
+    return GreenroomError(
+        tr("The picture was not attached"),
+        tr("a model here reads text only"),
+        tr("Paste what is written in it as text."),
+    )
+
+
 def _refused(name: str, why: str, remedy: str) -> GreenroomError:
     return GreenroomError(tr("{name} was not attached", name=name), why, remedy)

@@ -20,9 +20,12 @@ from app.widgets.labels import ElideLabel, label
 NAME_WIDTH = 220
 
 
-def described(attachment: Attachment, count: int | None) -> str:
-    """ "1.2k tokens", "the beginning · 3k tokens"; without a count, its characters."""
-    size = tr("%n characters", n=len(attachment.text)) if count is None else tr("{count} tokens", count=tokens(count))
+def described(attachment: Attachment, count: int | None, exact: bool = True) -> str:
+    """ "1.2k tokens", "~76k tokens", "the beginning · 3k tokens"; without a count, its characters."""
+    if count is None:
+        size = tr("%n characters", n=len(attachment.text))
+    else:
+        size = tr("{count} tokens", count=("" if exact else "~") + tokens(count))
     return size if attachment.whole else tr("the beginning · {size}", size=size)
 
 
@@ -79,8 +82,8 @@ class Chip(QFrame):
     def size_text(self) -> str:
         return self._size.text()
 
-    def set_tokens(self, count: int | None) -> None:
-        self._size.setText(described(self.attachment, count))
+    def set_tokens(self, count: int | None, exact: bool = True) -> None:
+        self._size.setText(described(self.attachment, count, exact))
         self.setAccessibleName(f"{self.attachment.name}, {self._size.text()}")
 
 

@@ -44,6 +44,8 @@ class Composer(QFrame):
     attachWanted = Signal(list)
     #: str: text to attach
     pasteWanted = Signal(str)
+    #: A picture was given instead of text.
+    pictureGiven = Signal()
     #: How this chat answers is to be shown.
     settingsWanted = Signal()
     stopped = Signal()
@@ -67,6 +69,7 @@ class Composer(QFrame):
         self._field.textChanged.connect(self.draftChanged)
         self._field.filesGiven.connect(self.attachWanted)
         self._field.longPasted.connect(self.pasteWanted)
+        self._field.pictureGiven.connect(self.pictureGiven)
         self._attachments: tuple[Attachment, ...] = ()
         self._chips = ChipRows(True, self)
         self._chips.removed.connect(self._remove)

@@ -131,9 +131,13 @@ class ContextMeter(QObject):
     def _soon(self) -> None:
         self._pause.start()
 
-    def worth_counting(self, text: str) -> bool:
-        """False for what is too much in any case, and while there is no model to count it."""
-        return self.size > 0 and len(text) * self.ratio <= HOPELESS * self.size
+    def estimate(self, text: str) -> int:
+        """Tokens, by the characters."""
+        return round(len(text) * self.ratio)
+
+    def hopeless(self, text: str) -> bool:
+        """Too much in any case: not worth counting."""
+        return self.size > 0 and self.estimate(text) > HOPELESS * self.size
 
     def take_next(self) -> None:
         """Ask anew: what is sent of the chat is something else now."""

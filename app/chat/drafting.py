@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app import tasks
-from app.chat.attaching import MOST_FILES, pasted, read_text_file
+from app.chat.attaching import MOST_FILES, no_picture, pasted, read_text_file
 from app.chat.composer import Composer
 from app.chat.context import ContextMeter
 from app.chat.records import Attachment, Draft
@@ -48,7 +48,8 @@ class Drafting(QObject):
         self._save_soon.timeout.connect(self.save)
         composer.draftChanged.connect(self._changed)
         composer.attachWanted.connect(self.attach)
-        composer.pasteWanted.connect(lambda text: self.add([pasted(text)]))
+        composer.pasteWanted.connect(self._paste)
+        composer.pictureGiven.connect(lambda: self.failed.emit(no_picture()))
         host.tokensCounted.connect(self._take_count)
 
     @property
@@ -103,6 +104,11 @@ class Drafting(QObject):
         for path in paths:
             tasks.run(read_text_file, Path(path), done=self._add_one, failed=self.failed.emit)
 
+    @Slot(str)
+    def _paste(self, text: str) -> None:
+        self.attaching.emit()
+        self.add([pasted(text)])
+
     def _add_one(self, attachment: Attachment) -> None:
         self.add([attachment])
 
@@ -123,7 +129,9 @@ class Drafting(QObject):
         for attachment, chip in zip(files, self._composer.chips.chips, strict=True):
             count = self._tokens[attachment.text]
             chip.set_tokens(count)
-            if count is None and attachment.text not in known and self._meter.worth_counting(attachment.text):
+            if count is None and self._meter.hopeless(attachment.text):
+                chip.set_tokens(self._meter.estimate(attachment.text), exact=False)
+            elif count is None and attachment.text not in known and self._meter.size:
                 self._host.count(_FILE + attachment.name, attachment.text)
 
     def count_anew(self) -> None:

@@ -30,6 +30,8 @@ class Field(QPlainTextEdit):
     filesGiven = Signal(list)
     #: str: pasted text that is too long to be read in here
     longPasted = Signal(str)
+    #: A picture was pasted or dropped, which no model here can see.
+    pictureGiven = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -88,7 +90,7 @@ class Field(QPlainTextEdit):
         self._place = -1
 
     def canInsertFromMimeData(self, source: QMimeData) -> bool:
-        return bool(local_files(source)) or source.hasText()
+        return bool(local_files(source)) or source.hasText() or source.hasImage()
 
     def insertFromMimeData(self, source: QMimeData) -> None:
         """Text from a word processor comes without its looks, files become attachments."""
@@ -99,6 +101,8 @@ class Field(QPlainTextEdit):
             self.longPasted.emit(source.text())
         elif source.hasText():
             self.insertPlainText(source.text())
+        elif source.hasImage():
+            self.pictureGiven.emit()
 
     def set_placeholder(self, text: str) -> None:
         """On one line: what does not fit is left out."""

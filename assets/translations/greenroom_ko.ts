@@ -460,6 +460,21 @@
     </message>
     <message>
         <location filename="../../app/chat/attaching.py"/>
+        <source>The picture was not attached</source>
+        <translation>그림을 첨부하지 않았습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
+        <source>a model here reads text only</source>
+        <translation>여기서 모델은 텍스트만 읽습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
+        <source>Paste what is written in it as text.</source>
+        <translation>그 안에 쓰인 내용을 텍스트로 붙여 넣으세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/attaching.py"/>
         <source>{name} was not attached</source>
         <translation>{name} 파일을 첨부하지 못했습니다</translation>
     </message>

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import QMimeData, Qt, QUrl
+from PySide6.QtGui import QImage
 
 from app.chat.attaching import LONG_PASTE
 from app.chat.composer import MOST_LINES, Composer
@@ -175,6 +176,20 @@ def test_files_that_are_pasted_or_dropped_become_attachments(composer, qtbot):
         composer.field.insertFromMimeData(long)
     assert pasted.args == [long.text()]
     assert composer.text == ""
+
+
+def test_a_picture_is_refused_in_words(page, qtbot):
+    """Not in silence: other programs take pictures."""
+    picture = QMimeData()
+    picture.setImageData(QImage(4, 4, QImage.Format.Format_RGB32))
+    field = page.composer.field
+    assert field.canInsertFromMimeData(picture)
+    with qtbot.waitSignal(page.composer.pictureGiven):
+        field.insertFromMimeData(picture)
+    assert [banner.error.what for banner in page.banners.banners] == ["The picture was not attached"]
+    picture.setText("its caption")
+    field.insertFromMimeData(picture)
+    assert page.composer.text == "its caption", "what has text as well is pasted as text"
 
 
 def test_attachments_stand_above_the_text_and_can_be_taken_away(composer, qtbot):

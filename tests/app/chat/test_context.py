@@ -234,3 +234,21 @@ def test_without_a_model_nothing_is_counted(page, host):
     host.set_state(READY)
     page._meter.count()
     assert "chat" in host.counts
+
+
+def test_a_file_that_is_far_too_large_says_its_tokens_all_the_same(page, host):
+    """By estimate: nobody knows what a number of characters is to a model."""
+    text = "word " * 40_000
+    page.composer.set_attachments([Attachment("long.txt", text, len(text))])
+    assert page.composer.chips.chips[0].size_text == "~60.0k tokens"
+    assert not any(key.startswith("file") for key in host.counts), "and keeps nobody busy"
+    host.set_state(HostState("empty"))
+    page._drafting.count_anew()
+    assert page.composer.chips.chips[0].size_text.endswith(" characters")
+
+
+def test_a_long_paste_takes_away_what_was_wrong_before(page):
+    page.composer.pictureGiven.emit()
+    assert page.banners.banners
+    page.composer.pasteWanted.emit("word " * 3000)
+    assert not page.banners.banners

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,9 @@ class NotSeen(Exception):
 
 
 class Screen:
-    """width, height: in pixels; scale: of Qt, 2 is 200 %; data: the program's data folder."""
+    """width, height: in pixels; scale: of Qt, 2 is 200 %; home: the user's; data: the program's data folder."""
 
-    def __init__(self, data: Path, pictures: Path, width: int, height: int, scale: float = 1.0) -> None:
+    def __init__(self, home: Path, data: Path, pictures: Path, width: int, height: int, scale: float = 1.0) -> None:
         self.data, self.pictures, self.scale = data, pictures, scale
         pictures.mkdir(parents=True, exist_ok=True)
         self.log = pictures / "stderr.txt"
@@ -50,6 +52,7 @@ class Screen:
         self._environment = {
             **os.environ,
             "DISPLAY": self._display,
+            "HOME": str(home),
             "GREENROOM_DATA": str(data),
             "QT_QPA_PLATFORM": "xcb",
             "QT_SCALE_FACTOR": str(scale),
@@ -79,6 +82,20 @@ class Screen:
             return subprocess.run(
                 command, env=self._environment, cwd=HERE.parents[2], stderr=log, timeout=60
             ).returncode
+
+    @contextmanager
+    def other_program(self, *given: str) -> Iterator[None]:
+        """Its clipboard, and its window at the left edge of the screen; see other_program.py."""
+        command = [sys.executable, str(HERE / "other_program.py"), *given]
+        # The screen's own scale: its window stands where it says.
+        with self.log.open("ab") as log:
+            other = subprocess.Popen(command, env={**self._environment, "QT_SCALE_FACTOR": "1"}, stderr=log)
+        try:
+            self.xdotool("search", "--sync", "--onlyvisible", "--name", "^Other program$")
+            yield
+        finally:
+            other.terminate()
+            other.wait(20)
 
     def kill(self) -> None:
         """As a power cut does."""
@@ -192,6 +209,18 @@ class Screen:
         left, top, width, height = item["place"]
         self.xdotool("mousemove", str(left + width // 2), str(top + height // 2))
         time.sleep(0.1)
+
+    def drag(self, start: tuple[int, int], item: dict[str, Any]) -> None:
+        """From a place of the screen to the middle of something in sight, by steps, as a hand does."""
+        left, top, width, height = item["place"]
+        end = (left + width // 2, top + height // 2)
+        self.xdotool("mousemove", *map(str, start), "mousedown", "1")
+        for step in range(1, 9):
+            at = (round(a + (b - a) * step / 8) for a, b in zip(start, end, strict=True))
+            self.xdotool("mousemove", *map(str, at))
+            time.sleep(0.15)
+        self.xdotool("mouseup", "1")
+        time.sleep(0.3)
 
     def click(self, pattern: str, button: int = 1, **how: Any) -> None:
         self.move_to(self.find(pattern, **how))

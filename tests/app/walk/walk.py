@@ -36,8 +36,8 @@ QUESTIONS = (
 
 
 class Walk:
-    def __init__(self, data: Path, pictures: Path, turns: int) -> None:
-        self.data, self.pictures, self.turns = data, pictures, turns
+    def __init__(self, home: Path, data: Path, pictures: Path, turns: int) -> None:
+        self.home, self.data, self.pictures, self.turns = home, data, pictures, turns
         self.figures: list[str] = []
         self.screen: Screen
 
@@ -53,7 +53,7 @@ class Walk:
             # Another user, with these settings and no chats.
             self.data = prepared(usual.parent / f"{usual.name}-{name}", (usual / "models" / "demo").resolve())
             (self.data / "settings.json").write_text(json.dumps(FRESH[name]))
-        self.screen = Screen(self.data, self.pictures, width, height, scale)
+        self.screen = Screen(self.home, self.data, self.pictures, width, height, scale)
         try:
             self.screen.start()
             self.screen.resize(width, height)
@@ -295,6 +295,38 @@ class Walk:
         if self.rows("SELECT COUNT(*) FROM chats")[0][0] != before + 1:
             raise NotSeen("the imported chat")
         s.key("ctrl+n")
+
+    def drag_and_paste(self) -> None:
+        """From another program: a file is dropped, then pasted; a picture and a very long text are pasted."""
+        s = self.screen
+        self.answered()
+        dropped, copied = self.papers / "dropped.txt", self.papers / "copied.csv"
+        dropped.write_text("The curtain rises at eight.\n" * 20)
+        copied.write_text("animal,sound\ncow,moo\n" * 20)
+        s.key("ctrl+n")
+        with s.other_program("file", str(dropped)):
+            s.drag((60, 330), s.find("Message"))
+            s.find("dropped.txt, .* tokens")
+        with s.other_program("file", str(copied)):
+            s.key("ctrl+l", "ctrl+v")
+            s.find("copied.csv, .* tokens")
+        s.shoot("28-dropped-and-pasted")
+        with s.other_program("image"):
+            s.key("ctrl+v")
+            s.find("The picture was not attached.*", enabled=False)
+            s.shoot("28-pasted-picture")
+        with s.other_program("text", "200000"):
+            s.key("ctrl+v")
+            s.find("Pasted text, .* (tokens|characters)", 30)
+            s.find("Pasted text has ~?[0-9.k]+ tokens, and .* are free in this chat.", 60, enabled=False)
+            s.shoot("28-pasted-too-much")
+        s.click("Leave it out", kind="QPushButton")
+        s.click("Remove dropped.txt")
+        s.click("Remove copied.csv")
+        s.key("ctrl+l")
+        s.type("What is a stage?")
+        s.find("What is a stage\\?")
+        s.key("ctrl+a", "BackSpace")
 
     def stage(self) -> None:
         s = self.screen
@@ -609,7 +641,12 @@ SECTIONS_KO = ("일반", "모양", "답변", "모델 폴더", "성능", "네트�
 WAITING = re.compile("working it out|looking at|계산 중|확인하고 있|살펴보고 있", re.IGNORECASE)
 SCENES = {
     "first": (1280, 820, 1.0, ("first_minute",)),
-    "chat": (1280, 820, 1.0, ("presets", "thirty_turns", "branches", "search_find", "sort_chats", "files")),
+    "chat": (
+        1280,
+        820,
+        1.0,
+        ("presets", "thirty_turns", "branches", "search_find", "sort_chats", "files", "drag_and_paste"),
+    ),
     "panels": (1280, 820, 1.0, ("stage", "tab_order", "second_start")),
     "pages": (1280, 820, 1.0, ("pages", "korean", "dark")),
     "killed": (1280, 820, 1.0, ("killed",)),
@@ -658,8 +695,10 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="go on in this data folder")
     parser.add_argument("--demo", type=Path, default=Path.home() / ".local/share/greenroom/models/demo")
     options = parser.parse_intermixed_args()
-    data = prepared(options.data or Path(tempfile.mkdtemp(prefix="walk-")), options.demo)
-    walk = Walk(data, options.folder.resolve(), options.turns)
+    # A home as users have one: the window names folders in it.
+    home = Path(tempfile.mkdtemp(prefix="home-"))
+    data = prepared(options.data or home / ".local/share/greenroom", options.demo)
+    walk = Walk(home, data, options.folder.resolve(), options.turns)
     failed = []
     for name in options.scenes or [name for name in SCENES if name != "readme"]:
         width, height, scale, steps = SCENES.get(name, (1280, 820, 1.0, (name,)))
@@ -672,8 +711,7 @@ def main() -> int:
     (options.folder / "walk.txt").write_text("\n".join([*walk.figures, *said]) + "\n", encoding="utf-8")
     for line in said:
         walk.note(f"stderr: {line}")
-    if options.data is None:
-        shutil.rmtree(data)
+    shutil.rmtree(home)
     return 1 if failed or said else 0
 
 
