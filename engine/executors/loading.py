@@ -138,7 +138,10 @@ class Loader:
             values = self.checkpoint.read_float32(ref.name, ref.index, (start + low, start + high))
             self._add(self.nbytes(role) // rows * (last - first))
             self.report_again()
-            yield first, values if order is None else values[wanted - low]
+            if order is not None:
+                values = values[wanted - low]
+            yield first, values
+            del values  # while the next ones are read
 
     def pack(
         self,

@@ -20,7 +20,7 @@ from engine.placement.sizes import (
 DEVICE_TORCH_BYTES = 134_000_000
 #: Pieces of a matrix, in float32, that stand in RAM at once while it is brought to torch in a precision: as it is read,
 #: and what it is turned into on the way.
-PIECES_AT_ONCE = {"float32": 2.0, "bfloat16": 2.6, "int8": 2.25, "int4": 4.0}
+PIECES_AT_ONCE = {"float32": 2.0, "bfloat16": 2.1, "int8": 2.25, "int4": 4.0}
 #: Bytes per weight of a dense matrix that is turned into numbers in pieces.
 RECODED_BYTES = {"int8": 2, "int4": 6}
 #: Bytes per weight of an expert's copy that is turned into numbers, beside the copy; where codes stand beside values.

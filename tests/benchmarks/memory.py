@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import device_memory
 import random_moe
 
 ROOT = Path(__file__).parents[2]
@@ -33,11 +34,11 @@ CONTEXT = 1536
 #: What a plan may be off by.
 ALLOWED = 0.05
 #: Seconds between two looks at the process: a matrix in staging lives longer.
-INTERVAL = 0.002
+INTERVAL = 0.0005
 
 CHILD = """
-import json, sys
-import engine
+import json, pathlib, sys
+import device_memory, engine
 from engine.runtime.events import SamplingParams
 
 checkpoint = engine.open_checkpoint(sys.argv[1])
@@ -50,14 +51,16 @@ for vram in [0] if kind is None else range(2000, 20, -4):
     plan = engine.plan(checkpoint, engine.probe(quick=True), int(sys.argv[3]), ram_free=1 << 40, **wishes)
     if kind is None or [plan.mode, plan.dense_dtype] == kind:
         break
-watched = None
+shown, devices = pathlib.Path(sys.argv[4]), []
 if plan.bytes.vram:
-    import dataclasses, device_memory, torch
+    import dataclasses, torch
     # The CPU's library keeps kernels for every shape it was asked for, up to 100 MB that no device's work would take.
     torch.backends.mkldnn.enabled = False
-    watched = device_memory.Watch()
+    devices = device_memory.show(shown)
     # A device with more than planned: a peak beyond the plan would give slots back and hide itself.
     plan = dataclasses.replace(plan, device="sim:vram=32e9")
+# Planning may measure how fast the RAM is.
+device_memory.begin(shown)
 with engine.load(checkpoint, plan) as loaded:
     experts = getattr(loaded._executor, "_experts", None)
     if plan.hot_slots and hasattr(experts, "speeds"):
@@ -77,7 +80,7 @@ print(json.dumps({"bytes": plan.bytes.ram, "total": plan.bytes.ram_total, "exper
                   "dense": plan.dense_dtype, "kv": plan.kv_type, "stored": checkpoint.nbytes, "mode": plan.mode,
                   "slots": plan.hot_slots, "vram": plan.bytes.vram, "vram_total": plan.bytes.vram_total,
                   "prefill": status.prefill, "hits": status.hits, "misses": status.misses, "notes": status.notes,
-                  **({} if watched is None else watched.end())}))
+                  "vram_peak": max((device.memory().peak for device in devices), default=0)}))
 """
 
 
@@ -205,38 +208,31 @@ CASES = (
 
 
 def peak(path: Path, case: Case) -> tuple[int, dict[str, Any]]:
-    """(largest RssAnon in bytes, what the plan said)."""
-    command = [sys.executable, "-c", CHILD, str(path), json.dumps(case.wishes), str(case.context)]
+    """(largest anonymous memory in bytes, without what a simulated device holds; what the plan said)."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(Path(__file__).parent)])}
     if {"device", "kind"} & {*case.wishes}:
         # The allocator would keep freed tensors of the device, which then would look like RAM.
         environment |= {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
-    most = 0
-    output: list[str] = []
-    assert process.stdout is not None
-    reader = threading.Thread(target=lambda: output.append(process.stdout.read()))
-    reader.start()
-    while process.poll() is None:
-        most = max(most, _anonymous(process.pid))
-        time.sleep(INTERVAL)
-    reader.join()
+    with tempfile.TemporaryDirectory() as folder:
+        shown = Path(folder) / "shown"
+        watch = device_memory.Watch(shown)
+        command = [sys.executable, "-c", CHILD, str(path), json.dumps(case.wishes), str(case.context), str(shown)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
+        output: list[str] = []
+        assert process.stdout is not None
+        reader = threading.Thread(target=lambda: output.append(process.stdout.read()))
+        reader.start()
+        while process.poll() is None:
+            watch.look(process.pid)
+            time.sleep(INTERVAL)
+        reader.join()
     if process.returncode:
         raise SystemExit(f"{path}: the process failed")
-    return most, json.loads(output[0])
-
-
-def _anonymous(pid: int) -> int:
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon")), 0)
+    return watch.peak, json.loads(output[0])
 
 
 def measure(case: Case, path: Path) -> dict[str, Any]:
     measured, said = peak(path, case)
-    measured = said.get("ram_peak", measured)
     return {"name": case.name, "measured": measured, "estimated": said["total"], **said}
 
 
