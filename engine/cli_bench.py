@@ -179,8 +179,10 @@ def status_lines(status: EngineStatus) -> list[str]:
         lines[0] += f"; experts {held}"
     if status.path != "cpu":
         steps = "replayed from graphs" if status.graphs else "launched one by one"
-        copies = "page-locked" if status.pinned else "not page-locked"
-        lines.append(f"Device: work {steps}; copies {copies}; prompts' experts computed {prompts[status.prefill]}")
+        lines.append(f"Device: work {steps}")
+        if status.path == "hybrid":
+            copies = "page-locked" if status.pinned else "not page-locked"
+            lines[-1] += f"; copies {copies}; prompts' experts computed {prompts[status.prefill]}"
         lines.append(f"Memory: {gigabytes(status.ram_bytes)} RAM, {gigabytes(status.vram_bytes)} VRAM")
         if status.path == "hybrid":
             lines[-1] += f"; handing over the experts of a token takes {status.handoff_s * 1e6:.0f} us a layer"

@@ -109,6 +109,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
             # Also when it is broken off, so that what comes next starts on a line of its own.
             if text:
                 terminal.stream("\n")
+        status = engine.status()
     predicted = learn(stats)
     reason = event.stop_reason or "error"
     drafts = f"{stats.accepted_tokens} of {stats.drafted_tokens} guesses right · " if stats.drafted_tokens else ""
@@ -120,6 +121,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
         f"stopped: {STOP_REASONS[reason]}"
     )
     terminal.note(f"Predicted: {speed_range(predicted.decode_tps)}, prompt {speed_range(predicted.prefill_tps)}.")
+    for note in status.notes:
+        terminal.note(f"Note: {note}")
     return {
         "text": "".join(text),
         "thought": "".join(thoughts),
@@ -127,5 +130,6 @@ def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
         "stop_reason": reason,
         "stats": asdict(stats),
         "kernel": kernel,
+        "status": status.to_json(),
         "prediction": asdict(predicted),
     }

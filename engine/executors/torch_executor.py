@@ -249,7 +249,8 @@ class TorchExecutor(LoadedModel):
             device=device.device.name,
             kernel=self.kernel,
             path="all_gpu" if on_device else "hybrid" if apart else "cpu",
-            pinned=apart and device.device.pinned,
+            # With everything there, nothing but numbers of tokens and logits travels, as it lies.
+            pinned=apart and not on_device and device.device.pinned,
             locked=isinstance(store, ExpertStore) and store.nbytes > 0 and store.locked,
             ram_bytes=ram,
             vram_bytes=vram,

@@ -15,6 +15,14 @@ from engine.words import say
 NAME = "Simulated accelerator"
 #: What can be made to fail: page-locking of host memory, capturing a step as a graph.
 FAULTS = ("pin", "capture")
+#: Least and most of each setting. Nobody can break off a copy under way: none takes minutes.
+_BOUNDS = {
+    "vram": (1, 1e15),
+    "copy": (1e6, 1e15),
+    "latency": (0, 1),
+    "error_after": (0, 1e15),
+    "seed": (0, 1e15),
+}
 
 
 @dataclass(frozen=True)
@@ -51,23 +59,33 @@ def simulated(device: str) -> Simulated:
     if kind != "sim":
         raise _refuse(device, "it does not begin with sim")
     values: dict[str, int | float | str] = {}
-    for setting in filter(None, text.split(",")):
+    for setting in filter(None, map(str.strip, text.split(","))):
         name, _, value = setting.partition("=")
         if name not in kinds:
             raise _refuse(device, f'it has no setting "{name}"')
-        if kinds[name] == "str":
-            if value not in FAULTS:
-                raise _refuse(device, f'"{value}" is nothing that can fail, {" and ".join(FAULTS)} are')
-            values[name] = value
-            continue
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not 0 <= number < 1e18 or (name in ("vram", "copy") and number < 1):
-            raise _refuse(device, f"{setting} is no amount")
-        values[name] = round(number) if kinds[name] == "int" else number
+        if name in values:
+            raise _refuse(device, f"it says {name} twice")
+        values[name] = _fault(device, value) if name == "fail" else _amount(device, name, value, kinds[name] == "int")
     return Simulated(**values)  # type: ignore[arg-type]
+
+
+def _fault(device: str, value: str) -> str:
+    if value not in FAULTS:
+        raise _refuse(device, f'"{value}" is nothing that can fail, {" and ".join(FAULTS)} are')
+    return value
+
+
+def _amount(device: str, name: str, value: str, whole: bool) -> int | float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    least, most = _BOUNDS[name]
+    if not least <= number <= most:
+        raise _refuse(device, f"{name}={value} is no number from {least:g} to {most:g}")
+    if whole and number != int(number):
+        raise _refuse(device, f"{name}={value} is no whole number")
+    return int(number) if whole else number
 
 
 def _refuse(device: str, why: str) -> GreenroomError:

@@ -76,6 +76,18 @@ def test_generate_prints_the_answer_and_the_figures_apart(tiny_model: Path, caps
     assert re.fullmatch(rf"{busy}{line}Predicted: about .+ tok/s \(.+\), prompt about .+\.\n", shown.err)
 
 
+def test_generate_says_what_did_not_go_as_planned(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    on_device = answer(tiny_model, "--device", "sim:fail=capture")
+    assert main(on_device) == DONE
+    assert "Note: Steps are launched one by one, graphs cannot be captured" in capsys.readouterr().err
+    assert main([*on_device, "--json"]) == DONE
+    status = document(capsys)["status"]
+    assert status["path"] == "all_gpu"
+    assert len(status["notes"]) == 1
+    assert main(answer(tiny_model)) == DONE
+    assert "Note:" not in capsys.readouterr().err
+
+
 def test_generate_json_has_the_documented_fields(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(answer(tiny_model, "--json", "--system", "Be brief.")) == DONE
     told = document(capsys)

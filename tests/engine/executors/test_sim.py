@@ -42,11 +42,27 @@ def test_settings_are_read_from_the_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["cuda", "sim:vram", "sim:vram=-1", "sim:copy=0", "sim:fail=x", "sim:x=1", "sim:vram=nan"]
+    ("name", "why"),
+    [
+        ("cuda", "does not begin with sim"),
+        ("sim:x=1", 'no setting "x"'),
+        ("sim:fail=x", "nothing that can fail"),
+        ("sim:fail", "nothing that can fail"),
+        ("sim:vram=1e9,vram=2e9", "says vram twice"),
+        ("sim:error_after=1.5", "no whole number"),
+        *((f"sim:vram={value}", "no number from") for value in ("", "x", "-1", "0", "nan", "inf", "1e30")),
+        # Copies that nobody would see the end of.
+        *((f"sim:{setting}", "no number from") for setting in ("copy=0", "copy=1", "latency=60", "latency=-1")),
+    ],
 )
-def test_wrong_settings_are_a_clear_error(name: str) -> None:
-    with pytest.raises(GreenroomError, match="cannot be used"):
+def test_wrong_settings_are_a_clear_error(name: str, why: str) -> None:
+    with pytest.raises(GreenroomError, match="cannot be used") as refused:
         simulated(name)
+    assert why in refused.value.why
+
+
+def test_spaces_between_settings_do_not_matter() -> None:
+    assert simulated("sim: vram=2e9, copy=1e9") == simulated("sim:vram=2e9,copy=1e9")
 
 
 def test_a_copy_arrives_late_and_is_not_a_number_until_then(sim: MakeSim) -> None:
