@@ -11,16 +11,17 @@ template <class C> struct alignas(64) Panel {
   typedef C Code;
   class Filler;
 
-  // So many sums of two products of small codes fit 16 bits, which is what saves instructions without VNNI; products of
-  // signed bytes have to be widened one by one, and a panel gains nothing (measured: all four ports are busy either
-  // way).
+  // So many sums of two products of small codes fit 16 bits, which is what saves instructions without VNNI. Products of
+  // signed bytes have to be widened one by one: see signed_sums.
   static constexpr int kNarrow = 32767 / (2 * Code::kLargest * 127);
-  static constexpr bool kWorthwhile = kVnni || kNarrow > 1, kInPlace = false;
-  static constexpr size_t kGroups = 16, kUnit = Code::kWhole ? 8 : 1; // 16 KB of codes; whole steps
+  static constexpr bool kSplit = Code::kSigned && !kVnni, kInPlace = false;
+  static constexpr size_t kGroups = kSplit ? 8 : 16, kUnit = Code::kWhole ? 8 : 1; // 16 KB of codes; whole steps
   // Twelve sums, two loads of weights, an activation, a product; or eight sums, four loads, ones and some products.
   static constexpr size_t kMostTokens = kVnni || kNarrow > 2 ? 6 : 4;
 
-  uint8_t codes[kGroups][2][2][8][32]; // of group, strip, half and four columns
+  uint8_t codes[kGroups][2][2][8][32]; // of group, strip, half and four columns; where kSplit, their magnitudes
+  uint8_t signs[kSplit ? kGroups : 1][2][2][8][32];           // 255 where a code is negative, else 0
+  __m256i negative[kSplit ? kGroups : 1][Code::kParts][2][2]; // sums of the magnitudes of negative codes
   float scale[kGroups][Code::kParts][2][16];
   float min[kGroups][Code::kParts][2][16];
   // Where Code::kWhole, instead of scales and minima.
@@ -55,9 +56,13 @@ public:
       Code::unpack(step_, group_, half, w);
       if constexpr (!Code::kWhole)
         Code::scales(heads_[half], step_, group_, half, scale, min);
-      GREENROOM_UNROLL
-      for (int j = 0; j < 8; ++j)
-        store(codes[j], Code::kSigned ? _mm256_xor_si256(w[j], _mm256_set1_epi8(-128)) : w[j]);
+      if constexpr (Panel::kSplit) {
+        split(at, half, w);
+      } else {
+        GREENROOM_UNROLL
+        for (int j = 0; j < 8; ++j)
+          store(codes[j], Code::kSigned ? _mm256_xor_si256(w[j], _mm256_set1_epi8(-128)) : w[j]);
+      }
       if constexpr (Code::kWhole) {
         __m256i factor[Code::kParts];
         Code::whole(heads_[half], step_, group_, half, factor, &panel_->offset[at][i_][half], min);
@@ -80,6 +85,22 @@ public:
   }
 
 private:
+  inline void split(size_t at, size_t half, const __m256i* w) {
+    constexpr int kLoads = 8 / Code::kParts;
+    GREENROOM_UNROLL
+    for (int part = 0; part < Code::kParts; ++part) {
+      __m256i negative = _mm256_setzero_si256();
+      GREENROOM_UNROLL
+      for (int j = kLoads * part; j < kLoads * (part + 1); ++j) {
+        const __m256i sign = _mm256_cmpgt_epi8(_mm256_setzero_si256(), w[j]), magnitude = _mm256_abs_epi8(w[j]);
+        store(panel_->codes[at][i_][half][j], magnitude);
+        store(panel_->signs[at][i_][half][j], sign);
+        negative = _mm256_add_epi16(negative, _mm256_maddubs_epi16(magnitude, sign));
+      }
+      panel_->negative[at][part][i_][half] = _mm256_madd_epi16(negative, _mm256_set1_epi16(-1));
+    }
+  }
+
   Panel<Code>* panel_;
   Scaling scaling_;
   size_t i_, group_;
@@ -138,6 +159,41 @@ static inline __m256i started(const Panel<Code>* panel, const ActivationGroup* a
     return _mm256_setzero_si256();
 }
 
+// Sums of products of one part of a group of signed codes w of strip i with a few tokens. |w| is the unsigned side; the
+// sign goes to the activation x, without an instruction of its own port: -x is the complement of x, plus one, and |w|
+// of all negative w is what the ones add. A pair is -2 * 128 * 128 at least and 2 * 128 * 127 at most, which fits 16
+// bits.
+template <class Code, int kTokens>
+static inline void signed_sums(const Panel<Code>* panel, const ActivationGroup* const* a, size_t g, size_t i, int part,
+                               __m256i (&sums)[kTokens][2]) {
+  constexpr int kLoads = 8 / Code::kParts;
+  const uint8_t (*codes)[8][32] = panel->codes[g][i], (*signs)[8][32] = panel->signs[g][i];
+  const __m256i ones = _mm256_set1_epi16(1);
+  GREENROOM_UNROLL
+  for (int t = 0; t < kTokens; ++t) {
+    sums[t][0] = panel->negative[g][part][i][0];
+    sums[t][1] = panel->negative[g][part][i][1];
+  }
+  GREENROOM_UNROLL
+  for (int j = kLoads * part; j < kLoads * (part + 1); ++j) {
+    __m256i w[2], sign[2];
+    GREENROOM_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      w[h] = load(codes[h][j]);
+      sign[h] = load(signs[h][j]);
+      hold(w[h]);
+      hold(sign[h]);
+    }
+    GREENROOM_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      const __m256i four = words(a[t][g].q + 4 * j);
+      GREENROOM_UNROLL
+      for (int h = 0; h < 2; ++h)
+        sums[t][h] = held(widened(_mm256_maddubs_epi16(w[h], _mm256_xor_si256(four, sign[h])), ones, sums[t][h]));
+    }
+  }
+}
+
 // Sums of products of one part of a group of strip i with a few tokens; where Code::kWhole, added to those of the part
 // before it.
 template <class Code, int kTokens>
@@ -151,7 +207,9 @@ static inline void part_sums(const Panel<Code>* panel, const ActivationGroup* co
     else
       return _mm256_set1_epi16(1);
   };
-  if constexpr (kNarrow > 2) {
+  if constexpr (Panel<Code>::kSplit) {
+    signed_sums<Code, kTokens>(panel, a, g, i, part, sums);
+  } else if constexpr (kNarrow > 2) {
     __m256i narrow[kTokens][2];
     GREENROOM_UNROLL
     for (int j = 0; j < kLoads; ++j) {

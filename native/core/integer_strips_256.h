@@ -222,11 +222,9 @@ void strips(const StripTask* task, const void* const* x, size_t tokens, float* o
 
 template <class Code>
 void strip_int(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
-  if constexpr (Panel<Code>::kWorthwhile) {
-    if (task->second) {
-      two_strips<Panel<Code>, Multiplier>(task, x, tokens, out, out_stride);
-      return;
-    }
+  if (task->second) {
+    two_strips<Panel<Code>, Multiplier>(task, x, tokens, out, out_stride);
+    return;
   }
   strips<one_strip<Code>>(task, x, tokens, out, out_stride);
 }
