@@ -164,14 +164,20 @@ def test_tiny_and_huge_activations(pool: _native.ThreadPool, isa: str, fmt: str)
 
 def test_extreme_codes_do_not_saturate(pool: _native.ThreadPool) -> None:
     """-128 times 127 in every place: the largest sums the integer kernels can meet."""
-    raw = np.full((16, 34), 0x80, np.uint8)
+    raw = np.full((32, 34), 0x80, np.uint8)
+    raw[16:] = 0x7F
     raw[:, :2] = np.float16(1).reshape(1).view(np.uint8)
     x = np.full((4, 32), 127, np.float32)
     x[1] = -127
     x[2, ::2] = -127
     for isa in TIERS:
-        y = forward(pool, packed(pool, raw, 32, "Q8_0", isa), x, 16)
-        assert np.array_equal(y[:, 0], [-128 * 127 * 32, 128 * 127 * 32, 0, -128 * 127 * 32])
+        matrix = packed(pool, raw, 32, "Q8_0", isa)
+        for times in (1, 3):  # few tokens and many
+            y = forward(pool, matrix, np.tile(x, (times, 1)), 32)
+            for row, code in ((0, -128), (31, 127)):
+                assert np.array_equal(
+                    y[:, row], np.tile([code * 127 * 32, code * -127 * 32, 0, code * 127 * 32], times)
+                )
 
 
 @pytest.mark.parametrize("fmt", [*sorted(SCALES), "I4_G16_F16_Z", "I4_G128_F16", "I8_G16_F16", "I8_G128_F16_Z"])
