@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QPainter, QPaintEvent
@@ -13,7 +13,9 @@ from PySide6.QtWidgets import QFrame, QWidget
 
 from app.chat.code_view import CodeView
 from app.chat.flow_view import FlowView
-from app.chat.markdown import Code, Leaf, Math, Rule, StreamParser, Table, Text, parse
+from app.chat.late_links import LateLinks
+from app.chat.markdown import Code, Leaf, Math, Rule, Table, Text, parse
+from app.chat.markdown_stream import StreamParser
 from app.chat.math_view import FormulaView
 from app.chat.rich_text import INDENT, PARAGRAPH_GAP, QUOTE_BAR, QUOTE_INDENT, QUOTE_TOP, TextView
 from app.chat.table_view import TableView
@@ -34,6 +36,13 @@ class _Part:
     first: int
     count: int
     bottom: int = 0
+
+
+def _frame(leaf: Leaf) -> Leaf:
+    """What a leaf is without its text, if that may have links."""
+    if isinstance(leaf, Text):
+        return replace(leaf, spans=())
+    return Table((), leaf.aligns, leaf.indent, leaf.quote) if isinstance(leaf, Table) else leaf
 
 
 class BodyView(QWidget):
@@ -59,6 +68,8 @@ class BodyView(QWidget):
         self._caret_in: TextView | None = None
         #: The whole of a long text of which only the beginning, `_text`, is shown yet.
         self._rest = ""
+        #: Finds the links that the whole text has beyond what is shown.
+        self._links: LateLinks | None = None
         self._slices = QTimer(self, singleShot=True, interval=0)
         self._slices.timeout.connect(self._show_slice)
 
@@ -78,6 +89,7 @@ class BodyView(QWidget):
     def set_text(self, text: str) -> None:
         """Show a whole text: a short one at once, a long one slice by slice so that the window stays awake."""
         self._parser = None
+        self._forget_links()
         self._text = self._rest = ""
         if len(text) <= LONG_TEXT:
             self._text = text
@@ -90,6 +102,7 @@ class BodyView(QWidget):
     def grow(self, text: str) -> None:
         """Show `text`, which begins with what was shown last."""
         if self._parser is None or not text.startswith(self._text):
+            self._forget_links()
             self._parser = StreamParser()
         self._text = text
         self._change(*self._parser.update(text))
@@ -99,7 +112,37 @@ class BodyView(QWidget):
         self.set_caret(False)
         parser, self._parser = self._parser, None
         if parser is not None and parser.needs_second_pass:
+            self._links = LateLinks(self._text, self)
+            self._links.found.connect(self._show_links)
+
+    def _forget_links(self) -> None:
+        if self._links is not None:
+            self._links.deleteLater()
+            self._links = None
+
+    @Slot()
+    def _show_links(self) -> None:
+        """Write anew what has links that were not known when it was shown, a view in each turn of the event loop."""
+        assert self._links is not None
+        leaves = self._links.leaves
+        if [_frame(leaf) for leaf in leaves] != [_frame(leaf) for leaf in self._leaves]:
             self.set_text(self._text)
+            return
+        changed = next((n for n, leaf in enumerate(leaves) if leaf != self._leaves[n]), None)
+        if changed is None:
+            self._forget_links()
+            return
+        index = self._part_of(changed)
+        part = self._parts[index]
+        new = leaves[part.first : part.first + part.count]
+        if isinstance(part.widget, TextView):
+            part.widget.rewrite([leaf for leaf in new if isinstance(leaf, Text)])
+        elif isinstance(part.widget, TableView) and isinstance(new[0], Table):
+            part.widget.show_leaf(new[0])
+        self._leaves[part.first : part.first + part.count] = new
+        self._place(index)
+        self.resized.emit()
+        QTimer.singleShot(0, self._links, self._show_links)
 
     @Slot()
     def _show_slice(self) -> None:

@@ -1,26 +1,20 @@
-"""Markdown as flat leaves that a widget can draw one below the other, from whole texts and from growing ones.
+"""Markdown as flat leaves that a widget can draw one below the other. Texts that grow: `markdown_stream`.
 
 HTML stays visible as text, images become links, a footnote stays where it was written.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.tasklists import tasklists_plugin
 
-from app.chat.markdown_rules import add_rules, open_formula
+from app.chat.markdown_rules import add_rules
 
 LINE_BREAK = "\u2028"
-#: Characters after which a paragraph that is being written is cut: parsing and laying it out again must stay quick.
-LONGEST_PARAGRAPH = 2500
-_WORD_START = re.compile(r"(?<=\s)[^\W\d_]")
-_QUOTED = re.compile(r"(?<=\n)>+ ?(?=[^\W\d_])")
 #: What is cut off around a formula, and what is set beside it.
 _BLANKS, _PUNCTUATION = LINE_BREAK + " ", (".", ",", ";", ":")
 BULLETS = ("•", "◦", "▪")
@@ -108,164 +102,16 @@ def _make_parser() -> MarkdownIt:
     return parser
 
 
-_PARSER = _make_parser()
+PARSER = _make_parser()
 
 
 def parse(text: str) -> list[Leaf]:
     """The leaves of a whole text."""
-    return _Walker().walk(_PARSER.parse(text, {}))
-
-
-class StreamParser:
-    """Parses a text that only grows, at the cost of its last block.
-
-    A block is settled as soon as another one begins behind it; only what lies behind the last settled block is
-    parsed again. Within a quote the same holds for its blocks, within a list for its items, within a table for its
-    rows, within a code block for its lines.
-
-    whole: what the text will grow to, if that is known; links then find their definitions wherever they are.
-    """
-
-    def __init__(self, whole: str = "") -> None:
-        self._settled = 0
-        self._start = 0
-        self._env: dict[str, Any] = {}
-        if whole:
-            lines = (line for line in whole.splitlines() if line.lstrip().startswith("[") and "]:" in line)
-            _PARSER.parse("\n\n".join(lines), self._env)
-        self._complete = bool(whole)
-        self._item: _Item | None = None
-        self._fence: _OpenFence | None = None
-        self._table: _OpenTable | None = None
-
-    def update(self, text: str) -> tuple[int, list[Leaf]]:
-        """The text so far -> (n, leaves): the first n leaves stand, the others are replaced by these."""
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-        if self._fence is not None and (code := self._fence.grow(text)) is not None:
-            return self._settled, [code]
-        settled = self._settled
-        if self._table is not None:
-            table, end = self._table.grow(text, self._env)
-            if end is None:
-                return settled, [table]
-            # What follows the table is parsed by itself.
-            self._table, self._start, self._settled = None, end, settled + 1
-            return settled, [table, *self.update(text)[1]]
-        tail = text[self._start :]
-        tokens = _PARSER.parse(tail, self._env)
-        walker = _Walker(self._item)
-        leaves = walker.walk(tokens)
-        unknown, formula = tail.count("\n"), open_formula(tail)
-        if formula is not None:
-            unknown = min(unknown, formula + 1)
-        line, first_leaf, self._item = walker.last_mark(unknown)
-        self._start += _line_offset(tail, line)
-        self._settled += first_leaf
-        self._fence = _OpenFence.find(tokens, leaves[first_leaf:], text, self._start)
-        self._table = _OpenTable.find(tokens, leaves[first_leaf:], text, self._start)
-        if len(text) - self._start > LONGEST_PARAGRAPH and _ends_with_paragraph(tokens):
-            leaves[first_leaf:] = self._cut_paragraph(text)
-        return settled, leaves
-
-    def _cut_paragraph(self, text: str) -> list[Leaf]:
-        """Settle most of an endless paragraph, as a model caught in a loop writes it, and start a new line there."""
-        tail = text[self._start :]
-        # In a quote a new one begins with a line, which has the quote's sign.
-        pattern = _QUOTED if tail.lstrip(" ").startswith(">") else _WORD_START
-        words = [match.start() for match in pattern.finditer(tail, len(tail) // 2, len(tail) - 100)]
-        # A new line shows where there was one before.
-        cut = max((word for word in words if tail[word - 1] == "\n"), default=max(words, default=0))
-        if tail.startswith((" ", "\t")) or not cut or self._item is not None:
-            return _Walker(self._item).walk(_PARSER.parse(tail, self._env))
-        head = parse(tail[:cut])
-        rest = _Walker().walk(_PARSER.parse(tail[cut:], self._env))
-        self._start += cut
-        self._settled += len(head)
-        return head + rest
-
-    @property
-    def needs_second_pass(self) -> bool:
-        """Whether links refer to definitions, which may have come after the link was settled."""
-        return bool(self._env.get("references")) and not self._complete
-
-
-def _ends_with_paragraph(tokens: Sequence[Token]) -> bool:
-    """Whether the last thing is a paragraph, of the text or of a quote."""
-    kinds = (token.type for token in reversed(tokens))
-    return next((kind for kind in kinds if kind != "blockquote_close"), "") == "paragraph_close"
-
-
-@dataclass
-class _OpenFence:
-    """A code block at the end of the text that may still grow, read without the parser."""
-
-    content: int
-    closing: re.Pattern[str]
-    language: str
-    #: Start of the first line that has not been searched for the closing fence.
-    searched: int
-
-    @classmethod
-    def find(cls, tokens: Sequence[Token], tail: Sequence[Leaf], text: str, start: int) -> _OpenFence | None:
-        if len(tail) != 1 or not isinstance(tail[0], Code) or tail[0].closed or tokens[-1].type != "fence":
-            return None
-        markup = tokens[-1].markup
-        content = text.find("\n", start) + 1
-        if content == 0 or tokens[-1].level > 0 or not text.startswith(markup, start):
-            return None
-        closing = re.compile(rf"^ {{0,3}}{re.escape(markup[0])}{{{len(markup)},}}[ \t]*$", re.MULTILINE)
-        return cls(content, closing, tail[0].language, content)
-
-    def grow(self, text: str) -> Code | None:
-        """The block as it is now; None when its closing fence has come."""
-        if self.closing.search(text, self.searched):
-            return None
-        self.searched = max(self.content, text.rfind("\n") + 1)
-        return Code(_without_half_fence(text[self.content :]), self.language, closed=False)
-
-
-@dataclass
-class _OpenTable:
-    """A table at the end of the text that may get more rows. Each row is parsed below the table's head by itself.
-
-    head: its first two lines; row: where the first row begins that may still change; leaf: the table up to there
-    """
-
-    head: str
-    row: int
-    leaf: Table
-
-    @classmethod
-    def find(cls, tokens: Sequence[Token], tail: Sequence[Leaf], text: str, start: int) -> _OpenTable | None:
-        if len(tail) != 1 or not isinstance(tail[0], Table) or tokens[-1].type != "table_close" or tokens[-1].level:
-            return None
-        below = text.find("\n", text.find("\n", start) + 1) + 1
-        if below == 0 or not text[start:below].strip():
-            return None
-        return cls(text[start:below], below, replace(tail[0], rows=tail[0].rows[:1]))
-
-    def grow(self, text: str, env: dict[str, Any]) -> tuple[Table, int | None]:
-        """The table as it is now, and where what follows it begins; None while nothing does."""
-        rest = text[self.row :]
-        tokens = _PARSER.parse(self.head + rest, env)
-        new = _Walker().walk(tokens)[0]
-        assert isinstance(new, Table)
-        whole = replace(self.leaf, rows=self.leaf.rows + new.rows[1:])
-        table_map = tokens[0].map
-        assert table_map is not None
-        lines = table_map[1] - 2
-        if tokens[-1].type != "table_close" or tokens[-1].level or rest.count("\n") > lines:
-            return whole, self.row + _line_offset(rest, lines)
-        # The last line may grow, and a formula that has begun may become one.
-        formula = open_formula(rest)
-        settled = rest.count("\n") if formula is None else min(formula, rest.count("\n"))
-        self.row += _line_offset(rest, settled)
-        self.leaf = replace(whole, rows=self.leaf.rows + new.rows[1 : 1 + settled])
-        return whole, None
+    return Walker().walk(PARSER.parse(text, {}))
 
 
 @dataclass(frozen=True)
-class _Item:
+class ListItem:
     """A list item that is not its list's first, when parsing starts at it. number: None in a bullet list."""
 
     number: int | None
@@ -275,14 +121,18 @@ class _Item:
 _BLOCKS = {"fence", "code_block", "math_block", "hr", "table_open"}
 
 
-class _Walker:
+class Walker:
     """Turns a token stream into leaves. first: what is known of the list item that the stream begins with."""
 
-    def __init__(self, first: _Item | None = None) -> None:
+    def __init__(self, first: ListItem | None = None) -> None:
         self._leaves: list[Leaf] = []
         self._first = first
         #: (line, number of leaves before it, its place in its list) of every top-level block and list item.
-        self._marks: list[tuple[int, int, _Item | None]] = [(0, 0, first)]
+        self._marks: list[tuple[int, int, ListItem | None]] = [(0, 0, first)]
+        #: The lines at which the open list items begin.
+        self._items: list[int] = []
+        #: (line, number of leaves before it, lines of the items around it) of every block within list items.
+        self.inner_marks: list[tuple[int, int, tuple[int, ...]]] = []
         #: The next number of each open list, None for bullets.
         self._lists: list[int | None] = []
         self._quote = 0
@@ -290,7 +140,7 @@ class _Walker:
         self._marker = self._footnote = ""
         self._close = False
 
-    def last_mark(self, unknown: int) -> tuple[int, int, _Item | None]:
+    def last_mark(self, unknown: int) -> tuple[int, int, ListItem | None]:
         """Where the last block begins of which it is known that it is one. unknown: a line, and all below it.
 
         What an unfinished line will be is not known yet: "9" may become "9) nine".
@@ -303,6 +153,8 @@ class _Walker:
             token = tokens[index]
             kind = token.type
             # What stands in a quote, and in nothing else, can be read by itself: its lines have the quote's sign.
+            if self._items and token.nesting >= 0 and token.map and token.block and kind != "inline":
+                self.inner_marks.append((token.map[0], len(self._leaves), tuple(self._items)))
             if token.level == self._quote and token.nesting >= 0 and token.map:
                 self._marks.append((token.map[0], len(self._leaves), self._first if index == self._quote else None))
             if kind in ("bullet_list_open", "ordered_list_open"):
@@ -312,9 +164,11 @@ class _Walker:
                 self._close = False
             elif kind == "list_item_open":
                 self._open_item(tokens, index)
+                self._items.append(token.map[0] if token.map else 0)
             elif kind == "list_item_close":
                 self._flush_marker()
                 self._close = True
+                self._items.pop()
             elif kind in ("blockquote_open", "blockquote_close"):
                 self._quote += token.nesting
                 self._close = False
@@ -357,7 +211,7 @@ class _Walker:
             self._marker = "☑" if checked else "☐"
         if token.level == self._quote + 1 and token.map:
             opens_list = tokens[index - 1].type.endswith("list_open")
-            place = (self._first if index == self._quote + 1 else None) if opens_list else _Item(number)
+            place = (self._first if index == self._quote + 1 else None) if opens_list else ListItem(number)
             self._marks.append((token.map[0], len(self._leaves), place))
         if number is not None:
             self._lists[-1] = number + 1
@@ -419,12 +273,12 @@ def _code(token: Token, indent: int, quote: int) -> Code:
     lines = token.content.count("\n") + (token.content[-1:] not in ("", "\n"))
     closed = token.map[1] - token.map[0] - 1 > lines
     if not closed:
-        text = _without_half_fence(text)
+        text = without_half_fence(text)
     language = token.info.split()[0] if token.info.split() else ""
     return Code(text, language.strip("{}."), closed, indent, quote)
 
 
-def _without_half_fence(text: str) -> str:
+def without_half_fence(text: str) -> str:
     """Drop a last line that is on its way to become the closing fence, and the newline that ends the last line."""
     head, newline, last = text.rpartition("\n")
     half = last.strip() in ("`", "``", "~", "~~")
@@ -491,7 +345,7 @@ def _without_breaks(spans: Sequence[Span]) -> tuple[Span, ...]:
     return tuple(kept)
 
 
-def _line_offset(text: str, line: int) -> int:
+def line_offset(text: str, line: int) -> int:
     """Where line number `line` starts."""
     offset = 0
     for _ in range(line):

@@ -16,8 +16,9 @@ from markdown_it.token import Token
 
 #: Lines of one formula, and characters of one within a line.
 MOST_LINES, LONGEST_INLINE = 120, 1500
-#: Signs in one paragraph that may open something; with more of them it is shown as it was written.
-MOST_SIGNS = 2000
+#: Signs in one paragraph that may open something; with more of them it is shown as it was written. What a bracket opens
+#: is looked for up to every other bracket.
+MOST_SIGNS, MOST_BRACKETS = 2000, 600
 _ENVIRONMENTS = "equation|align|alignat|gather|multline|eqnarray|split|aligned|gathered|cases|[pbvBV]?matrix|array"
 _OPENING = re.compile(rf"\$\$|\\\[|\\begin\{{((?:{_ENVIRONMENTS})\*?)\}}")
 #: The same at the beginning of a line, within quotes and lists too.
@@ -63,7 +64,8 @@ def _inline(state: StateCore) -> None:
         if token.type != "inline":
             continue
         token.children = []
-        if sum(map(token.content.count, "[*_`$~")) > MOST_SIGNS:
+        count = token.content.count
+        if sum(map(count, "[*_`$~<&\\")) > MOST_SIGNS or count("[") > MOST_BRACKETS:
             token.children.append(Token("text", "", 0, content=token.content))
         else:
             state.md.inline.parse(token.content, state.md, state.env, token.children)

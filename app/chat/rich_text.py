@@ -46,8 +46,8 @@ class TextView(FlowView):
         self._ink = ink
         #: Where each leaf's block begins.
         self._starts: list[int] = []
-        #: The last leaf, which may grow.
-        self._last: Text | None = None
+        #: What is shown; the last of it may grow.
+        self._leaves: list[Text] = []
 
     @property
     def count(self) -> int:
@@ -63,31 +63,47 @@ class TextView(FlowView):
         cursor = QTextCursor(self.document())
         cursor.beginEditBlock()
         if leaves and keep == self.count - 1 and self._continue(cursor, leaves[0]):
-            keep, self._last, leaves = keep + 1, leaves[0], leaves[1:]
+            self._leaves[keep] = leaves[0]
+            keep, leaves = keep + 1, leaves[1:]
         if keep == 0:
             self._formulas.clear()
-            # Text may be larger now than when the view was made.
-            self.document().setDefaultFont(body_font())
+            # Text may be larger now than when the view was made. Qt lays out everything whenever this is set.
+            if (font := body_font()) != self.document().defaultFont():
+                self.document().setDefaultFont(font)
         shown = self.count
         if keep < shown:
             cursor.setPosition(max(0, self._starts[keep] - 1))
             cursor.movePosition(QTextCursor.MoveOperation.End, QTextCursor.MoveMode.KeepAnchor)
             cursor.removeSelectedText()
             del self._starts[keep:]
+            del self._leaves[keep:]
         cursor.movePosition(QTextCursor.MoveOperation.End)
         for leaf in leaves:
             self._append(cursor, leaf)
-        if leaves:
-            self._last = leaves[-1]
-        elif keep < shown:
-            self._last = None
+        self._leaves += leaves
+        cursor.endEditBlock()
+        self.fit()
+
+    def rewrite(self, leaves: Sequence[Text]) -> None:
+        """Write as many leaves with other spans: the blocks of those that differ, and no other."""
+        cursor = QTextCursor(self.document())
+        cursor.beginEditBlock()
+        for place, (old, new) in enumerate(zip(self._leaves, leaves, strict=True)):
+            if old != new:
+                end = self._starts[place + 1] - 1 if place + 1 < self.count else self.length - 1
+                cursor.setPosition(self._starts[place])
+                cursor.setPosition(end, QTextCursor.MoveMode.KeepAnchor)
+                cursor.removeSelectedText()
+                self._insert(cursor, new.spans, self._base_format(new))
+                self._moved(self._starts[place], cursor.position() - end)
+        self._leaves = list(leaves)
         cursor.endEditBlock()
         self.fit()
 
     def _continue(self, cursor: QTextCursor, leaf: Text) -> bool:
         """Make the last leaf this one if it begins the same: a paragraph of many formulas is not written anew."""
-        last = self._last
-        if last is None or replace(last, spans=leaf.spans) != leaf:
+        last = self._leaves[-1]
+        if replace(last, spans=leaf.spans) != leaf:
             return False
         same = 0
         for old, new in zip(last.spans, leaf.spans, strict=False):

@@ -111,6 +111,7 @@ KINDS = {
     "emoji": repeated("👩‍👩‍👧‍👦🏳️‍🌈👍🏽"),
     "small codes": repeated("Step {n}:\n\n```sh\nmake all -j{n}\n```\n\n"),
     "footnotes": repeated("A claim[^{n}].\n\n[^{n}]: its source, see <https://example.org/{n}>\n\n"),
+    "item of paragraphs": repeated("  Paragraph {n} of it that goes on for a line or two.\n\n", first="- One\n\n"),
     "headings": repeated("### Heading {n}\n"),
     "tags": repeated("<tag{n}> & &amp; </tag{n}> \\* "),
     "stars": repeated("*a **b _c "),
@@ -119,6 +120,71 @@ KINDS = {
     "html": repeated("<div class='a{n}'>\n<p>text</p>\n</div>\n"),
     "indented": repeated("    value = {n}\n"),
     "links": repeated("[name {n}][ref] and ", first="[ref]: https://example.org\n\n"),
+    "links defined late": repeated("[name {n}][ref] and **more**.\n\n", "[ref]: https://example.org\n\n"),
+    "autolinks": repeated("<https://example.org/{n}>\n"),
+    "images": repeated("![picture {n}](https://example.org/{n}.png) "),
+    "task list": repeated("- [x] done {n}\n", "- [ ] to do\n"),
+    "deep list": repeated(*("  " * depth + "- deeper {n}\n" for depth in range(40))),
+    "one deep list": lambda size: "".join("  " * depth + f"- {depth}\n" for depth in range(300))[:size],
+    "deep quote": repeated(*(">" * depth + " said {n}\n" for depth in range(1, 40))),
+    "one deep quote": repeated(">" * 40 + " Somebody said that {n} times\n"),
+    "lazy quote": repeated("Somebody said that {n} times\n", first="> "),
+    "quoted code": repeated("> value = {n}\n", first="> ```python\n"),
+    "quoted table": repeated("> | {n} | two |\n", first="> | a | b |\n> |---|---|\n"),
+    "item with code": repeated("  value = {n}\n", first="- so:\n\n  ```python\n"),
+    "item with a table": repeated("  | {n} | two |\n", first="- so:\n\n  | a | b |\n  |---|---|\n"),
+    "item without end": repeated("words of the only item, ", first="- "),
+    "list without end": repeated("- words", first=""),
+    "heading without end": repeated("words of the heading ", first="# "),
+    "footnote without end": repeated("words of the note ", first="[^1]: "),
+    "bold without end": repeated("bold words ", first="**"),
+    "bold words": repeated("**bold {n}** and *slanted* ~~gone~~ "),
+    "codes in lines": repeated("call `function_{n}` or "),
+    "line of code": repeated("value = compute(a, b); ", first="```python\n"),
+    "code of empty lines": repeated("\n", first="```\n"),
+    "code of one string": repeated("words in a string\n", first='```python\n"""'),
+    "code without language": repeated("value = {n}\n", first="```\n"),
+    "short lines": repeated("word {n}\n"),
+    "hard breaks": repeated("word {n}  \n"),
+    "long cells": repeated("words in a cell that is never closed, ", first="| a | b |\n|---|---|\n| "),
+    "one row": repeated("{n} | ", first="| a | b |\n|---|---|\n| "),
+    "columns without end": repeated("a | ", first="| "),
+    "tables": repeated("| a | b |\n|---|---|\n| {n} | two |\n\n"),
+    "cells of formulas": repeated("| $x_{{n}}$ | $\\frac{{n}}{2}$ |\n", first="| a | b |\n|---|---|\n"),
+    "rules": repeated("---\n\n"),
+    "open brackets": repeated("["),
+    "open parentheses": repeated("[a](("),
+    "open images": repeated("!["),
+    "open links": repeated("[a](<b"),
+    "open codes": repeated(*("`" * count + " " for count in range(1, 60))),
+    "open tags": repeated("<"),
+    "open comments": repeated("<!--"),
+    "entities": repeated("&amp;&lt;&#1234;"),
+    "ampersands": repeated("&"),
+    "backslashes": repeated("\\"),
+    "underscores": repeated("_a "),
+    "tildes": repeated("~~a "),
+    "dollars": repeated("$a "),
+    "open formula": repeated("x + ", first="\\["),
+    "open formulas in lines": repeated("\\(x "),
+    "open environments": repeated("\\begin{aligned}\n"),
+    "hashes": repeated("#"),
+    "quote signs": repeated(">"),
+    "minus signs": repeated("-"),
+    "list signs": repeated("- "),
+    "numbers": repeated("1. "),
+    "pipes": repeated("|"),
+    "tabs": repeated("\t"),
+    "Thai": repeated("ภาษาไทยเขียนติดกันโดยไม่เว้นวรรคระหว่างคำ"),
+    "Hindi": repeated("यह एक लंबा पाठ है जो कभी समाप्त नहीं होता। "),
+    "Arabic with code": repeated("هذا `code_{n}` نص **طويل** $x_{{n}}$ من اليمين. "),
+    "combining marks": repeated("e\u0301\u0302\u0303\u0304"),
+    "one combined letter": repeated("\u0301", first="e"),
+    "joiners": repeated("\u200d"),
+    "joined emoji": repeated("👩\u200d"),
+    "controls": repeated("\x01\x02\x1b[0m\x7f\u202e\u2066 "),
+    "surrogates": repeated("\ud83d \udc4d"),
+    "separators": repeated("words\u2028words\u2029words\x0c"),
     "thinking": repeated(SECTION.replace("{{", "{").replace("}}", "}")),
 }
 #: Characters of a token, near enough.
@@ -166,8 +232,8 @@ def stream(host: FakeHost, text: str, rate: float, clock: Clock, thought: bool =
             host.end(stats=stats)
         QApplication.processEvents()
         yield time.thread_time() - before
-        # Timers that the frame has left behind, such as the colouring of code.
-        for _ in range(3):
+        # Timers that the frame has left behind, such as the colouring of code; at the end, all of them.
+        for _ in range(3 if start < len(text) else 300):
             before = time.thread_time()
             QApplication.processEvents()
             seconds = time.thread_time() - before
@@ -178,7 +244,7 @@ def stream(host: FakeHost, text: str, rate: float, clock: Clock, thought: bool =
 
 def frames(tokens: int, rate: float, kinds: list[str], clock: Clock) -> None:
     print(f"{tokens} tokens at {rate:.0f} tok/s, ms of CPU per frame of {FRAME_S * 1e3:.0f} ms")
-    print(f"{'kind':20} {'frames':>7} {'mean':>7} {'99 %':>7} {'most':>7}")
+    print(f"{'kind':20} {'frames':>7} {'mean':>7} {'99 %':>7} {'most':>7} {'at':>7}")
     for kind in kinds:
         with tempfile.TemporaryDirectory() as folder:
             page, host, _ = make_page(folder)
@@ -195,7 +261,8 @@ def frames(tokens: int, rate: float, kinds: list[str], clock: Clock) -> None:
             page.deleteLater()
             QApplication.processEvents()
         print(
-            f"{kind:20} {len(times):7d} {mean(times):7.2f} {quantiles(times, n=100)[98]:7.2f} {max(times):7.2f}",
+            f"{kind:20} {len(times):7d} {mean(times):7.2f} {quantiles(times, n=100)[98]:7.2f} {max(times):7.2f} "
+            f"{times.index(max(times)):7d}",
             flush=True,
         )
 

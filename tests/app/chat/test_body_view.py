@@ -7,9 +7,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication, QTextCursor
 from PySide6.QtWidgets import QFileDialog
 
+from app import tasks
 from app.chat.body_view import LONG_TEXT, BodyView
 from app.chat.code_view import CodeView, _CodeText, file_name_for
 from app.chat.flow_view import body_font
+from app.chat.markdown import parse
 from app.chat.math_object import CODE_STEP
 from app.chat.rich_text import TextView
 from app.chat.style import chat_style
@@ -252,11 +254,33 @@ def test_a_long_text_is_laid_out_in_slices_and_whole(body, qtbot):
     assert body.height() >= 2000 * 20
 
 
-def test_links_defined_at_the_end_are_found_when_the_answer_ends(body):
-    text = "See [it].\n\n- a\n- b\n\n[it]: http://example.org\n"
+def test_links_defined_at_the_end_are_found_when_the_answer_ends(body, qtbot):
+    text = "See [it] **now**.\n\n- a\n- b\n\n|[it]|\n|-|\n\nand [it][] $x$\n\nend\n\n[it]: http://example.org\n"
+    for end in range(1, len(text) + 1):
+        body.grow(text[:end])
+    tasks.finish()
+    before, made = all_text(body), [part.widget for part in body._parts]
+    body.finish()
+    qtbot.waitUntil(lambda: body._links is None)
+    assert body.leaves == parse(text)
+    assert body.leaves[0].spans[1].link == "http://example.org"
+    assert [part.widget for part in body._parts] == made, "nothing is made anew"
+    tasks.finish()
+    assert before.replace("[it][]", "it").replace("[it]", "it") == all_text(body)
+    cursor = made[0].textCursor()
+    cursor.setPosition(6)
+    assert cursor.charFormat().anchorHref() == "http://example.org"
+    body.grow(text)  # what follows finds its place
+    body.grow(text + "\nmore")
+    assert all_text(body).endswith("more")
+
+
+def test_links_that_were_known_are_not_looked_for_again(body):
+    text = "[it]: http://example.org\n\nSee [it].\n\nand [it]"
     for end in range(1, len(text) + 1):
         body.grow(text[:end])
     body.finish()
+    assert body._links is None
     assert body.leaves[0].spans[1].link == "http://example.org"
 
 

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it.parser_inline import ParserInline
 
-from app.chat.markdown import LINE_BREAK, LONGEST_PARAGRAPH, Code, Math, Rule, Span, StreamParser, Table, Text, parse
+from app.chat.markdown import LINE_BREAK, Code, Math, Rule, Span, Table, Text, parse
+from app.chat.markdown_stream import LONGEST_PARAGRAPH, StreamParser
 
 
 def words(leaf):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,8 @@ from PySide6.QtWidgets import QApplication
 from app import tasks
 from app.chat import markdown
 from app.chat.body_view import BodyView
-from app.chat.markdown import StreamParser, parse
+from app.chat.markdown import LINE_BREAK, Text, parse
+from app.chat.markdown_stream import LONGEST_PARAGRAPH, StreamParser
 from app.chat.page import ChatPage
 from app.chat.rich_text import PARAGRAPH_GAP, TextView
 
@@ -59,21 +61,104 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_what_is_being_written_is_parsed_again(kind, monkeypatch):
     text, parsed = KINDS[kind], []
-    original = markdown._PARSER.parse
+    original = markdown.PARSER.parse
 
     def count(source, env):
         parsed.append(len(source))
         return original(source, env)
 
-    monkeypatch.setattr(markdown._PARSER, "parse", count)
+    monkeypatch.setattr(markdown.PARSER, "parse", count)
     parser = StreamParser()
     for end in range(FRAME, len(text) + FRAME, FRAME):
         parser.update(text[:end])
-    longest_block = markdown.LONGEST_PARAGRAPH if kind in ("loop", "quote") else 400
+    longest_block = LONGEST_PARAGRAPH if kind in ("loop", "quote") else 400
     assert max(parsed) <= 2 * longest_block + FRAME
     assert len(parsed) <= 1.5 * len(text) / FRAME
     # A block is parsed again for each frame in which it grows, and no more often.
     assert sum(parsed) <= (2 + longest_block / FRAME) * len(text)
+
+
+ENDLESS = {
+    "word": "abcdefghijklmnopqrstuvwxyz",
+    "Chinese": "每一个字都可以换行，所以这一段没有空格。",
+    "emoji": "👩‍👩‍👧‍👦🏳️‍🌈👍🏽",
+    "marks": "e" + "\u0301" * 300,
+    "brackets": "[",
+    "tags": "<tag> & </tag> ",
+    "less": "<",
+    "autolinks": "<https://example.org/1>\n",
+    "images": "![picture](https://example.org/1.png) ",
+    "joiners": "\u200d",
+    "surrogates": "\ud83d \udc4d",
+}
+WITHIN = {
+    "nothing": "",
+    "item": "- ",
+    "second item": "3. a\n7. ",
+    "nested": "- a\n  - ",
+    "quote": "> ",
+    "item in quote": "> - a\n>\n>   ",
+}
+
+
+@pytest.mark.parametrize("within", WITHIN)
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_a_paragraph_without_end_is_cut_wherever_it_stands(kind, within, monkeypatch):
+    text, parsed = WITHIN[within] + ENDLESS[kind] * (15_000 // len(ENDLESS[kind])), []
+    original = markdown.PARSER.parse
+    monkeypatch.setattr(
+        markdown.PARSER, "parse", lambda source, env: parsed.append(len(source)) or original(source, env)
+    )
+    parser, leaves = StreamParser(), []
+    for end in [*range(150, len(text), 150), len(text)]:
+        keep, new = parser.update(text[:end])
+        leaves[keep:] = new
+    assert max(parsed) <= LONGEST_PARAGRAPH + 400
+    first = next(n for n, leaf in enumerate(leaves) if len(leaf.spans) > 1 or len(leaf.spans[0].text) > 1)
+    # What follows a cut stands in the same place, without a marker of its own.
+    assert len({(leaf.indent, leaf.quote) for leaf in leaves[first:]}) == 1
+    assert not any(leaf.marker for leaf in leaves[first + 1 :])
+
+    def signs(spans):
+        return "".join(span.text for span in spans).replace(LINE_BREAK, "").replace(" ", "")
+
+    whole = original(text, {})
+    assert len(leaves) - first > 3
+    if kind not in ("tags", "autolinks", "images"):
+        assert whole
+        assert "".join(signs(leaf.spans) for leaf in leaves[first:]) == text[len(WITHIN[within]) :].replace(" ", "")
+    else:
+        words = {word for leaf in leaves[first:] for span in leaf.spans for word in span.text.split()}
+        assert words <= {"<tag>", "&", "</tag>", "https://example.org/1", "picture", LINE_BREAK}
+
+
+@pytest.mark.parametrize(
+    ("first", "more"),
+    [
+        ("- so:\n\n  | a | b |\n  |---|---|\n", "  | 1 | two |\n"),
+        ("> | a | b |\n> |---|---|\n", "> | 1 | two |\n"),
+        ("2. so\n7. so:\n\n", "   A paragraph of the item that goes on.\n\n"),
+        ("- a\n", "  - below\n"),
+        ("> - a\n", ">   - below\n"),
+    ],
+)
+def test_what_grows_within_an_item_or_a_quote_is_settled_there(first, more, monkeypatch):
+    text, parsed = first + more * (12_000 // len(more)) + "\n8. the next\n\nThe end.", []
+    original = markdown.PARSER.parse
+    monkeypatch.setattr(
+        markdown.PARSER, "parse", lambda source, env: parsed.append(len(source)) or original(source, env)
+    )
+    parser, leaves = StreamParser(), []
+    for end in [*range(FRAME, len(text), FRAME), len(text)]:
+        keep, new = parser.update(text[:end])
+        leaves[keep:] = new
+    assert max(parsed) <= LONGEST_PARAGRAPH + 4 * FRAME
+    monkeypatch.undo()
+    whole = parse(text)
+    # A number in the text counts where a list was taken up again.
+    assert [replace(leaf, marker="") if isinstance(leaf, Text) else leaf for leaf in leaves] == [
+        replace(leaf, marker="") if isinstance(leaf, Text) else leaf for leaf in whole
+    ]
 
 
 @pytest.mark.parametrize("kind", ["mixed", "table", "list", "quoted list"])
