@@ -210,6 +210,24 @@ def test_bits_depend_on_neither_threads_nor_other_tokens(isa: str, formats: tupl
         assert np.array_equal(result.view(np.uint32), results[0].view(np.uint32))
 
 
+@pytest.mark.parametrize("isa", TIERS)
+def test_a_few_tokens_in_tiles_of_any_width(isa: str) -> None:
+    """Of 66 strips of output rows one thread takes four at a time, two threads take two, eight threads single ones."""
+    rng = np.random.default_rng(4)
+    x = (rng.standard_normal((3, 1056)) * 0.3).astype(np.float32)
+    ids, weights = route(rng, 3, 5, 3)
+    results = []
+    for threads in (1, 2, 8):
+        pool = _native.ThreadPool(threads)
+        layer = make(pool, 5, 1056, 64, ("Q8_0", "Q4_0", "Q8_0"), isa)
+        results.append(layer.forward(pool, x, ids, weights))
+        pool.close()
+    exact, bound = expected(layer, isa, x, ids, weights, layer.native.codes)
+    assert np.all(np.abs(results[0] - exact) <= bound)
+    for result in results[1:]:
+        assert np.array_equal(result.view(np.uint32), results[0].view(np.uint32))
+
+
 @pytest.fixture(scope="module")
 def small(pool: _native.ThreadPool) -> Layer:
     return make(pool, 5, 64, 96, ("Q4_1", "Q4_1", "Q8_0"), None)
