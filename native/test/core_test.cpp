@@ -139,7 +139,8 @@ void matrices(ThreadPool& pool, const std::string& isa) {
 
 void layers(ThreadPool& pool, const std::string& isa) {
   std::mt19937 rng(2);
-  constexpr size_t kExperts = 5, kHidden = 64, kInner = 96, kTopK = 3;
+  // 34 strips of output rows: one thread takes two at a time of a few tokens.
+  constexpr size_t kExperts = 5, kHidden = 544, kInner = 96, kTopK = 3;
   for (const char* format : {"Q4_1", "Q8_0", "BF16", "F32", "I4_G16_BF16", "E4M3_G32_F16", "I4_G32_F32_Z"}) {
     Experts experts(kExperts, kHidden, kInner, format, format, format, std::nullopt, isa);
     for (size_t e = 0; e < kExperts; ++e)
