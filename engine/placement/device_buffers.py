@@ -18,9 +18,10 @@ from engine.placement.sizes import (
 #: What torch adds to the program where it does nothing heavy on the CPU: 134 MB measured. Plans on the CPU take more,
 #: for the kernels that its library keeps.
 DEVICE_TORCH_BYTES = 134_000_000
-#: Pieces of a matrix, in float32, that stand in RAM at once while it is brought to torch in a precision: as it is read,
-#: and what it is turned into on the way.
-PIECES_AT_ONCE = {"float32": 2.0, "bfloat16": 2.1, "int8": 2.25, "int4": 4.0}
+#: Pieces of a matrix, in float32, that stand in RAM at once: while it is read and its rows are brought into torch's
+#: order, stored as floats or in codes; and while it is turned into a precision.
+READ_AT_ONCE = {True: 2.1, False: 2.6}
+TURNED_AT_ONCE = {"float32": 1.0, "bfloat16": 1.75, "int8": 2.25, "int4": 4.0}
 #: Bytes per weight of a dense matrix that is turned into numbers in pieces.
 RECODED_BYTES = {"int8": 2, "int4": 6}
 #: Bytes per weight of an expert's copy that is turned into numbers, beside the copy; where codes stand beside values.
@@ -40,13 +41,17 @@ def torch_program_bytes(spec: ModelSpec) -> int:
 def torch_staging_bytes(inventory: Inventory, dense_dtype: str, *, experts_there: bool) -> int:
     """RAM that loading takes for a moment: matrices come in pieces, experts for a device one by one."""
     shapes = {shape for group in inventory.roles.values() for shape in group}
-    piece = min(max((4 * shape.values for shape in shapes if shape.rows), default=0), PIECE)
+    pieces = [
+        min(4 * shape.values, PIECE) * max(READ_AT_ONCE[shape.format in FLOATS], TURNED_AT_ONCE[dense_dtype])
+        for shape in shapes
+        if shape.rows
+    ]
     expert = 0
     if experts_there:
         matrices = {shape for _, group in inventory.experts for shape in group if shape.rows}
         expert = max((shape.read_bytes + (6 * shape.values if shape.format in FLOATS else 0) for shape in matrices),
                      default=0)  # fmt: skip
-    return max(round(piece * PIECES_AT_ONCE[dense_dtype]), expert)
+    return max(round(max(pieces, default=0.0)), expert)
 
 
 def device_ram_bytes(
