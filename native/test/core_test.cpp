@@ -139,7 +139,7 @@ void matrices(ThreadPool& pool, const std::string& isa) {
 
 void layers(ThreadPool& pool, const std::string& isa) {
   std::mt19937 rng(2);
-  // 34 strips of output rows: one thread takes two at a time of a few tokens.
+  // 34 strips of output rows: of a few tokens a thread alone takes two at a time, one of three takes one.
   constexpr size_t kExperts = 5, kHidden = 544, kInner = 96, kTopK = 3;
   for (const char* format : {"Q4_1", "Q8_0", "BF16", "F32", "I4_G16_BF16", "E4M3_G32_F16", "I4_G32_F32_Z"}) {
     Experts experts(kExperts, kHidden, kInner, format, format, format, std::nullopt, isa);
@@ -444,10 +444,11 @@ void layers_on_nodes(ThreadPool& plain) {
 } // namespace
 
 int main() {
-  ThreadPool pool(3);
+  ThreadPool pool(3), alone(1);
   for (const std::string& isa : tiers()) {
     matrices(pool, isa);
     layers(pool, isa);
+    layers(alone, isa);
 #ifdef __linux__
     activations_at_the_edge(isa);
 #endif
