@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Any
@@ -12,7 +13,7 @@ from pygments.lexer import Lexer
 from pygments.lexers import get_all_lexers, get_lexer_by_name
 from pygments.token import Token, _TokenType
 from pygments.util import ClassNotFound
-from PySide6.QtCore import QEvent, Qt, QTimer, Slot
+from PySide6.QtCore import QEvent, QMimeData, Qt, QTimer, Slot
 from PySide6.QtGui import QColor, QFontMetrics, QShowEvent, QTextCharFormat, QTextCursor, QTextLayout, QWheelEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
@@ -30,6 +31,10 @@ CODE_PX = 13
 SLICE = 0.006
 #: While code is written, only this many characters at its end are looked at; the whole is done once it is complete.
 STREAM_WINDOW = 3000
+#: Characters of a line that are laid out at once: a longer one is shown below itself in pieces, and copied as one.
+LONGEST_LINE = 1000
+#: What Qt begins a new line after.
+_LINE_ENDS = re.compile("[\n\u2029\ufdd0\ufdd1]")
 
 #: Kind of token -> theme colour. The nearest ancestor counts.
 COLOURS: dict[_TokenType, str] = {
@@ -182,25 +187,25 @@ class _CodeText(QPlainTextEdit):
         self.setViewportMargins(14, 0, 8, 10)
         self.setAccessibleName(tr("Code"))
         self._leaf = Code("")
+        #: Where in the code each line begins that is shown, and how much of it is.
+        self._starts, self._shown = [0], 0
         #: The language whose lexer was last asked for.
         self._asked = ""
         self._widest = 0
         self._measured = 0
         self._pending: Iterator[tuple[int, Any, str]] | None = None
-        #: Where highlighting is: line, UTF-16 column, and the colours of that line so far.
-        self._line = self._column = 0
+        #: Where highlighting is: line, UTF-16 column, place in the code, and the colours of that line so far.
+        self._line = self._column = self._place = 0
         self._ranges: list[QTextLayout.FormatRange] = []
         self._timer = QTimer(self, singleShot=True, interval=0)
         self._timer.timeout.connect(self._highlight_slice)
 
     def show_code(self, leaf: Code, before: Code) -> None:
-        if leaf.text.startswith(before.text) and self.document().characterCount() > 1:
-            cursor = QTextCursor(self.document())
-            cursor.movePosition(QTextCursor.MoveOperation.End)
-            cursor.insertText(leaf.text[len(before.text) :])
-        else:
-            self.setPlainText(leaf.text)
+        if not (leaf.text.startswith(before.text) and self.document().characterCount() > 1):
+            self.clear()
+            self._starts, self._shown = [0], 0
             self._widest = self._measured = 0
+        self._append(leaf.text[self._shown :])
         self._leaf = leaf
         if leaf.language in _MADE:
             self._start_highlighting()
@@ -209,6 +214,41 @@ class _CodeText(QPlainTextEdit):
             self._asked = leaf.language
             if leaf.language.lower() in _languages():
                 tasks.run(_make_lexer, leaf.language, done=self._take_lexer)
+
+    def _append(self, text: str) -> None:
+        """Show more code, an endless line in pieces."""
+        shown: list[str] = []
+        for number, line in enumerate(_LINE_ENDS.split(text)):
+            if number:
+                self._break_line(shown, 1)
+            while len(line) > (room := self._starts[-1] + LONGEST_LINE - self._shown):
+                shown.append(line[:room])
+                self._break_line(shown, room)
+                line = line[room:]
+            shown.append(line)
+            self._shown += len(line)
+        cursor = QTextCursor(self.document())
+        cursor.movePosition(QTextCursor.MoveOperation.End)
+        cursor.insertText("".join(shown))
+
+    def _break_line(self, shown: list[str], characters: int) -> None:
+        """After so many more characters a new line begins."""
+        shown.append("\n")
+        self._shown += characters
+        self._starts.append(self._shown)
+
+    def createMimeDataFromSelection(self) -> QMimeData:
+        """The selected code, without the ends of lines that are only shown."""
+        cursor = self.textCursor()
+        start = self.document().findBlock(cursor.selectionStart()).blockNumber()
+        first, *others = cursor.selectedText().split("\u2029")
+        text = [first]
+        for number, line in enumerate(others, start + 1):
+            ends = _LINE_ENDS.match(self._leaf.text, self._starts[number] - 1)
+            text.append(f"\n{line}" if ends else line)
+        data = QMimeData()
+        data.setText("".join(text))
+        return data
 
     def _take_lexer(self, language: str) -> None:
         _MADE.add(language)
@@ -249,10 +289,10 @@ class _CodeText(QPlainTextEdit):
         leaf, lexer = self._leaf, lexer_for(self._leaf.language)
         if lexer is None:
             return
-        start = 0
-        if not leaf.closed and len(leaf.text) > STREAM_WINDOW:
-            start = leaf.text.rfind("\n", 0, len(leaf.text) - STREAM_WINDOW) + 1
-        self._line = leaf.text.count("\n", 0, start)
+        self._line = 0
+        if not leaf.closed:
+            self._line = max(0, bisect_right(self._starts, len(leaf.text) - STREAM_WINDOW) - 1)
+        start = self._place = self._starts[self._line]
         self._column = 0
         self._ranges = []
         self._pending = iter(lexer.get_tokens_unprocessed(leaf.text[start:]))
@@ -273,20 +313,25 @@ class _CodeText(QPlainTextEdit):
 
     def _colour(self, kind: Any, text: str) -> None:
         colour = _colour_of(kind)
-        for number, piece in enumerate(text.split("\n")):
-            if number:
-                self._finish_line()
-                self._line += 1
-                self._column = 0
+        while text:
+            ends = self._starts[self._line + 1] if self._line + 1 < len(self._starts) else self._shown
+            piece, text = text[: ends - self._place], text[ends - self._place :]
+            if not piece:
+                return
+            self._place += len(piece)
             # Qt counts UTF-16 units, Python characters.
-            length = len(piece) if piece.isascii() else len(piece.encode("utf-16-le")) // 2
-            if colour is not None and length:
+            length = len(piece) if piece.isascii() else len(piece.encode("utf-16-le", "surrogatepass")) // 2
+            if colour is not None:
                 form = QTextCharFormat()
                 form.setForeground(QColor(theme().colour(colour)))
                 part = QTextLayout.FormatRange()
                 part.start, part.length, part.format = self._column, length, form
                 self._ranges.append(part)
             self._column += length
+            if self._place == ends and self._line + 1 < len(self._starts):
+                self._finish_line()
+                self._line += 1
+                self._column = 0
 
     def _finish_line(self) -> None:
         """Hand a line's colours to its layout, as QSyntaxHighlighter does; the text is untouched."""

@@ -279,10 +279,9 @@ def _code(token: Token, indent: int, quote: int) -> Code:
 
 
 def without_half_fence(text: str) -> str:
-    """Drop a last line that is on its way to become the closing fence, and the newline that ends the last line."""
-    head, newline, last = text.rpartition("\n")
-    half = last.strip() in ("`", "``", "~", "~~")
-    return head if half or (newline and not last) else text
+    """Drop a last line that is on its way to become the closing fence, and the empty lines at the end."""
+    head, _, last = text.rpartition("\n")
+    return (head if last.strip() in ("`", "``", "~", "~~") else text).rstrip("\n")
 
 
 def _checkbox(tokens: Sequence[Token], index: int) -> bool | None:

@@ -45,7 +45,8 @@ def open_formula(text: str) -> int | None:
         found = text.find(closing, opening.end())
         if found < 0:
             return text.count("\n", 0, opening.start(1)) if text.count("\n", opening.end()) <= MOST_LINES else None
-        at = found + len(closing)
+        # With nothing between them, two marks are no formula, and the second may open one.
+        at = found + len(closing) if text[opening.end() : found].strip(" \t\n>") else opening.end()
     return None
 
 

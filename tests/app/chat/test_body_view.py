@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFileDialog
 
 from app import tasks
 from app.chat.body_view import LONG_TEXT, BodyView
-from app.chat.code_view import CodeView, _CodeText, file_name_for
+from app.chat.code_view import LONGEST_LINE, CodeView, _CodeText, file_name_for
 from app.chat.flow_view import body_font
 from app.chat.markdown import parse
 from app.chat.math_object import CODE_STEP
@@ -351,3 +351,38 @@ def test_the_bar_of_a_quote_goes_on_beside_its_code(qtbot):
 
     assert all(barred(y) for y in (before.bottom() + 5, code.center().y(), code.bottom() + 5))
     assert not any(barred(y) for y in (after.bottom() + 5, plain.center().y()))
+
+
+def test_a_line_of_code_without_end_is_laid_out_in_pieces_and_copied_as_one(body, qtbot, monkeypatch):
+    monkeypatch.setattr(_CodeText, "_highlight_slice", lambda self: None)
+    line = "value = '👍🏽' + x; " * 400
+    code = f"first = 1\n{line}\nlast = 2"
+    for end in range(0, len(code), 97):
+        body.grow("```python\n" + code[:end])
+    body.grow("```python\n" + code)
+    (view,) = parts(body, CodeView)
+    text = view.findChild(_CodeText)
+    block, lengths = text.document().firstBlock(), []
+    while block.isValid():
+        lengths.append(len(block.text()))
+        block = block.next()
+    assert max(lengths) == LONGEST_LINE
+    assert len(lengths) == 2 + -(-len(line) // LONGEST_LINE)
+    assert view.code == code
+    text.selectAll()
+    assert text.createMimeDataFromSelection().text() == code
+
+
+def test_colours_go_on_in_the_next_piece_of_a_line(body, qtbot):
+    code = "x = 1; " + "'" + "a" * LONGEST_LINE + "👍" * 9 + "'; y = 2"
+    body.set_text(f"```python\n{code}\n```\n")
+    (view,) = parts(body, CodeView)
+    text = view.findChild(_CodeText)
+    qtbot.waitUntil(lambda: bool(text.document().lastBlock().layout().formats()))
+    first, last = text.document().firstBlock(), text.document().lastBlock()
+    assert first.layout().formats()[-1].start == 8
+    assert first.layout().formats()[-1].length == LONGEST_LINE - 8
+    rest = code[LONGEST_LINE:]
+    string, *_, number = last.layout().formats()
+    assert (string.start, string.length) == (0, rest.index("'") + 9)
+    assert (number.start, number.length) == (len(rest) - 1 + 9, 1)

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PySide6.QtCore import QCoreApplication, QEvent, QObject, QTimer
 from PySide6.QtWidgets import QApplication
@@ -167,6 +167,44 @@ def test_what_was_streamed_reads_as_the_whole(kind):
     for end in [*range(FRAME, len(text), FRAME), len(text)]:
         keep, new = parser.update(text[:end])
         leaves = leaves[:keep] + new
+    assert leaves == parse(text)
+
+
+BLOCKS = [
+    "a b\n",
+    "\n",
+    "- x y\n",
+    "  - deep er\n",
+    "    1. one\n",
+    "  more text\n",
+    "> q q\n",
+    "> - l l\n",
+    "1. n n\n",
+]
+BLOCKS += [
+    "| a | b |\n",
+    "|---|---|\n",
+    "| 1 | 2 |\n",
+    "  | a | b |\n",
+    "  |---|---|\n",
+    "```py\n",
+    "code()\n",
+    "```\n",
+    "  ```\n",
+]
+BLOCKS += ["# head\n", "- [x] t\n", "***\n"]
+
+
+@given(st.lists(st.sampled_from(BLOCKS), min_size=3, max_size=12), st.integers(1, 30))
+@example(["```\n", "code()\n", "\n", "\n"], 5).via("empty lines at the end of a block that is not closed")
+@example(["a b\n", "$$\n", "$$\n", "> q q\n", "a b\n", "$$\n"], 7).via("a formula that begins where an empty one ends")
+@settings(max_examples=40, deadline=None)
+def test_blocks_of_any_kind_read_as_the_whole(blocks, step):
+    text, leaves = "".join(blocks), []
+    parser = StreamParser(text)
+    for end in [*range(step, len(text), step), len(text)]:
+        keep, new = parser.update(text[:end])
+        leaves[keep:] = new
     assert leaves == parse(text)
 
 
