@@ -105,7 +105,6 @@ static inline float weigh(float* scores, size_t begin, size_t end, float* tail) 
 // lanes: 2 % of the time of prompts. tails are stride apart.
 template <int kRows> static inline void weigh_whole(float* scores, float* tails, size_t stride, float* change) {
   float largest[kRows];
-  Lanes sums[kRows];
   GREENROOM_UNROLL
   for (int r = 0; r < kRows; ++r) {
     const float* s = scores + kKeyBlock * static_cast<size_t>(r);
@@ -116,16 +115,15 @@ template <int kRows> static inline void weigh_whole(float* scores, float* tails,
   GREENROOM_UNROLL
   for (int r = 0; r < kRows; ++r) {
     float* s = scores + kKeyBlock * static_cast<size_t>(r);
-    Lanes w[4];
     GREENROOM_UNROLL
-    for (size_t v = 0; v < 4; ++v) {
-      w[v] = weights_of(load(s + 16 * v), largest[r]);
-      store(s + 16 * v, w[v]);
-    }
-    sums[r] = add(add(w[0], w[1]), add(w[2], w[3]));
+    for (size_t v = 0; v < 4; ++v)
+      store(s + 16 * v, weights_of(load(s + 16 * v), largest[r]));
   }
-  for (int r = 0; r < kRows; ++r)
-    change[r] = settle(tails + static_cast<size_t>(r) * stride, largest[r], sums[r]);
+  for (int r = 0; r < kRows; ++r) {
+    const float* s = scores + kKeyBlock * static_cast<size_t>(r);
+    const Lanes sums = add(add(load(s), load(s + 16)), add(load(s + 32), load(s + 48)));
+    change[r] = settle(tails + static_cast<size_t>(r) * stride, largest[r], sums);
+  }
 }
 
 // states [kRows], kVectors of each from `states` on: times change, plus weights . values of keys first .. last - 1.
