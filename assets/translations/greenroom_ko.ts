@@ -6943,7 +6943,7 @@
     </message>
     <message>
         <location filename="../../engine/models/shortcuts.py"/>
-        <source>Asked for: the {count} weakest experts of a token that the CPU computes take effect one layer later, while the GPU goes on. Published measurements gain up to 1.45 times the speed and lose up to half a percent of benchmark accuracy; answers differ from the model&apos;s own.</source>
+        <source>Asked for: of a token&apos;s experts that the CPU computes, the weakest ({count}) take effect one layer later, while the GPU goes on. Published measurements gain up to 1.45 times the speed and lose up to half a percent of benchmark accuracy; answers differ from the model&apos;s own.</source>
         <translation>요청한 대로: CPU가 계산하는 토큰의 가장 약한 전문가 {count}개는 GPU가 계속 작업하는 동안 한 레이어 늦게 반영됩니다. 공개된 측정에서는 최대 1.45배 빨라지고 벤치마크 정확도는 최대 0.5 % 떨어집니다. 답변은 모델 본래의 것과 다릅니다.</translation>
     </message>
     <message>

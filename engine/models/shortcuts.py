@@ -78,9 +78,9 @@ def costs(spec: ModelSpec, per_token: int | None, deferred: int, *, hybrid: bool
     if deferred and hybrid:
         lines.append(
             say(
-                "Asked for: the {count} weakest experts of a token that the CPU computes take effect one layer later, "
-                "while the GPU goes on. Published measurements gain up to 1.45 times the speed and lose up to half a "
-                "percent of benchmark accuracy; answers differ from the model's own.",
+                "Asked for: of a token's experts that the CPU computes, the weakest ({count}) take effect one layer "
+                "later, while the GPU goes on. Published measurements gain up to 1.45 times the speed and lose up to "
+                "half a percent of benchmark accuracy; answers differ from the model's own.",
                 count=deferred,
             )
         )
