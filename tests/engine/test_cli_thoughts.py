@@ -17,6 +17,7 @@ from engine import cli
 from engine.cli import DONE, main
 from engine.placement.plan import Prediction, Range
 from engine.runtime.events import GenerationEvent, GenerationStats
+from engine.runtime.status import EngineStatus
 
 STATS = GenerationStats(prompt_tokens=1, prefilled_tokens=1, completion_tokens=3)
 PREDICTION = Prediction(Range(1, 2, 3), Range(1, 2, 3), "Limited by RAM bandwidth.")
@@ -33,7 +34,7 @@ def generate(*_: Any, **__: Any) -> Iterator[GenerationEvent]:
 def _thinking_model(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     @contextlib.contextmanager
     def loaded(*_: Any) -> Iterator[Any]:
-        yield SimpleNamespace(kernel="int4", generate=generate), lambda stats: PREDICTION
+        yield SimpleNamespace(kernel="int4", generate=generate, status=EngineStatus), lambda stats: PREDICTION
 
     monkeypatch.setattr(cli, "loaded", loaded)
     handler = signal.getsignal(signal.SIGINT)
