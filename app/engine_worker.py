@@ -95,6 +95,8 @@ class AnswerResult:
     """A whole answer. stop_reason: a key of `engine.runtime.events.STOP_REASONS`; error with "error" only.
 
     thought: what the model said to itself before it
+    stepped_down: what was given up for want of memory since the answer before it, or since the model was loaded
+    lost:    the failure has closed the model
     """
 
     text: str
@@ -102,6 +104,8 @@ class AnswerResult:
     stop_reason: str
     error: GreenroomError | None = None
     thought: str = ""
+    stepped_down: tuple[str, ...] = ()
+    lost: bool = False
 
 
 @dataclass(frozen=True)
@@ -221,6 +225,8 @@ class EngineWorker:
         self._checkpoint: Any = None
         #: The context and the wishes that the loaded model was planned with.
         self._asked: tuple[int | None, dict[str, Any]] = (None, {})
+        #: What answers have told of being stepped down.
+        self._told: tuple[str, ...] = ()
         self._loaded: HostState | None = None
         self._counting = threading.Lock()
         self._counts: dict[str, CountRequest] = {}
@@ -308,6 +314,7 @@ class EngineWorker:
             engine = self._api.load(checkpoint, plan, progress=report)
             self._engine, self._checkpoint, checkpoint = engine, checkpoint, None
             self._asked = asked
+            self._told = ()
             if request.cancelled.is_set():
                 raise Cancelled
         except Cancelled:
@@ -428,8 +435,20 @@ class EngineWorker:
                     reason = event.stop_reason or reason
         except Exception as error:
             reason, failure = "error", as_greenroom_error(error, say("The answer broke off"))
-        self._post(AnswerResult("".join(text), stats, reason, failure, "".join(thought)))
+        steps, lost = self._stepped_down(), False
+        if failure is not None and self._engine is not None and not self._engine.loaded:
+            self._release()
+            remedy = say("Greenroom loads the model again by itself; if that fails, restart Greenroom.")
+            failure, lost = GreenroomError(failure.what, failure.why, remedy), True
+        self._post(AnswerResult("".join(text), stats, reason, failure, "".join(thought), steps, lost))
         self._learn(stats, others.share())
+
+    def _stepped_down(self) -> tuple[str, ...]:
+        """What no answer has told yet."""
+        if self._engine is None:
+            return ()
+        before, self._told = self._told, self._engine.status().stepped_down
+        return tuple(step for step in self._told if step not in before)
 
     def _active_bytes(self) -> float:
         try:

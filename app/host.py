@@ -72,6 +72,8 @@ class EngineHost(QObject):
         self._state = HostState()
         self._loaded: HostState | None = None
         self._load: LoadRequest | None = None
+        #: What has brought the model in memory there.
+        self._loaded_by: LoadRequest | None = None
         self._answer: AnswerRequest | None = None
         self._closed = False
         self._buffer = AnswerBuffer()
@@ -187,6 +189,12 @@ class EngineHost(QObject):
             self._finish(AnswerResult("", GenerationStats(), "cancelled"))
         return ended
 
+    def _load_again(self) -> None:
+        """A failure has closed the model. The next answer needs it as it was."""
+        request, self._loaded = self._loaded_by, None
+        if request is not None and self._load is None:
+            self.load(request.path, request.force, request.context, **request.wishes)
+
     def _cancel_request(self) -> None:
         if self._load is not None:
             self._load.cancelled.set()
@@ -197,12 +205,16 @@ class EngineHost(QObject):
             if self._answer is not None:
                 self._deliver_text()
                 self._finish(news)
+                if news.lost:
+                    self._load_again()
         elif isinstance(news, StatePosted):
             self._loaded = news.loaded
             if news.request is not self._load:
                 return  # a newer request has taken its place
             if not news.state.busy:
                 self._load = None
+            if news.state.kind == "ready" and news.request is not None:
+                self._loaded_by = news.request
             self._set(news.state)
         elif isinstance(news, TokenCount):
             self.tokensCounted.emit(news)

@@ -165,6 +165,8 @@ class Advice(QObject):
         if last.stop_reason == "context":
             text = tr("The context is full: {size} tokens.", size=tokens(self._meter.size or self._meter.used))
             return Notice(key, text, self._making_room(), warns=True)
+        if last.stop_reason == "error" and (choices := self._continuing(last)):
+            return Notice(key, tr("The answer broke off."), choices)
         if last.stop_reason in (None, CLOSED) and last.text.strip():
             return Notice(key, tr("This answer was cut off when Greenroom ended."), self._continuing(last))
         return None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from app.chat.records import Attachment, Draft
 from engine.errors import GreenroomError
 from engine.placement.plan import Range
 from engine.runtime.events import GenerationStats
+from engine.words import Said
 
 
 def plain(text: str | None) -> Any:
@@ -45,12 +47,25 @@ def stats(text: str | None) -> GenerationStats | None:
         return None
     # A file may carry fields of another version of the program.
     fields = GenerationStats.__dataclass_fields__
-    return GenerationStats(**{k: v for k, v in known.items() if k in fields and type(v) in (int, float)})
+    values = {k: v for k, v in known.items() if k in fields and type(v) in (int, float)}
+    return GenerationStats(**values) if values or not known else None
 
 
-def promise(predicted: Range | None) -> dict[str, list[float]]:
-    """The prediction lies beside the figures that it is compared with."""
-    return {} if predicted is None else {"predicted_tps": [predicted.low, predicted.likely, predicted.high]}
+def figures(stats: GenerationStats | None, predicted: Range | None, stepped_down: Sequence[str]) -> str | None:
+    """An answer's figures, beside them what was predicted and what it had to do without."""
+    values: dict[str, Any] = asdict(stats) if stats is not None else {}
+    if stats is not None and predicted is not None:
+        values["predicted_tps"] = [predicted.low, predicted.likely, predicted.high]
+    if stepped_down:
+        values["stepped_down"] = list(map(packed, stepped_down))
+    return json.dumps(values) if values else None
+
+
+def stepped_down(text: str | None) -> tuple[str, ...]:
+    match plain(text):
+        case {"stepped_down": [*steps]}:
+            return tuple(filter(None, map(unpacked, steps)))
+    return ()
 
 
 def predicted(text: str | None) -> Range | None:
@@ -62,6 +77,33 @@ def predicted(text: str | None) -> Range | None:
 
 def error(text: str | None) -> GreenroomError | None:
     match plain(text):
-        case [str(what), str(why), str(remedy)]:
-            return GreenroomError(what, why, remedy)
+        case [what, why, remedy]:
+            said = [unpacked(part) for part in (what, why, remedy)]
+            if None not in said:
+                return GreenroomError(*said)
+    return None
+
+
+def packed_error(error: GreenroomError | None) -> str | None:
+    return None if error is None else json.dumps([packed(part) for part in (error.what, error.why, error.remedy)])
+
+
+def packed(text: Any) -> Any:
+    """What the engine said keeps its parts: the window's language may be another when it is read."""
+    if not isinstance(text, Said):
+        return text if isinstance(text, int | float) else str(text)
+    template, values, *rest = text.__getnewargs__()
+    return {"said": [template, {name: packed(value) for name, value in values.items()}, *rest]}
+
+
+def unpacked(value: Any) -> str | None:
+    match value:
+        case str():
+            return value
+        case {"said": [str(template), {**values}, *rest]}:
+            whole = {name: v if isinstance(v, int | float) else unpacked(v) for name, v in values.items()}
+            try:
+                return Said(template, whole, *rest)
+            except (LookupError, ValueError, TypeError, AttributeError):
+                return None
     return None

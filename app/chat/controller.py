@@ -52,6 +52,8 @@ class Stream:
     #: Tokens of `begun`.
     tokens_before: int = 0
     start: int | None = None
+    #: What was given up for want of memory while that was written.
+    stepped_down: tuple[str, ...] = ()
     stats: GenerationStats = field(default_factory=GenerationStats)
     #: Seconds spent in the thinking section; None when there is none.
     thought_s: float | None = None
@@ -173,7 +175,9 @@ class ChatController(QObject):
         tokens = message.stats.completion_tokens if message.stats is not None else 0
         split = split_thought(message.text)
         begun = Begun(split.answer, split.thought or None)
-        self._stream = Stream(message.chat_id, message.id, begun, tokens, thought_s=message.thought_s)
+        self._stream = Stream(
+            message.chat_id, message.id, begun, tokens, stepped_down=message.stepped_down, thought_s=message.thought_s
+        )
         self._generate(message.chat_id, messages[:place], begun)
         self.streamStarted.emit(message.id)
 
@@ -274,6 +278,7 @@ class ChatController(QObject):
                 result.error,
                 stream.thought_s,
                 self._host.state.plan.prediction.decode_tps if self._host.state.plan is not None else None,
+                tuple(dict.fromkeys((*stream.stepped_down, *result.stepped_down))),
             )
         except GreenroomError as error:
             self.failed.emit(error)

@@ -14,6 +14,7 @@ from app.chat.copy_button import CopyButton, link_button
 from app.chat.figures import stats_detail, stats_lines
 from app.chat.markdown import LINE_BREAK, Span, Text
 from app.chat.rich_text import TextView
+from app.chat.stepped_down import SteppedDownLine
 from app.chat.store import StoredMessage
 from app.chat.thinking import split_thought
 from app.chat.thought_view import ThoughtView
@@ -232,6 +233,7 @@ class AnswerView(QWidget):
         self._width = 0
         self._thought: ThoughtView | None = None
         self._error: ErrorView | None = None
+        self._stepped_down: SteppedDownLine | None = None
         self._footer: QWidget | None = None
         self._waiting: QLabel | None = None
         self._body = BodyView(parent=self)
@@ -297,7 +299,7 @@ class AnswerView(QWidget):
     def set_width(self, width: int) -> None:
         self._width = width
         self.setFixedWidth(width)
-        for part in (self._body, self._thought, self._error):
+        for part in (self._body, self._thought, self._error, self._stepped_down):
             if part is not None:
                 part.set_width(width)
         self._fit()
@@ -311,7 +313,7 @@ class AnswerView(QWidget):
     def _fit(self) -> None:
         """Take the height of the parts. Waiting for layouts to find it out would show one wrong frame after another."""
         heights = []
-        for part in (self._thought, self._waiting, self._body, self._error, self._footer):
+        for part in (self._thought, self._waiting, self._body, self._error, self._stepped_down, self._footer):
             if part is not None and not part.isHidden():
                 part.ensurePolished()
                 fixed = part.minimumHeight() == part.maximumHeight()
@@ -361,14 +363,14 @@ class AnswerView(QWidget):
         self._thought.show()
 
     def _show_end(self) -> None:
-        """The error, if there is one, the figures and the actions."""
+        """The error and what was stepped down, where there is such, the figures and the actions."""
         message = self.message
         if message.error is not None:
             self._error = ErrorView(message.error, self)
-            if self._width:
-                self._error.set_width(self._width)
-            self._column.addWidget(self._error)
-            self._error.show()
+            self._append(self._error)
+        if message.stepped_down:
+            self._stepped_down = SteppedDownLine(message.stepped_down, self)
+            self._append(self._stepped_down)
         self._footer = QWidget(self)
         row = QHBoxLayout(self._footer)
         row.setContentsMargins(0, 0, 0, 0)
@@ -397,6 +399,12 @@ class AnswerView(QWidget):
         row.addWidget(more)
         self._column.addWidget(self._footer)
         self._footer.show()
+
+    def _append(self, part: ErrorView | SteppedDownLine) -> None:
+        if self._width:
+            part.set_width(self._width)
+        self._column.addWidget(part)
+        part.show()
 
 
 def _below(widget: QWidget) -> QPoint:

@@ -75,6 +75,7 @@ class StoredMessage:
     thought_s: seconds spent in the thinking section, None while unknown.
     predicted: tokens per second that the plan had promised for it, None while unknown.
     elsewhere: another window is writing it.
+    stepped_down: what the engine gave up for want of memory while it was written, a sentence each.
     """
 
     id: int
@@ -92,6 +93,7 @@ class StoredMessage:
     attachments: tuple[Attachment, ...] = ()
     predicted: Range | None = None
     elsewhere: bool = False
+    stepped_down: tuple[str, ...] = ()
 
     @property
     def cut_off(self) -> bool:

@@ -229,7 +229,8 @@ class ChatStore(Database):
         """A row as a message. Whoever holds the same one already shares it: a long chat is in memory once."""
         elsewhere = row[3] == "assistant" and row[8] is None and self._writing.elsewhere(row[0])
         stats, error, predicted = columns.stats(row[7]), columns.error(row[9]), columns.predicted(row[7])
-        read = StoredMessage(*row[:7], stats, row[8], error, *row[10:], files, predicted, elsewhere)
+        steps = columns.stepped_down(row[7])
+        read = StoredMessage(*row[:7], stats, row[8], error, *row[10:], files, predicted, elsewhere, steps)
         known = self._held.get(read.id)
         if known == read:
             return known
@@ -313,10 +314,12 @@ class ChatStore(Database):
         error: GreenroomError | None = None,
         thought_s: float | None = None,
         predicted: Range | None = None,
+        stepped_down: Sequence[str] = (),
     ) -> None:
-        """Save a whole answer with how it went, and how fast it was to be."""
+        """Save a whole answer with how it went, how fast it was to be, and what it had to do without."""
+        figures = columns.figures(stats, predicted, stepped_down)
         try:
-            self._finish(message_id, text, stats, stop_reason, error, thought_s, predicted)
+            self._finish(message_id, text, figures, stop_reason, columns.packed_error(error), thought_s)
         finally:
             self._writing.end(message_id)
 
@@ -325,22 +328,15 @@ class ChatStore(Database):
         self,
         message_id: int,
         text: str,
-        stats: GenerationStats | None,
+        figures: str | None,
         stop_reason: str,
-        error: GreenroomError | None,
+        error: str | None,
         thought_s: float | None,
-        predicted: Range | None,
     ) -> None:
         self._replace_text(message_id, text)
         self._db.execute(
             "UPDATE messages SET stats = ?, stop_reason = ?, error = ?, thought_s = ? WHERE id = ?",
-            (
-                json.dumps(asdict(stats) | columns.promise(predicted)) if stats else None,
-                stop_reason,
-                json.dumps([error.what, error.why, error.remedy]) if error else None,
-                thought_s,
-                message_id,
-            ),
+            (figures, stop_reason, error, thought_s, message_id),
         )
         self._index(message_id)
 

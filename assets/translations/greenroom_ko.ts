@@ -225,6 +225,11 @@
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
+        <source>The answer broke off.</source>
+        <translation>답변이 중간에 끊겼습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
         <source>This answer was cut off when Greenroom ended.</source>
         <translation>Greenroom이 종료되어 이 답변이 중간에 끊겼습니다.</translation>
     </message>
@@ -1979,6 +1984,11 @@
         <translation>“{title}” 삭제됨</translation>
     </message>
     <message>
+        <location filename="../../app/chat/stepped_down.py"/>
+        <source>To have it back, close other programs that use the graphics card and load the model again.</source>
+        <translation>원래대로 되돌리려면 그래픽 카드를 쓰는 다른 프로그램을 닫고 모델을 다시 불러오세요.</translation>
+    </message>
+    <message>
         <location filename="../../app/chat/store.py"/>
         <source>The answer cannot be continued here</source>
         <translation>여기서는 답변을 이어 쓸 수 없습니다</translation>
@@ -2395,6 +2405,11 @@
         <location filename="../../engine/executors/torch_executor.py"/>
         <source>The answer broke off</source>
         <translation>답변이 중간에 끊겼습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/engine_worker.py"/>
+        <source>Greenroom loads the model again by itself; if that fails, restart Greenroom.</source>
+        <translation>Greenroom이 모델을 스스로 다시 불러옵니다. 그래도 안 되면 Greenroom을 다시 시작하세요.</translation>
     </message>
     <message>
         <location filename="../../app/faults.py"/>
@@ -5580,8 +5595,8 @@
     </message>
     <message>
         <location filename="../../engine/executors/expert_slots.py"/>
-        <source>VRAM had room for {found} of the {slots} experts that were planned to be there.</source>
-        <translation>VRAM에 두려던 전문가 {slots}개 중 {found}개만 들어갔습니다.</translation>
+        <source>VRAM had room for {found} of the {slots} experts that were planned to be there: answers are slower.</source>
+        <translation>VRAM에 두기로 한 전문가 {slots}개 가운데 {found}개만 들어가 답변이 느려집니다.</translation>
     </message>
     <message>
         <location filename="../../engine/executors/expert_slots.py"/>
@@ -5686,18 +5701,18 @@
     </message>
     <message>
         <location filename="../../engine/executors/narrower.py"/>
-        <source>VRAM is shorter than planned: the KV cache is held in q8 instead of {kv_type}.</source>
-        <translation>VRAM이 계획보다 적어 KV 캐시를 {kv_type} 대신 q8로 보관합니다.</translation>
+        <source>VRAM is shorter than planned: the KV cache is held in q8 instead of {kv_type}, a little less exactly.</source>
+        <translation>VRAM이 계획보다 부족해 KV 캐시를 {kv_type} 대신 q8로 둡니다. 정밀도가 조금 낮아집니다.</translation>
     </message>
     <message>
         <location filename="../../engine/executors/narrower.py"/>
-        <source>VRAM is shorter than planned: dense weights are held as {rounded} instead of {planned}.</source>
-        <translation>VRAM이 계획보다 적어 밀집 가중치를 {planned} 대신 {rounded}(으)로 보관합니다.</translation>
+        <source>VRAM is shorter than planned: dense weights are held as {rounded} instead of {planned}, a little less exactly.</source>
+        <translation>VRAM이 계획보다 부족해 밀집 가중치를 {planned} 대신 {rounded}로 둡니다. 정밀도가 조금 낮아집니다.</translation>
     </message>
     <message>
         <location filename="../../engine/executors/narrower.py"/>
-        <source>VRAM is shorter than planned: the experts stay in RAM and are computed by the CPU.</source>
-        <translation>VRAM이 계획보다 적어 전문가를 RAM에 두고 CPU로 계산합니다.</translation>
+        <source>VRAM is shorter than planned: the experts stay in RAM and are computed by the CPU, which is slower.</source>
+        <translation>VRAM이 계획보다 부족해 전문가를 RAM에 두고 CPU로 계산합니다. 속도가 느려집니다.</translation>
     </message>
     <message>
         <location filename="../../engine/executors/native_executor.py"/>
@@ -5752,8 +5767,8 @@
     </message>
     <message>
         <location filename="../../engine/executors/torch_executor.py"/>
-        <source>VRAM is shorter than planned: prompts are read {chunk} tokens at a time.</source>
-        <translation>VRAM이 계획보다 적어 프롬프트를 토큰 {chunk}개씩 읽습니다.</translation>
+        <source>VRAM is shorter than planned: prompts are read {chunk} tokens at a time, which takes longer.</source>
+        <translation>VRAM이 계획보다 부족해 프롬프트를 토큰 {chunk}개씩 읽습니다. 읽는 시간이 길어집니다.</translation>
     </message>
     <message>
         <location filename="../../engine/executors/torch_executor.py"/>
@@ -5772,13 +5787,13 @@
     </message>
     <message>
         <location filename="../../engine/executors/torch_executor.py"/>
-        <source>VRAM ran short in an answer: {left} experts are left in it.</source>
-        <translation>답변 중 VRAM이 부족해져 전문가 {left}개만 남겼습니다.</translation>
+        <source>VRAM ran short in an answer: {left} experts are left in it, so answers are slower.</source>
+        <translation>답변 중에 VRAM이 부족해져 전문가 {left}개만 VRAM에 남았습니다. 답변이 느려집니다.</translation>
     </message>
     <message>
         <location filename="../../engine/executors/torch_executor.py"/>
-        <source>VRAM ran short in an answer: prompts are read {chunk} tokens at a time.</source>
-        <translation>답변 중 VRAM이 부족해져 프롬프트를 토큰 {chunk}개씩 읽습니다.</translation>
+        <source>VRAM ran short in an answer: prompts are read {chunk} tokens at a time, which takes longer.</source>
+        <translation>답변 중에 VRAM이 부족해져 프롬프트를 토큰 {chunk}개씩 읽습니다. 읽는 시간이 길어집니다.</translation>
     </message>
     <message>
         <location filename="../../engine/hardware/calibrate.py"/>

@@ -80,6 +80,8 @@ class HybridExperts:
         self.store = store
         self.cache: HotCache | None = None
         self.notes: list[str] = []
+        #: Those that say what was given up for want of memory.
+        self.stepped_down: tuple[str, ...] = ()
         self.prefill = "cpu"
         self.speeds = PrefillSpeeds()
         self._dense, self._device = dense, dense.device
@@ -151,13 +153,12 @@ class HybridExperts:
         nbytes = max(layer.packed.nbytes for layer in self._layers.values())
         found = self._allocate(slots, nbytes, keep_free)
         if found < NEARLY_ALL * slots:
-            self.notes.append(
-                say(
-                    "VRAM had room for {found} of the {slots} experts that were planned to be there.",
-                    found=found,
-                    slots=slots,
-                )
+            note = say(
+                "VRAM had room for {found} of the {slots} experts that were planned to be there: answers are slower.",
+                found=found,
+                slots=slots,
             )
+            self.stepped_down = (note,)
         if not found:
             return
         total = sum(layer.spec.experts for layer in self._layers.values())
@@ -315,6 +316,7 @@ class HybridExperts:
             misses=0 if cache is None else cache.misses,
             bytes_uploaded=0 if carrier is None else carrier.bytes_sent,
             prefill=self.prefill,
+            stepped_down=self.stepped_down,
             notes=(*status.notes, *self.notes, *(self.uploads.notes if self.uploads is not None else ())),
         )
 

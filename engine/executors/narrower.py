@@ -20,18 +20,20 @@ def narrower(plan: OffloadPlan, *, has_experts: bool) -> tuple[OffloadPlan, str]
     all_gpu = plan.mode == "all_gpu" and has_experts
     if not exact and plan.kv_type != "q8":
         why = say(
-            "VRAM is shorter than planned: the KV cache is held in q8 instead of {kv_type}.", kv_type=plan.kv_type
+            "VRAM is shorter than planned: the KV cache is held in q8 instead of {kv_type}, a little less exactly.",
+            kv_type=plan.kv_type,
         )
         return replace(plan, kv_type="q8"), why
     rounded = _ROUNDED.get(plan.dense_dtype)
     if rounded is not None and not (all_gpu and rounded == "int4"):
         why = say(
-            "VRAM is shorter than planned: dense weights are held as {rounded} instead of {planned}.",
+            "VRAM is shorter than planned: dense weights are held as {rounded} instead of {planned}, a little less "
+            "exactly.",
             rounded=rounded,
             planned=plan.dense_dtype,
         )
         return replace(plan, dense_dtype=rounded), why
     if all_gpu:
-        why = say("VRAM is shorter than planned: the experts stay in RAM and are computed by the CPU.")
+        why = say("VRAM is shorter than planned: the experts stay in RAM and are computed by the CPU, which is slower.")
         return replace(plan, mode="hybrid", hot_slots=0), why
     return None

@@ -62,8 +62,9 @@ class TorchExecutor(LoadedModel):
         self._device = DenseDevice.of_plan(plan)
         self._layers: list[Layer] = []
         self._checkpoint = checkpoint
-        #: What was given up while loading, and since then.
+        #: What does not work here.
         self._notes: list[str] = []
+        #: What was given up for want of memory while loading, and since then; by what it is about.
         self._steps: dict[str, str] = {}
         self._broken = False
         self._experts: ExpertStore | HybridExperts | DeviceExperts | None = None
@@ -88,8 +89,9 @@ class TorchExecutor(LoadedModel):
         status, handoff = self._status, 0.0
         if isinstance(experts, HybridExperts):
             status, handoff = experts.told(status), experts.store.handoff_s
-        notes = (*self._notes, *self._steps.values(), *self._device.device.notes, *status.notes)
-        return replace(status, notes=notes, handoff_s=handoff)
+        steps = (*self._steps.values(), *status.stepped_down)
+        notes = (*steps, *self._notes, *self._device.device.notes, *status.notes)
+        return replace(status, notes=notes, stepped_down=steps, handoff_s=handoff)
 
     def truncate(self, length: int) -> int:
         if self._broken:
@@ -127,8 +129,7 @@ class TorchExecutor(LoadedModel):
                 # Frames hold what was loaded.
                 traceback.clear_frames(error.__traceback__)
             plan, note = smaller
-            log.warning("%s", note)
-            self._notes.append(note)
+            self._tell(f"{plan.mode} {plan.kv_type} {plan.dense_dtype}", note)
             self._forget_blocks()
             loader = loader.again()
             dtype, code = DENSE[plan.dense_dtype]
@@ -170,7 +171,10 @@ class TorchExecutor(LoadedModel):
             self.chunk = max(SMALLEST_CHUNK, self.chunk * memory.free // work)
             self._tell(
                 "chunk",
-                say("VRAM is shorter than planned: prompts are read {chunk} tokens at a time.", chunk=self.chunk),
+                say(
+                    "VRAM is shorter than planned: prompts are read {chunk} tokens at a time, which takes longer.",
+                    chunk=self.chunk,
+                ),
             )
         return memory.held
 
@@ -280,14 +284,23 @@ class TorchExecutor(LoadedModel):
             experts.drain()
             if experts.cache is not None and experts.cache.slots:
                 left = experts.shrink(experts.cache.slots // 2)
-                self._tell("slots", say("VRAM ran short in an answer: {left} experts are left in it.", left=left))
+                self._tell(
+                    "slots",
+                    say(
+                        "VRAM ran short in an answer: {left} experts are left in it, so answers are slower.", left=left
+                    ),
+                )
                 return True
         device.release()
         if tokens <= SMALLEST_CHUNK:
             return False
         self.chunk = max(SMALLEST_CHUNK, tokens // 2)
         self._tell(
-            "chunk", say("VRAM ran short in an answer: prompts are read {chunk} tokens at a time.", chunk=self.chunk)
+            "chunk",
+            say(
+                "VRAM ran short in an answer: prompts are read {chunk} tokens at a time, which takes longer.",
+                chunk=self.chunk,
+            ),
         )
         return True
 

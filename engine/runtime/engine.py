@@ -95,6 +95,11 @@ class Engine:
         """Tokens the KV cache holds: prompt and answer together."""
         return self._context
 
+    @property
+    def loaded(self) -> bool:
+        """False once it is closed, also where a failure has closed it: a device that broke down in an answer."""
+        return self._executor is not None
+
     def __enter__(self) -> Engine:
         return self
 

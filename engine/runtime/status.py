@@ -60,7 +60,8 @@ class EngineStatus:
     handoff_s:      mean seconds per layer between handing the experts of a token over and having their result, without
                     the computing itself; 0.0 where nothing is handed over
     prefill:        one of PREFILLS: where the last prompt's experts were computed
-    notes:          what was stepped down, and why, one sentence each
+    notes:          what does not go as planned, and why, one sentence each
+    stepped_down:   those of them that say what was given up for want of memory, and what it costs
     """
 
     device: str = "cpu"
@@ -78,6 +79,7 @@ class EngineStatus:
     handoff_s: float = 0.0
     prefill: str = "cpu"
     notes: tuple[str, ...] = ()
+    stepped_down: tuple[str, ...] = ()
 
     @property
     def hit_rate(self) -> float | None:
@@ -91,4 +93,9 @@ class EngineStatus:
         return replace(self, **{name: getattr(self, name) - getattr(before, name) for name in counted})
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "notes": list(self.notes), "hit_rate": self.hit_rate}
+        return {
+            **asdict(self),
+            "notes": list(self.notes),
+            "stepped_down": list(self.stepped_down),
+            "hit_rate": self.hit_rate,
+        }

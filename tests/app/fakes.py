@@ -117,6 +117,10 @@ class FakeEngine:
     def __init__(self, words: Sequence[str], gate: threading.Semaphore | None, fail_after: int | None) -> None:
         self.words, self.gate, self.fail_after = list(words), gate, fail_after
         self.closed = False
+        #: Whether a failure leaves a model that can answer.
+        self.survives = True
+        self.loaded = True
+        self.stepped_down: tuple[str, ...] = ()
         self.steps = 0
         self.asked: list[tuple[list[Message], SamplingParams]] = []
         #: (thinking, begun) of every `generate`
@@ -127,7 +131,7 @@ class FakeEngine:
         return ExpertUsage.of({0: np.array([self.steps, 0], np.uint32)})
 
     def status(self) -> EngineStatus:
-        return EngineStatus(kernel=self.kernel, path="hybrid")
+        return EngineStatus(kernel=self.kernel, path="hybrid", stepped_down=self.stepped_down)
 
     def count_tokens(self, prompt: str | Sequence[Message], thinking: str | None = None) -> int:
         self.counted.append(prompt)
@@ -162,6 +166,7 @@ class FakeEngine:
                 yield GenerationEvent("", (), stats, "cancelled")
                 return
             if self.fail_after is not None and number > self.fail_after:
+                self.loaded = self.survives
                 raise GreenroomError("The answer broke off", "memory ran out", "Use a shorter context.")
             self.steps += 1
             last = number == len(self.words)

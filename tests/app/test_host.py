@@ -299,6 +299,46 @@ def test_an_answer_that_breaks_off_keeps_its_text_and_says_why(
     assert host.state.kind == "ready"
 
 
+def test_a_model_that_is_lost_in_an_answer_is_loaded_again_as_it_was(
+    host: EngineHost, api: FakeApi, qtbot: QtBot, load: Load
+) -> None:
+    api.fail_after = 2
+    load(host, threads=3, context=4096)
+    api.engines[0].survives = False
+    _, results = answers_of(host)
+    seen = states_of(host)
+    api.fail_after = None
+    with qtbot.waitSignal(host.answerFinished, timeout=LONG):
+        ask(host)
+    assert (results[0].text, results[0].error.why) == ("Hello, ", "memory ran out")
+    assert results[0].error.remedy.startswith("Greenroom loads the model again by itself")
+    qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
+    assert [state.kind for state in seen][:2] == ["generating", "ready"]
+    assert {state.kind for state in seen[2:]} == {"planning", "loading", "ready"}
+    assert api.engines[0].closed
+    assert api.plans[-1] == (4096, {"threads": 3})
+    with qtbot.waitSignal(host.answerFinished, timeout=LONG):
+        ask(host)
+    assert results[1].text == "Hello, world."
+
+
+def test_what_was_stepped_down_is_told_with_one_answer(
+    host: EngineHost, api: FakeApi, qtbot: QtBot, load: Load
+) -> None:
+    load(host)
+    _, results = answers_of(host)
+    for steps in (("q8",), ("q8",), ("q8", "12 slots"), ("q8", "6 slots")):
+        api.engines[-1].stepped_down = steps
+        with qtbot.waitSignal(host.answerFinished, timeout=LONG):
+            ask(host)
+    assert [result.stepped_down for result in results] == [("q8",), (), ("12 slots",), ("6 slots",)]
+    load(host)
+    api.engines[-1].stepped_down = ("q8",)
+    with qtbot.waitSignal(host.answerFinished, timeout=LONG):
+        ask(host)
+    assert results[-1].stepped_down == ("q8",)
+
+
 def test_without_a_model_the_answer_is_an_error(host: EngineHost, qtbot: QtBot) -> None:
     _, results = answers_of(host)
     with qtbot.waitSignal(host.answerFinished, timeout=LONG):

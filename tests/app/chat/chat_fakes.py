@@ -87,9 +87,9 @@ class FakeHost(QObject):
         self._thought += thought
         self.answerEvent.emit(AnswerDelta(text, stats, thought=thought))
 
-    def end(self, reason="end", stats=STATS, error=None):
+    def end(self, reason="end", stats=STATS, error=None, stepped_down=()):
         self.set_state(replace(self.state, kind="ready"))
-        self.answerFinished.emit(AnswerResult(self._text, stats, reason, error, self._thought))
+        self.answerFinished.emit(AnswerResult(self._text, stats, reason, error, self._thought, stepped_down))
 
     def answer(self, text, thought=""):
         self.say(text, thought=thought)

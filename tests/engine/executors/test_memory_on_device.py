@@ -104,12 +104,12 @@ def test_less_memory_than_planned_takes_steps_down_and_says_so(model: Checkpoint
         status = executor.status()
         logits = executor.forward(TOKENS[:4])
         assert np.isfinite(logits).all()
-        told = [note.partition(": ")[2] for note in status.notes]
+        told = [note.partition(": ")[2] for note in status.stepped_down]
         seen.append((status.path, [note for note in told if not note.startswith("prompts are read")]))
         executor.close()
-    q8 = "the KV cache is held in q8 instead of bf16."
-    int8 = "dense weights are held as int8 instead of bfloat16."
-    ram = "the experts stay in RAM and are computed by the CPU."
+    q8 = "the KV cache is held in q8 instead of bf16, a little less exactly."
+    int8 = "dense weights are held as int8 instead of bfloat16, a little less exactly."
+    ram = "the experts stay in RAM and are computed by the CPU, which is slower."
     assert ("all_gpu", [q8]) in seen
     assert ("all_gpu", [q8, int8]) in seen
     assert ("hybrid", [q8, int8, ram]) in seen
@@ -161,6 +161,7 @@ def test_memory_that_runs_out_in_a_prompt_makes_chunks_smaller(
             assert executor.length == 0
     assert executor.chunk < 48
     assert f"read {executor.chunk} tokens at a time" in executor.status().notes[0]
+    assert executor.status().notes == executor.status().stepped_down
     assert len(executor.status().notes) == 1
     device.memory_in_use.limit = 1 << 40
     executor.truncate(0)
