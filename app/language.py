@@ -46,30 +46,26 @@ def tr(text: str, /, n: int | None = None, **values: object) -> str:
     n:      the count that %n stands for, and that chooses the plural form
     values: fill {name}
     """
-    forms = _current.forms.get(text)
-    if forms:
-        try:
-            form = forms[min(_current.plural(n), len(forms) - 1) if n is not None else 0]
-            return _current.finish(_filled(form, n, values))
-        except (LookupError, ValueError, AttributeError) as error:
-            log.warning("the %s translation of %r does not fit: %s", _current.code, text, error)
-    return _filled(text, n, values)
+    found = _translated(text, n, values)
+    return _filled(text, n, values) if found is None else found
 
 
 def told(text: str) -> str:
     """What the engine said, in the user's language; any other text as `tr` has it, which may be as it is."""
-    return translated(text, _sentence) if isinstance(text, Said) else tr(text)
+    return translated(text, _translated) if isinstance(text, Said) else tr(text)
 
 
-def _sentence(template: str, /, **values: object) -> str:
-    forms = _current.forms.get(template)
+def _translated(text: str, n: int | None, values: Mapping[str, object]) -> str | None:
+    """None without a translation that can be filled."""
+    forms = _current.forms.get(text)
+    if not forms:
+        return None
     try:
-        if forms is None:
-            return template.format_map(values) if values else template
-        return _current.finish(forms[0].format_map(values)) if values else forms[0]
+        form = forms[min(_current.plural(n), len(forms) - 1) if n is not None else 0]
+        return _current.finish(_filled(form, n, values))
     except (LookupError, ValueError, AttributeError) as error:
-        log.warning("the %s translation of %r does not fit: %s", _current.code, template, error)
-        return template.format_map(values)
+        log.warning("the %s translation of %r does not fit: %s", _current.code, text, error)
+        return None
 
 
 def _filled(text: str, n: int | None, values: Mapping[str, object]) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+#: The hole for a count that chooses between one and many.
+COUNT = "%n"
+
 
 class Said(str):
     """An English sentence with its template and what fills it; everywhere else a string like any other.
@@ -12,26 +15,32 @@ class Said(str):
     What is made of it by `+`, f-strings or slices is plain English text again.
     """
 
-    __slots__ = ("template", "values")
+    __slots__ = ("n", "one", "template", "values")
     template: str
     values: dict[str, Any]
+    n: int | None
+    one: str
 
-    def __new__(cls, template: str, values: dict[str, Any]) -> Said:
-        said = super().__new__(cls, template.format_map(values) if values else template)
-        said.template, said.values = template, values
+    def __new__(cls, template: str, values: dict[str, Any], n: int | None = None, one: str = "") -> Said:
+        form = one if n == 1 else template
+        text = form.format_map(values) if values else form
+        said = super().__new__(cls, text if n is None else text.replace(COUNT, str(n)))
+        said.template, said.values, said.n, said.one = template, values, n, one
         return said
 
-    def __getnewargs__(self) -> tuple[str, dict[str, Any]]:  # type: ignore[override]
+    def __getnewargs__(self) -> tuple[str, dict[str, Any], int | None, str]:  # type: ignore[override]
         """For copies, also into another process."""
-        return self.template, self.values
+        return self.template, self.values, self.n, self.one
 
 
-def say(template: str, /, **values: Any) -> str:
+def say(template: str, /, n: int | None = None, one: str = "", **values: Any) -> str:
     """The template, filled: say("{model} does not fit", model=name). A value may be a sentence itself.
 
     Templates are literals: translations are looked up by them.
+    n:   the count that %n stands for, and that chooses the form: say("%n threads", n=count, one="%n thread")
+    one: the English form for 1; the template is that for all others
     """
-    return Said(template, values)
+    return Said(template, values, n, one)
 
 
 def joined(separator: str, parts: Sequence[str]) -> str:
@@ -47,12 +56,17 @@ def filled(text: str, name: str) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def translated(text: str, translate: Callable[..., str]) -> str:
-    """The sentence by way of translate(template, **values), and sentences within it too; other text as it is."""
+def translated(text: str, translate: Callable[[str, int | None, dict[str, Any]], str | None]) -> str:
+    """The sentence by way of translate(template, n, values), and sentences within it too; other text as it is.
+
+    translate: None where it has no translation; the sentence is then English, with what is translated within it
+    """
     if not isinstance(text, Said):
         return text
-    return translate(text.template, **{name: _inner(value, translate) for name, value in text.values.items()})
+    values = {name: _inner(value, translate) for name, value in text.values.items()}
+    found = translate(text.template, text.n, values)
+    return Said(text.template, values, text.n, text.one) if found is None else found
 
 
-def _inner(value: Any, translate: Callable[..., str]) -> Any:
+def _inner(value: Any, translate: Callable[[str, int | None, dict[str, Any]], str | None]) -> Any:
     return translated(value, translate) if isinstance(value, str) else value

@@ -76,19 +76,28 @@ def test_what_is_promised_is_complete(code: str) -> None:
     assert unfinished == []
 
 
+def test_english_has_the_forms_that_the_engine_says(update: ModuleType) -> None:
+    written = {source: forms for source, _, forms in messages(FOLDER / "greenroom_en.ts")}
+    said = {source: [text.one, source] for source, text in update.collect().items() if text.one}
+    assert len(said) > 20
+    assert {source: written[source] for source in said} == said, "run python assets/translations/update.py"
+
+
 def test_texts_are_found_where_they_are_written(tmp_path: Path, update: ModuleType) -> None:
     (tmp_path / "app" / "chat").mkdir(parents=True)
     (tmp_path / "engine").mkdir()
     (tmp_path / "app" / "chat" / "a.py").write_text('X = mark("One" " text")\nprint(tr(X), tr("%n files", n=2))\n')
     (tmp_path / "app" / "b.py").write_text('tr("One text"); other("Not this"); say("Also this")\n')
-    (tmp_path / "engine" / "c.py").write_text('say("Out of {what}", what=1)\n')
+    (tmp_path / "engine" / "c.py").write_text('say("Out of {what}", what=1)\nsay("%n bits", n=1, one="%n bit")\n')
     texts = update.collect(tmp_path)
     assert {source: text.files for source, text in texts.items()} == {
         "One text": ["app/b.py", "app/chat/a.py"],
         "%n files": ["app/chat/a.py"],
         "Also this": ["app/b.py"],
         "Out of {what}": ["engine/c.py"],
+        "%n bits": ["engine/c.py"],
     }
+    assert [text.one for text in texts.values() if text.counts] == ["", "%n bit"]
 
 
 @pytest.mark.parametrize("code", ['tr(f"Hello {name}")', 'tr("Hello " + name)'])

@@ -1061,6 +1061,7 @@
     <message numerus="yes">
         <location filename="../../app/chat/figures.py"/>
         <location filename="../../app/chat/performance_chart.py"/>
+        <location filename="../../engine/placement/explain.py"/>
         <source>%n tokens</source>
         <translation>
             <numerusform>토큰 %n개</numerusform>
@@ -2561,6 +2562,8 @@
     </message>
     <message numerus="yes">
         <location filename="../../app/hardware/checks.py"/>
+        <location filename="../../engine/executors/loading.py"/>
+        <location filename="../../engine/placement/token_time.py"/>
         <source>%n threads</source>
         <translation>
             <numerusform>스레드 %n개</numerusform>
@@ -4779,10 +4782,12 @@
         <source>tensor {name} {why}</source>
         <translation>텐서 {name}: {why}</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/checkpoints/assembly.py"/>
-        <source>does not put {group} columns into every group</source>
-        <translation>모든 그룹에 {group}열씩 있지 않습니다</translation>
+        <source>does not put %n columns into every group</source>
+        <translation>
+            <numerusform>모든 그룹에 %n열씩 있지 않습니다</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/assembly.py"/>
@@ -4862,10 +4867,12 @@
         <source>it is no valid Jinja template ({value})</source>
         <translation>올바른 Jinja 템플릿이 아닙니다({value})</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/checkpoints/gguf.py"/>
-        <source>of its {count} parts {count2} are missing: {listed}</source>
-        <translation>파트 {count}개 중 {count2}개가 없습니다: {listed}</translation>
+        <source>%n of its parts are missing: {listed}</source>
+        <translation>
+            <numerusform>파트 %n개가 없습니다: {listed}</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
@@ -4927,8 +4934,8 @@
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
-        <source>its parts hold {held} of {total} tensors</source>
-        <translation>파트에 텐서 {total}개 중 {held}개만 있습니다</translation>
+        <source>of the tensors it should have, {total}, its parts hold {held}</source>
+        <translation>있어야 할 텐서 {total}개 중 {held}개만 파트에 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
@@ -4958,8 +4965,8 @@
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
-        <source>its header claims {tensor_count:,} tensors and {key_count:,} settings, which no model has</source>
-        <translation>헤더에 텐서 {tensor_count:,}개와 설정 {key_count:,}개가 있다고 되어 있는데, 그런 모델은 없습니다</translation>
+        <source>its header claims more than any model has (tensors: {tensor_count:,}, settings: {key_count:,})</source>
+        <translation>헤더에 어떤 모델보다도 많이 있다고 되어 있습니다(텐서: {tensor_count:,}, 설정: {key_count:,})</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
@@ -5003,8 +5010,8 @@
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
-        <source>its header claims a list of {count:,} strings, which no model has</source>
-        <translation>헤더에 문자열 {count:,}개의 목록이 있다고 되어 있는데, 그런 모델은 없습니다</translation>
+        <source>its header claims more strings than any model has, {count:,} in a list</source>
+        <translation>헤더에 어떤 모델보다도 많은 문자열이 있다고 되어 있습니다: 한 목록에 {count:,}개</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
@@ -5225,13 +5232,13 @@
     </message>
     <message>
         <location filename="../../engine/checkpoints/quantised.py"/>
-        <source>has codes of {bits} bits, which is not supported</source>
+        <source>has {bits}-bit codes, which are not supported</source>
         <translation>{bits}비트 부호는 지원하지 않습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/quantised.py"/>
-        <source>of {words} words a row in {groups} groups has no width that config.json gives (4 or 8 bits)</source>
-        <translation>행마다 {words}워드, 그룹 {groups}개로는 config.json에 맞는 폭(4 또는 8비트)이 없습니다</translation>
+        <source>has no width that config.json gives (4 or 8 bits; words in a row: {words}, groups: {groups})</source>
+        <translation>config.json에 맞는 폭(4 또는 8비트)이 없습니다(행마다 {words}워드, 그룹 {groups}개)</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/quantised.py"/>
@@ -5258,10 +5265,12 @@
         <source>is stored twice</source>
         <translation>두 번 저장되어 있습니다</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/checkpoints/quantised.py"/>
-        <source>has {columns} columns in groups of {group}, which are no multiples of {value}</source>
-        <translation>{columns}열이 {group}개씩 묶여 있어 {value}의 배수가 아닙니다</translation>
+        <source>has %n columns in groups of {group}, which are no multiples of {value}</source>
+        <translation>
+            <numerusform>%n열이 {group}개씩 묶여 있어 {value}의 배수가 아닙니다</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/quantised.py"/>
@@ -5343,10 +5352,12 @@
         <source>tensor {name} is stored as {dtype}, which is not supported</source>
         <translation>텐서 {name}의 저장 형식 {dtype}은(는) 지원하지 않습니다</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/checkpoints/safetensors_header.py"/>
-        <source>tensor {name} of shape {shape} does not fill its {end:,} bytes</source>
-        <translation>모양이 {shape}인 텐서 {name}이(가) {end:,}바이트를 채우지 못합니다</translation>
+        <source>tensor {name} of shape {shape} does not fill its %n bytes</source>
+        <translation>
+            <numerusform>모양이 {shape}인 텐서 {name}이(가) %n바이트를 채우지 못합니다</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/safetensors_header.py"/>
@@ -5471,10 +5482,12 @@
         <source>its tokenizer has a merge of one part</source>
         <translation>토크나이저에 한 부분뿐인 병합 규칙이 있습니다</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
-        <source>its tokenizer has {count} tokens, but {count2} entries of {key}</source>
-        <translation>토크나이저의 토큰은 {count}개인데 {key} 항목은 {count2}개입니다</translation>
+        <source>its tokenizer has %n tokens, but its {key} has {entries}</source>
+        <translation>
+            <numerusform>토크나이저의 토큰은 %n개인데 {key} 항목은 {entries}개입니다</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/vocabulary_files.py"/>
@@ -5588,15 +5601,17 @@
         <source>Load the model again; if that fails too, restart Greenroom.</source>
         <translation>모델을 다시 불러오세요. 그래도 안 되면 Greenroom을 다시 시작하세요.</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/executors/expert_slots.py"/>
-        <source>The experts of {layers} layers are stored in an order that only the CPU can use: none of them has a place in VRAM.</source>
-        <translation>레이어 {layers}개의 전문가는 CPU만 쓸 수 있는 순서로 저장되어 있어 VRAM에 두지 않습니다.</translation>
+        <source>The experts of %n layers are stored in an order that only the CPU can use: none of them has a place in VRAM.</source>
+        <translation>
+            <numerusform>레이어 %n개의 전문가는 CPU만 쓸 수 있는 순서로 저장되어 있어 VRAM에 자리가 없습니다.</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/executors/expert_slots.py"/>
-        <source>VRAM had room for {found} of the {slots} experts that were planned to be there: answers are slower.</source>
-        <translation>VRAM에 두기로 한 전문가 {slots}개 가운데 {found}개만 들어가 답변이 느려집니다.</translation>
+        <source>VRAM had room for fewer experts than planned, {found} of {slots}: answers are slower.</source>
+        <translation>VRAM에 두려던 전문가 {slots}개 중 {found}개만 들어가 답변이 느려집니다.</translation>
     </message>
     <message>
         <location filename="../../engine/executors/expert_slots.py"/>
@@ -5623,10 +5638,12 @@
         <source>The model cannot be loaded</source>
         <translation>모델을 불러올 수 없습니다</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/executors/kv_cache.py"/>
-        <source>there is no room for the memory of a conversation of {context} tokens</source>
-        <translation>토큰 {context}개의 대화를 담을 메모리가 없습니다</translation>
+        <source>there is no room for the memory of a conversation of %n tokens</source>
+        <translation>
+            <numerusform>토큰 %n개의 대화를 담을 메모리가 없습니다</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/executors/kv_cache.py"/>
@@ -5687,17 +5704,6 @@
         <location filename="../../engine/executors/loading.py"/>
         <source>Close other programs, or choose a smaller file of this model.</source>
         <translation>다른 프로그램을 닫거나 이 모델의 더 작은 파일을 선택하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/loading.py"/>
-        <source>1 thread</source>
-        <translation>스레드 1개</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/loading.py"/>
-        <location filename="../../engine/placement/token_time.py"/>
-        <source>{threads} threads</source>
-        <translation>스레드 {threads}개</translation>
     </message>
     <message>
         <location filename="../../engine/executors/narrower.py"/>
@@ -5785,10 +5791,12 @@
         <source>Steps are launched one by one, graphs cannot be captured ({why}).</source>
         <translation>그래프를 기록할 수 없어({why}) 단계를 하나씩 실행합니다.</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/executors/torch_executor.py"/>
-        <source>VRAM ran short in an answer: {left} experts are left in it, so answers are slower.</source>
-        <translation>답변 중에 VRAM이 부족해져 전문가 {left}개만 VRAM에 남았습니다. 답변이 느려집니다.</translation>
+        <source>VRAM ran short in an answer: %n experts are left in it, so answers are slower.</source>
+        <translation>
+            <numerusform>답변 중 VRAM이 부족해져 전문가 %n개만 남겼으며, 그만큼 답변이 느려집니다.</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/executors/torch_executor.py"/>
@@ -5820,15 +5828,12 @@
         <source>Close other programs and calibrate again.</source>
         <translation>다른 프로그램을 닫고 다시 측정하세요.</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/hardware/calibrate.py"/>
-        <source>Reading RAM with 1 thread</source>
-        <translation>스레드 1개로 RAM을 읽는 중</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hardware/calibrate.py"/>
-        <source>Reading RAM with {threads} threads</source>
-        <translation>스레드 {threads}개로 RAM을 읽는 중</translation>
+        <source>Reading RAM with %n threads</source>
+        <translation>
+            <numerusform>스레드 %n개로 RAM을 읽는 중</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/hardware/calibrate.py"/>
@@ -6739,10 +6744,12 @@
         <source>it holds more than {max_files:,} files</source>
         <translation>파일이 {max_files:,}개보다 많습니다</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/hub/repository.py"/>
-        <source>it holds {count} models</source>
-        <translation>모델이 {count}개 있습니다</translation>
+        <source>it holds %n models</source>
+        <translation>
+            <numerusform>모델이 %n개 있습니다</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
@@ -6905,10 +6912,12 @@
         <source>Choose a model of one of these families: {value}.</source>
         <translation>다음 계열의 모델을 선택하세요: {value}.</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/models/shortcuts.py"/>
-        <source>{number} experts per token cannot be used</source>
-        <translation>토큰당 전문가 {number}개는 사용할 수 없습니다</translation>
+        <source>%n experts per token cannot be used</source>
+        <translation>
+            <numerusform>토큰당 전문가 %n개는 사용할 수 없습니다</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/models/shortcuts.py"/>
@@ -6931,10 +6940,12 @@
         <source>Choose 1 to {trained}.</source>
         <translation>1~{trained}에서 선택하세요.</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/models/shortcuts.py"/>
-        <source>{number} experts per token cannot be deferred</source>
-        <translation>토큰당 전문가 {number}개를 미룰 수 없습니다</translation>
+        <source>%n experts per token cannot be deferred</source>
+        <translation>
+            <numerusform>토큰당 전문가 %n개를 미룰 수 없습니다</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/models/shortcuts.py"/>
@@ -6951,10 +6962,12 @@
         <source>Leave that setting alone, or choose fewer.</source>
         <translation>그 설정을 그대로 두거나 더 적게 선택하세요.</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/models/shortcuts.py"/>
-        <source>Asked for: {used} experts per token instead of the {trained} that the model was trained with. Their weights are read in proportion faster; answers get worse, noticeably below three quarters.</source>
-        <translation>요청한 대로: 학습 때의 {trained}개 대신 토큰당 전문가 {used}개를 씁니다. 그만큼 가중치를 빨리 읽지만 답변이 나빠지며, 4분의 3 아래에서는 눈에 띕니다.</translation>
+        <source>Asked for: %n experts per token instead of the {trained} that the model was trained with. Weights are read in proportion faster; answers get worse, noticeably below three quarters.</source>
+        <translation>
+            <numerusform>요청한 대로: 학습 때의 {trained}개 대신 토큰당 전문가 %n개를 씁니다. 그만큼 가중치를 빨리 읽지만 답변이 나빠지며, 4분의 3 아래에서는 눈에 띕니다.</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/models/shortcuts.py"/>
@@ -7181,10 +7194,12 @@
         <source>The free RAM counts {freed} of the model loaded now.</source>
         <translation>여유 RAM에는 지금 불러온 모델의 {freed}가 포함됩니다.</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/placement/explain.py"/>
-        <source>VRAM has room for copies of all {experts} experts; they lie in RAM as well.</source>
-        <translation>VRAM에 전문가 {experts}개 모두의 사본을 둘 자리가 있으며, RAM에도 그대로 있습니다.</translation>
+        <source>VRAM has room for copies of all %n experts; they lie in RAM as well.</source>
+        <translation>
+            <numerusform>VRAM에 전문가 %n개 모두의 사본이 들어갑니다. RAM에도 그대로 있습니다.</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/placement/explain.py"/>
@@ -7266,50 +7281,68 @@
         <source>{memory}: {sum}, and {reserve} is kept back for {keeper}; {free} is free, {lacking} too little.</source>
         <translation>{memory}: {sum}. {keeper} 몫으로 {reserve}를 남겨 두며, 여유는 {free}이고 {lacking}가 모자랍니다.</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/placement/explain.py"/>
-        <source>{context} tokens</source>
-        <translation>토큰 {context}개</translation>
+        <source>%n tokens of the {most} this model allows</source>
+        <translation>
+            <numerusform>토큰 %n개(이 모델은 {most}개까지)</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/placement/explain.py"/>
-        <source>{context} tokens of the {most} this model allows</source>
-        <translation>토큰 {context}개(이 모델은 {most}개까지)</translation>
+        <source>The KV cache is the memory of the conversation: {tokens} at {traffic} each</source>
+        <translation>KV 캐시는 대화의 기억입니다: {tokens}, 토큰당 {traffic}</translation>
     </message>
     <message>
         <location filename="../../engine/placement/explain.py"/>
-        <source>The KV cache is the memory of the conversation: {tokens} at {traffic} bytes each</source>
-        <translation>KV 캐시는 대화의 기억입니다: {tokens}, 토큰당 {traffic}바이트</translation>
+        <source>The KV cache is the memory of the conversation: {kv_bytes} for {tokens}; layers with a window, {short} of {layers}, keep only the last {last} of them, and a copy to go back to</source>
+        <translation>KV 캐시는 대화의 기억입니다: {tokens}에 {kv_bytes}. 레이어 {layers}개 중 {short}개는 마지막 {last}개만 보관하며, 되돌아갈 사본을 하나 둡니다</translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../engine/placement/explain.py"/>
+        <source>%n layers</source>
+        <translation>
+            <numerusform>레이어 %n개</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/placement/explain.py"/>
-        <source>The KV cache is the memory of the conversation: {kv_bytes} bytes for {tokens}; {short} of {layers} layers keep only the last {last} of them, and a copy to go back to</source>
-        <translation>KV 캐시는 대화의 기억입니다: {tokens}에 {kv_bytes}바이트. 레이어 {layers}개 중 {short}개는 마지막 {last}개만 보관하며, 되돌아갈 사본을 하나 둡니다</translation>
+        <source>{line}: {layers} x ({latent} latent + {rotated} position numbers) x {number} + {scale} bytes of scale ({kv_type}), {total} in all.</source>
+        <translation>{line}: {layers} x (잠재값 {latent} + 위치값 {rotated}) x {number} + 스케일 {scale}바이트 ({kv_type}), 모두 {total}.</translation>
     </message>
     <message>
         <location filename="../../engine/placement/explain.py"/>
-        <source>{line}: {layers} layers x ({latent} latent + {rotated} position numbers) x {number} bytes + {scale} bytes of scale ({kv_type}), {total} in all.</source>
-        <translation>{line}: 레이어 {layers}개 x (잠재값 {latent} + 위치값 {rotated}) x {number}바이트 + 스케일 {scale}바이트 ({kv_type}), 모두 {total}.</translation>
+        <source>{line}: {layers} x ({latent} latent + {rotated} position numbers) x {number} ({kv_type}), {total} in all.</source>
+        <translation>{line}: {layers} x (잠재값 {latent} + 위치값 {rotated}) x {number} ({kv_type}), 모두 {total}.</translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../engine/placement/explain.py"/>
+        <source>%n heads</source>
+        <translation>
+            <numerusform>헤드 %n개</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/placement/explain.py"/>
-        <source>{line}: {layers} layers x ({latent} latent + {rotated} position numbers) x {number} bytes ({kv_type}), {total} in all.</source>
-        <translation>{line}: 레이어 {layers}개 x (잠재값 {latent} + 위치값 {rotated}) x {number}바이트 ({kv_type}), 모두 {total}.</translation>
+        <source>{line}: {layers} x 2 (keys, values) x {heads} x ({dim} numbers + {scale} bytes of scale) ({kv_type}).</source>
+        <translation>{line}: {layers} x 2(키, 값) x {heads} x (숫자 {dim}개 + 스케일 {scale}바이트) ({kv_type}).</translation>
     </message>
     <message>
         <location filename="../../engine/placement/explain.py"/>
-        <source>{line}: {layers} layers x 2 (keys, values) x {heads} heads x ({dim} numbers + {scale} bytes of scale) ({kv_type}).</source>
-        <translation>{line}: 레이어 {layers}개 x 2(키, 값) x 헤드 {heads}개 x (숫자 {dim}개 + 스케일 {scale}바이트) ({kv_type}).</translation>
-    </message>
-    <message>
-        <location filename="../../engine/placement/explain.py"/>
-        <source>{line}: {layers} layers x 2 (keys, values) x {heads} heads x {dim} numbers x {number} bytes ({kv_type}).</source>
-        <translation>{line}: 레이어 {layers}개 x 2(키, 값) x 헤드 {heads}개 x 숫자 {dim}개 x {number}바이트 ({kv_type}).</translation>
+        <source>{line}: {layers} x 2 (keys, values) x {heads} x {dim} numbers x {number} ({kv_type}).</source>
+        <translation>{line}: {layers} x 2(키, 값) x {heads} x 숫자 {dim}개 x {number} ({kv_type}).</translation>
     </message>
     <message>
         <location filename="../../engine/placement/explain.py"/>
         <source>{line}.</source>
         <translation>{line}.</translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../engine/placement/explain.py"/>
+        <source>%n bytes</source>
+        <translation>
+            <numerusform>%n바이트</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/placement/explain.py"/>
@@ -7366,15 +7399,12 @@
         <source>{kind} at {speed}</source>
         <translation>{kind}-{speed}</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/placement/machines.py"/>
-        <source>{what} in 1 channel</source>
-        <translation>{what}, 1채널</translation>
-    </message>
-    <message>
-        <location filename="../../engine/placement/machines.py"/>
-        <source>{what} in {channels} channels</source>
-        <translation>{what}, {channels}채널</translation>
+        <source>{what} in %n channels</source>
+        <translation>
+            <numerusform>{what}, %n채널</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/placement/machines.py"/>
@@ -7417,10 +7447,12 @@
         <source>Name the CPU as well.</source>
         <translation>CPU도 함께 지정하세요.</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/placement/machines.py"/>
-        <source>{sockets} sockets cannot be planned with</source>
-        <translation>소켓 {sockets}개로는 계획할 수 없습니다</translation>
+        <source>%n sockets cannot be planned with</source>
+        <translation>
+            <numerusform>소켓 %n개로는 계획할 수 없습니다</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/placement/machines.py"/>
@@ -7497,10 +7529,12 @@
         <source>{time} ms: {said}</source>
         <translation>{time} ms: {said}</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/placement/plan.py"/>
-        <source>Together {time} ms for a token in a conversation of {tokens} tokens: {rate} tok/s.</source>
-        <translation>{tokens}토큰 대화에서 토큰 하나에 모두 {time} ms: {rate} tok/s.</translation>
+        <source>Together {time} ms for a token in a conversation of %n tokens: {rate} tok/s.</source>
+        <translation>
+            <numerusform>%n토큰 대화에서 토큰 하나에 모두 {time} ms: {rate} tok/s.</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/placement/planner.py"/>
@@ -7647,15 +7681,19 @@
         <source>Choose {context_length} or fewer.</source>
         <translation>{context_length} 이하를 선택하세요.</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/placement/planner.py"/>
-        <source>{threads} threads cannot be used</source>
-        <translation>스레드 {threads}개는 사용할 수 없습니다</translation>
+        <source>%n threads cannot be used</source>
+        <translation>
+            <numerusform>스레드 %n개는 사용할 수 없습니다</numerusform>
+        </translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/placement/planner.py"/>
-        <source>this CPU has {logical_cores} logical cores, and more threads than cores are only slower</source>
-        <translation>이 CPU의 논리 코어는 {logical_cores}개이며, 코어보다 많은 스레드는 더 느릴 뿐입니다</translation>
+        <source>this CPU has %n logical cores, and more threads than cores are only slower</source>
+        <translation>
+            <numerusform>이 CPU의 논리 코어는 %n개이며, 코어보다 많은 스레드는 더 느릴 뿐입니다</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/placement/planner.py"/>
@@ -7729,15 +7767,19 @@
         <source>limited by VRAM bandwidth: {read} of weights per token at {rate:.0f} GB/s</source>
         <translation>VRAM 대역폭 한계: {rate:.0f} GB/s로 토큰당 가중치 {read}</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/placement/predict.py"/>
-        <source>limited by attention over the conversation, {tokens} tokens of it</source>
-        <translation>대화에 대한 어텐션 한계: 대화 토큰 {tokens}개</translation>
+        <source>limited by attention over the conversation, %n tokens of it</source>
+        <translation>
+            <numerusform>대화에 대한 어텐션 한계: 대화 토큰 %n개</numerusform>
+        </translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/placement/predict.py"/>
-        <source>limited by the fixed cost of each layer: {layers} layers at about {each:.0f} us (an estimate)</source>
-        <translation>레이어별 고정 비용 한계: 레이어 {layers}개, 각각 약 {each:.0f} us(추정)</translation>
+        <source>limited by the fixed cost of each layer: %n layers at about {each:.0f} us (an estimate)</source>
+        <translation>
+            <numerusform>레이어별 고정 비용 한계: 레이어 %n개, 각각 약 {each:.0f} us(추정)</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/placement/predict.py"/>
@@ -7819,14 +7861,16 @@
         <source>attention: {read} of the KV cache at {rate:.1f} GB/s, {how}</source>
         <translation>어텐션: KV 캐시 {read}, {rate:.1f} GB/s({how})</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/placement/token_time.py"/>
-        <source>fixed costs of {layers} layers: {each:.1f} us each, and {waits:.1f} us of waiting with {threads}</source>
-        <translation>레이어 {layers}개의 고정 비용: 각각 {each:.1f} us와 {threads}의 대기 {waits:.1f} us</translation>
+        <source>fixed costs of %n layers: {each:.1f} us each, and {waits:.1f} us of waiting with {threads}</source>
+        <translation>
+            <numerusform>레이어 %n개의 고정 비용: 각각 {each:.1f} us와 {threads}의 대기 {waits:.1f} us</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/placement/token_time.py"/>
-        <source>starting {experts:.4g} experts on the CPU: {each:.1f} us each</source>
+        <source>starting experts on the CPU, {experts:.4g} of them: {each:.1f} us each</source>
         <translation>CPU에서 전문가 {experts:.4g}개 시작: 각각 {each:.1f} us</translation>
     </message>
     <message>
@@ -7859,20 +7903,19 @@
         <source>{read} of experts on the GPU at {rate:.1f} GB/s, less the {cpu:.3f} ms that the CPU computes beside it</source>
         <translation>GPU에서 전문가 {read}, {rate:.1f} GB/s, CPU가 함께 계산하는 {cpu:.3f} ms를 뺀 시간</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/placement/token_time.py"/>
-        <source>starting the GPU&apos;s work in {layers} layers: {each:.1f} us each</source>
-        <translation>레이어 {layers}개의 GPU 작업 시작: 각각 {each:.1f} us</translation>
+        <source>starting the GPU&apos;s work in %n layers: {each:.1f} us each</source>
+        <translation>
+            <numerusform>레이어 %n개의 GPU 작업 시작: 각각 {each:.1f} us</numerusform>
+        </translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/placement/token_time.py"/>
-        <source>handing over between GPU and CPU in {layers} layers: {each:.1f} us each, and {waits:.1f} us of waiting with {threads}</source>
-        <translation>레이어 {layers}개에서 GPU와 CPU 사이 전달: 각각 {each:.1f} us와 {threads}의 대기 {waits:.1f} us</translation>
-    </message>
-    <message>
-        <location filename="../../engine/placement/token_time.py"/>
-        <source>one thread</source>
-        <translation>스레드 1개</translation>
+        <source>handing over between GPU and CPU in %n layers: {each:.1f} us each, and {waits:.1f} us of waiting with {threads}</source>
+        <translation>
+            <numerusform>레이어 %n개에서 GPU와 CPU 사이 전달: 각각 {each:.1f} us와 {threads}의 대기 {waits:.1f} us</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/resources.py"/>
@@ -7924,10 +7967,12 @@
         <source>The prompt is too long</source>
         <translation>프롬프트가 너무 깁니다</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/runtime/engine.py"/>
-        <source>it has {already} tokens and the context holds {context}</source>
-        <translation>토큰이 {already}개인데 컨텍스트는 {context}개입니다</translation>
+        <source>it has %n tokens and the context holds {context}</source>
+        <translation>
+            <numerusform>토큰이 %n개인데 컨텍스트에는 {context}개가 들어갑니다</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/runtime/engine.py"/>
@@ -7980,10 +8025,12 @@
         <source>Give a longer text.</source>
         <translation>더 긴 텍스트를 주세요.</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/runtime/perplexity.py"/>
-        <source>A window of {window} tokens cannot be used</source>
-        <translation>토큰 {window}개의 창은 사용할 수 없습니다</translation>
+        <source>A window of %n tokens cannot be used</source>
+        <translation>
+            <numerusform>토큰 %n개의 창은 사용할 수 없습니다</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/runtime/perplexity.py"/>
@@ -7995,10 +8042,12 @@
         <source>Choose another window, or load the model with a longer context.</source>
         <translation>다른 창을 선택하거나 더 긴 컨텍스트로 모델을 불러오세요.</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../engine/runtime/perplexity.py"/>
-        <source>A stride of {stride} tokens cannot be used</source>
-        <translation>토큰 {stride}개의 간격은 사용할 수 없습니다</translation>
+        <source>A stride of %n tokens cannot be used</source>
+        <translation>
+            <numerusform>토큰 %n개의 간격은 사용할 수 없습니다</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../engine/runtime/perplexity.py"/>

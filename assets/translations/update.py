@@ -5,7 +5,8 @@
 
 Finds the literal texts of `tr(...)`, `mark(...)` and `say(...)` in app/ and of `say(...)` in engine/, and what the
 catalogue says of its models. Translations are kept, texts that are gone are dropped, new ones are marked unfinished.
-English holds plural forms only: its other texts are their own translation.
+English holds plural forms only: its other texts are their own translation. What the engine says has both forms in the
+code: `say("%n threads", n=count, one="%n thread")`.
 """
 
 from __future__ import annotations
@@ -28,17 +29,18 @@ HEAD = '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE TS>\n'
 
 @dataclass
 class Text:
-    """files: where it is used, relative to the repository."""
+    """files: where it is used, relative to the repository; one: its English form for 1, where the code has it"""
 
     source: str
     files: list[str] = field(default_factory=list)
+    one: str = ""
 
     @property
     def counts(self) -> bool:
         return "%n" in self.source
 
 
-def literals(path: Path, names: tuple[str, ...]) -> Iterator[str]:
+def literals(path: Path, names: tuple[str, ...]) -> Iterator[Text]:
     """The texts of one source file, in its order. Raises ValueError for one that is put together at run time."""
     calls = [
         node
@@ -46,13 +48,15 @@ def literals(path: Path, names: tuple[str, ...]) -> Iterator[str]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names and node.args
     ]
     for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
-        text = call.args[0]
-        if isinstance(text, (ast.JoinedStr, ast.BinOp)):
-            raise ValueError(
-                f"{path}:{text.lineno}: a text to translate must be one literal, with {{names}} for values"
-            )
-        if isinstance(text, ast.Constant) and isinstance(text.value, str):
-            yield text.value
+        forms = [call.args[0], *(keyword.value for keyword in call.keywords if keyword.arg == "one")]
+        for text in forms:
+            if isinstance(text, (ast.JoinedStr, ast.BinOp)):
+                raise ValueError(
+                    f"{path}:{text.lineno}: a text to translate must be one literal, with {{names}} for values"
+                )
+        found = [text.value for text in forms if isinstance(text, ast.Constant) and isinstance(text.value, str)]
+        if found:
+            yield Text(found[0], one="".join(found[1:]))
 
 
 def collect(root: Path = ROOT) -> dict[str, Text]:
@@ -60,8 +64,9 @@ def collect(root: Path = ROOT) -> dict[str, Text]:
     texts: dict[str, Text] = {}
     for folder, names in CALLS.items():
         for path in sorted((root / folder).rglob("*.py")):
-            for source in literals(path, names):
-                text = texts.setdefault(source, Text(source))
+            for found in literals(path, names):
+                text = texts.setdefault(found.source, found)
+                text.one = text.one or found.one
                 file = path.relative_to(root).as_posix()
                 if file not in text.files:
                     text.files.append(file)
@@ -88,11 +93,15 @@ def merge(path: Path, code: str, texts: dict[str, Text]) -> str:
     lines.append("    <name>greenroom</name>")
     for text in texts.values():
         if text.counts or code != SOURCE:
-            lines += _message(text, before.get(text.source), plural_count(code))
+            forms = [text.one, text.source] if text.one and code == SOURCE else None
+            lines += _message(text, before.get(text.source), plural_count(code), forms)
     return HEAD + "\n".join([*lines, "</context>", "</TS>"]) + "\n"
 
 
-def _message(text: Text, before: ElementTree.Element | None, plurals: int) -> Iterator[str]:
+def _message(
+    text: Text, before: ElementTree.Element | None, plurals: int, known: list[str] | None = None
+) -> Iterator[str]:
+    """known: the forms, where they need nobody to translate them"""
     old = None if before is None else before.find("translation")
     comment = None if before is None else before.findtext("translatorcomment")
     yield '    <message numerus="yes">' if text.counts else "    <message>"
@@ -102,8 +111,9 @@ def _message(text: Text, before: ElementTree.Element | None, plurals: int) -> It
         yield f"        <translatorcomment>{_escaped(comment)}</translatorcomment>"
     if text.counts:
         found = [] if old is None else [form.text or "" for form in old.iter("numerusform")]
-        forms = (found + [""] * plurals)[:plurals]
-        kind = "" if all(forms) and old is not None and old.get("type") is None else ' type="unfinished"'
+        forms = known or (found + [""] * plurals)[:plurals]
+        finished = known is not None or (all(forms) and old is not None and old.get("type") is None)
+        kind = "" if finished else ' type="unfinished"'
         yield f"        <translation{kind}>"
         yield from (f"            <numerusform>{_escaped(form)}</numerusform>" for form in forms)
         yield "        </translation>"

@@ -177,7 +177,10 @@ def group_order(part: TensorInfo, group: int) -> Integers | None:
         return None
     order = np.argsort(groups, kind="stable").astype(np.int32)
     if not np.array_equal(groups[order], expected):
-        refuse(part, say("does not put {group} columns into every group", group=group))
+        refuse(
+            part,
+            say("does not put %n columns into every group", n=group, one="does not put %n column into every group"),
+        )
     return order
 
 

@@ -59,7 +59,12 @@ def shard_paths(path: Path) -> list[Path]:
     if missing or not count:
         listed = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         why = (
-            say("of its {count} parts {count2} are missing: {listed}", count=count, count2=len(missing), listed=listed)
+            say(
+                "%n of its parts are missing: {listed}",
+                n=len(missing),
+                one="%n of its parts is missing: {listed}",
+                listed=listed,
+            )
             if count
             else say("its name claims 0 parts")
         )
@@ -146,7 +151,7 @@ def _check_split(headers: list[GgufHeader]) -> None:
     total = first.config.get("split.tensors.count")
     held = sum(len(header.tensors) for header in headers)
     if len(headers) > 1 and total is not None and total != held:
-        why = say("its parts hold {held} of {total} tensors", held=held, total=total)
+        why = say("of the tensors it should have, {total}, its parts hold {held}", held=held, total=total)
         raise GreenroomError(
             say("{name} cannot be opened", name=first.path.name), why, say("Download the parts again.")
         )

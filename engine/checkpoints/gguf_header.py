@@ -150,7 +150,7 @@ class _Parser:
         if tensor_count > _MAX_TENSORS or key_count > _MAX_KEYS:
             self._refuse(
                 say(
-                    "its header claims {tensor_count:,} tensors and {key_count:,} settings, which no model has",
+                    "its header claims more than any model has (tensors: {tensor_count:,}, settings: {key_count:,})",
                     tensor_count=tensor_count,
                     key_count=key_count,
                 )
@@ -223,7 +223,7 @@ class _Parser:
     def _skip_strings(self, count: int) -> None:
         self._strings_left -= count
         if self._strings_left < 0:
-            self._refuse(say("its header claims a list of {count:,} strings, which no model has", count=count))
+            self._refuse(say("its header claims more strings than any model has, {count:,} in a list", count=count))
         if count * 8 > self._size - self._at:
             self._ends()
         unpack = _LENGTH.unpack_from

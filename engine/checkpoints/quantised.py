@@ -110,7 +110,7 @@ class _Recogniser:
             bits = 32 * zeros.shape[-1] // rows if zeros and zeros.shape else config.bits
             columns = 32 * codes.shape[0] // max(bits, 1)
         if bits not in ((4,) if awq else (4, 8)):
-            _fail(codes, say("has codes of {bits} bits, which is not supported", bits=bits))
+            _fail(codes, say("has {bits}-bit codes, which are not supported", bits=bits))
         group = min(config.group_size or columns, columns)
         if groups != -(-columns // group) and columns % groups == 0:
             group = columns // groups  # other groups than the model's usual ones
@@ -175,7 +175,7 @@ class _Recogniser:
             _fail(
                 codes,
                 say(
-                    "of {words} words a row in {groups} groups has no width that config.json gives (4 or 8 bits)",
+                    "has no width that config.json gives (4 or 8 bits; words in a row: {words}, groups: {groups})",
                     words=words,
                     groups=groups,
                 ),
@@ -288,8 +288,9 @@ def _layout(codes: TensorInfo, code: str, columns: int, group: int, scale: str, 
         _fail(
             codes,
             say(
-                "has {columns} columns in groups of {group}, which are no multiples of {value}",
-                columns=columns,
+                "has %n columns in groups of {group}, which are no multiples of {value}",
+                n=columns,
+                one="has %n column in groups of {group}, which is no multiple of {value}",
                 group=group,
                 value=GROUPS[-1],
             ),

@@ -89,10 +89,11 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
             damaged(
                 path,
                 say(
-                    "tensor {name} of shape {shape} does not fill its {end:,} bytes",
+                    "tensor {name} of shape {shape} does not fill its %n bytes",
+                    n=end - start,
+                    one="tensor {name} of shape {shape} does not fill its %n byte",
                     name=shown(name),
                     shape=list(shape),
-                    end=end - start,
                 ),
             )
         tensors[name] = TensorInfo(name, shape, dtype, path, 8 + length + start, end - start)

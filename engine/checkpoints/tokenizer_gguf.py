@@ -181,9 +181,10 @@ def _numbers(header: GgufHeader, key: str, count: int) -> list[Any]:
         _refuse(
             header,
             say(
-                "its tokenizer has {count} tokens, but {count2} entries of {key}",
-                count=count,
-                count2=len(values),
+                "its tokenizer has %n tokens, but its {key} has {entries}",
+                n=count,
+                one="its tokenizer has %n token, but its {key} has {entries}",
+                entries=len(values),
                 key=key,
             ),
         )

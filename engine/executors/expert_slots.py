@@ -143,9 +143,11 @@ class HybridExperts:
         if left_out:
             self.notes.append(
                 say(
-                    "The experts of {layers} layers are stored in an order that only the CPU can use: none of them has "
-                    "a place in VRAM.",
-                    layers=left_out,
+                    "The experts of %n layers are stored in an order that only the CPU can use: none of them has a "
+                    "place in VRAM.",
+                    n=left_out,
+                    one="The experts of %n layer are stored in an order that only the CPU can use: none of them has a "
+                    "place in VRAM.",
                 )
             )
         if not self._layers or slots < 1:
@@ -154,7 +156,7 @@ class HybridExperts:
         found = self._allocate(slots, nbytes, keep_free)
         if found < NEARLY_ALL * slots:
             note = say(
-                "VRAM had room for {found} of the {slots} experts that were planned to be there: answers are slower.",
+                "VRAM had room for fewer experts than planned, {found} of {slots}: answers are slower.",
                 found=found,
                 slots=slots,
             )

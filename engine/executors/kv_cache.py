@@ -170,6 +170,10 @@ def _aligned(nbytes: int) -> Bytes:
 def no_room(context: int) -> GreenroomError:
     return GreenroomError(
         say("The model cannot be loaded"),
-        say("there is no room for the memory of a conversation of {context} tokens", context=context),
+        say(
+            "there is no room for the memory of a conversation of %n tokens",
+            n=context,
+            one="there is no room for the memory of a conversation of %n token",
+        ),
         say("Choose a shorter context."),
     )

@@ -303,4 +303,4 @@ def available_ram() -> int:
 
 def thread_words(threads: int) -> str:
     """ "8 threads", for what tells which kernel computes."""
-    return say("1 thread") if threads == 1 else say("{threads} threads", threads=threads)
+    return say("%n threads", n=threads, one="%n thread")

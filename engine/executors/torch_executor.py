@@ -287,7 +287,9 @@ class TorchExecutor(LoadedModel):
                 self._tell(
                     "slots",
                     say(
-                        "VRAM ran short in an answer: {left} experts are left in it, so answers are slower.", left=left
+                        "VRAM ran short in an answer: %n experts are left in it, so answers are slower.",
+                        n=left,
+                        one="VRAM ran short in an answer: %n expert is left in it, so answers are slower.",
                     ),
                 )
                 return True

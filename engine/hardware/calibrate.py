@@ -111,10 +111,7 @@ def measure(
         if step >= len(counts) and step % len(counts) == 0 and time.monotonic() - started > BUDGET_SECONDS:
             break
         threads = counts[step % len(counts)]
-        if threads == 1:
-            what = say("Reading RAM with 1 thread")
-        else:
-            what = say("Reading RAM with {threads} threads", threads=threads)
+        what = say("Reading RAM with %n threads", n=threads, one="Reading RAM with %n thread")
         progress(Progress(step, total, what))
         pool = _native.ThreadPool(threads)
         try:

@@ -346,7 +346,7 @@ def choose(repository: Repository, label: str) -> RemoteModel:
         return found[0]
     labels = ", ".join(m.label if len([o for o in models if o.label == m.label]) == 1 else m.name for m in models[:24])
     if not label:
-        why = say("it holds {count} models", count=len(models))
+        why = say("it holds %n models", n=len(models), one="it holds %n model")
     elif found:
         why = say('"{label}" names {count} of its models', label=label, count=len(found))
     else:

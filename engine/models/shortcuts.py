@@ -18,7 +18,7 @@ def with_fewer_experts(spec: ModelSpec, per_token: int) -> ModelSpec:
     Raises GreenroomError for a model without routed experts, and for more than it was trained with.
     """
     trained = experts_per_token(spec)
-    asked = say("{number} experts per token cannot be used", number=per_token)
+    asked = say("%n experts per token cannot be used", n=per_token, one="%n expert per token cannot be used")
     if not trained:
         raise GreenroomError(asked, say("the model has no routed experts"), say("Leave that setting alone."))
     if not 1 <= per_token <= trained:
@@ -51,7 +51,7 @@ def can_defer(spec: ModelSpec) -> bool:
 
 def check_deferral(spec: ModelSpec, count: int) -> None:
     """Raises GreenroomError unless so many of a token's experts may take effect a layer later."""
-    asked = say("{number} experts per token cannot be deferred", number=count)
+    asked = say("%n experts per token cannot be deferred", n=count, one="%n expert per token cannot be deferred")
     why = None
     if not can_defer(spec):
         why = say("this model changes the experts' sum before it goes on, so that a part of it cannot come later")
@@ -69,9 +69,11 @@ def costs(spec: ModelSpec, per_token: int | None, deferred: int, *, hybrid: bool
     if per_token is not None and per_token < trained:
         lines.append(
             say(
-                "Asked for: {used} experts per token instead of the {trained} that the model was trained with. Their "
-                "weights are read in proportion faster; answers get worse, noticeably below three quarters.",
-                used=per_token,
+                "Asked for: %n experts per token instead of the {trained} that the model was trained with. Weights "
+                "are read in proportion faster; answers get worse, noticeably below three quarters.",
+                n=per_token,
+                one="Asked for: %n expert per token instead of the {trained} that the model was trained with. Weights "
+                "are read in proportion faster; answers get worse, noticeably below three quarters.",
                 trained=trained,
             )
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from engine.placement import sizes
 from engine.placement.amounts import amount
@@ -42,7 +43,7 @@ def other_device(
         return []
     candidate, prediction = rival
     speed = prediction.decode_tps
-    facts = {
+    facts: dict[str, Any] = {
         "likely": tps(speed.likely),
         "low": tps(speed.low),
         "high": tps(speed.high),

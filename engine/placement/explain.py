@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from engine.hardware.simulated import is_simulated
 from engine.models.spec import KV_TYPES, LatentAttentionSpec
 from engine.placement import sizes
@@ -67,7 +69,13 @@ def _cached(problem: Problem, chosen: Candidate) -> list[str]:
         return []
     experts = sum(moe.experts for moe, _ in problem.inventory.experts)
     if share == 1:
-        return [say("VRAM has room for copies of all {experts} experts; they lie in RAM as well.", experts=experts)]
+        return [
+            say(
+                "VRAM has room for copies of all %n experts; they lie in RAM as well.",
+                n=experts,
+                one="VRAM has room for a copy of its %n expert; it lies in RAM as well.",
+            )
+        ]
     hits = cache_hits(problem, chosen)
     return [
         say(
@@ -84,7 +92,7 @@ def _cached(problem: Problem, chosen: Candidate) -> list[str]:
 
 def _why_this(problem: Problem, mode: str, taken: Prediction, rival: Prediction) -> str:
     """Where both devices were weighed, with both figures."""
-    facts = {
+    facts: dict[str, Any] = {
         "label": LABELS[mode],
         "gpu": problem.gpu[1].name if problem.gpu is not None else "",
         "here": tps(taken.decode_tps.likely),
@@ -149,7 +157,7 @@ def _why(problem: Problem, chosen: Candidate, mode: str) -> str:
 def _sum(memory: str, keeper: str, parts: dict[str, int], room: Room, missing: int, mode: str) -> str:
     need = sum(parts.values())
     unit = unit_for(need)
-    facts = {"memory": memory, "sum": addition(parts, unit), "keeper": keeper}
+    facts: dict[str, Any] = {"memory": memory, "sum": addition(parts, unit), "keeper": keeper}
     if not missing:
         return say(
             "{memory}: {sum}, and {reserve} is kept back for {keeper}; {free} is free.",
@@ -184,30 +192,40 @@ def _missing(need: int, room: Room) -> str:
 def _context(problem: Problem, chosen: Candidate) -> str:
     spec = problem.spec
     number, scale = KV_TYPES[chosen.kv_type]
-    tokens = say("{context} tokens", context=problem.context)
+    tokens = say("%n tokens", n=problem.context, one="%n token")
     if problem.context != spec.context_length:
         tokens = say(
-            "{context} tokens of the {most} this model allows", context=problem.context, most=spec.context_length
+            "%n tokens of the {most} this model allows",
+            n=problem.context,
+            one="%n token of the {most} this model allows",
+            most=spec.context_length,
         )
     traffic = sizes.kv_traffic(spec, 1, chosen.kv_type)
     line = say(
-        "The KV cache is the memory of the conversation: {tokens} at {traffic} bytes each",
+        "The KV cache is the memory of the conversation: {tokens} at {traffic} each",
         tokens=tokens,
-        traffic=traffic,
+        traffic=_bytes(traffic),
     )
     kept = [attention.kept(problem.context) for attention in spec.attentions]
     short = [tokens for tokens in kept if tokens < problem.context]
     if short:
         line = say(
-            "The KV cache is the memory of the conversation: {kv_bytes} bytes for {tokens}; {short} of {layers} "
-            "layers keep only the last {last} of them, and a copy to go back to",
-            kv_bytes=spec.kv_bytes(problem.context, chosen.kv_type),
+            "The KV cache is the memory of the conversation: {kv_bytes} for {tokens}; layers with a window, {short} "
+            "of {layers}, keep only the last {last} of them, and a copy to go back to",
+            kv_bytes=_bytes(spec.kv_bytes(problem.context, chosen.kv_type)),
             tokens=tokens,
             short=len(short),
             layers=len(spec.layers),
             last=max(short),
         )
-    facts = {"line": line, "layers": len(spec.layers), "number": number, "scale": scale, "kv_type": chosen.kv_type}
+    layers = say("%n layers", n=len(spec.layers), one="%n layer")
+    facts: dict[str, Any] = {
+        "line": line,
+        "layers": layers,
+        "number": _bytes(number),
+        "scale": scale,
+        "kv_type": chosen.kv_type,
+    }
     latent = {(a.latent, a.rotated) for a in spec.attentions if isinstance(a, LatentAttentionSpec)}
     if len(latent) == 1 and len(spec.attentions) == len(spec.layers):
         kept_numbers, rotated = latent.pop()
@@ -215,29 +233,32 @@ def _context(problem: Problem, chosen: Candidate) -> str:
         facts["total"] = amount(spec.kv_bytes(problem.context, chosen.kv_type))
         if scale:
             return say(
-                "{line}: {layers} layers x ({latent} latent + {rotated} position numbers) x {number} bytes + {scale} "
-                "bytes of scale ({kv_type}), {total} in all.",
+                "{line}: {layers} x ({latent} latent + {rotated} position numbers) x {number} + {scale} bytes of "
+                "scale ({kv_type}), {total} in all.",
                 **facts,
             )
         return say(
-            "{line}: {layers} layers x ({latent} latent + {rotated} position numbers) x {number} bytes ({kv_type}), "
-            "{total} in all.",
+            "{line}: {layers} x ({latent} latent + {rotated} position numbers) x {number} ({kv_type}), {total} in all.",
             **facts,
         )
     kinds = {(attention.kv_heads, attention.head_dim) for attention in spec.attentions}
     if not short and len(kinds) == 1 and len(spec.attentions) == len(spec.layers):
-        facts["heads"], facts["dim"] = kinds.pop()
+        heads, facts["dim"] = kinds.pop()
+        facts["heads"] = say("%n heads", n=heads, one="%n head")
         if scale:
             return say(
-                "{line}: {layers} layers x 2 (keys, values) x {heads} heads x ({dim} numbers + {scale} bytes of "
-                "scale) ({kv_type}).",
+                "{line}: {layers} x 2 (keys, values) x {heads} x ({dim} numbers + {scale} bytes of scale) ({kv_type}).",
                 **facts,
             )
         return say(
-            "{line}: {layers} layers x 2 (keys, values) x {heads} heads x {dim} numbers x {number} bytes ({kv_type}).",
+            "{line}: {layers} x 2 (keys, values) x {heads} x {dim} numbers x {number} ({kv_type}).",
             **facts,
         )
     return say("{line}.", line=line)
+
+
+def _bytes(count: int) -> str:
+    return say("%n bytes", n=count, one="%n byte")
 
 
 def _weights(problem: Problem, chosen: Candidate) -> list[str]:

@@ -78,9 +78,7 @@ def _modules(memory: MemoryReport) -> str:
 
 
 def _in_channels(what: str, channels: int) -> str:
-    if channels == 1:
-        return say("{what} in 1 channel", what=what)
-    return say("{what} in {channels} channels", what=what, channels=channels)
+    return say("{what} in %n channels", n=channels, one="{what} in %n channel", what=what)
 
 
 def _spread(report: HardwareReport, threads: int) -> tuple[float, float]:
@@ -153,7 +151,9 @@ def what_if(
         why, remedy = say("boards have 1, 2, 4 or 8"), say("Correct it.")
         if cpu is None:
             why, remedy = say("it needs the CPU's name"), say("Name the CPU as well.")
-        raise GreenroomError(say("{sockets} sockets cannot be planned with", sockets=sockets), why, remedy)
+        raise GreenroomError(
+            say("%n sockets cannot be planned with", n=sockets, one="%n socket cannot be planned with"), why, remedy
+        )
     if cpu is not None:
         report = _with_cpu(report, cpu, threads, sockets)
     elif threads is not None:

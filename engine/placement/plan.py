@@ -206,9 +206,10 @@ class OffloadPlan:
         rate = said.decode_tps.likely
         lines.append(
             say(
-                "Together {time} ms for a token in a conversation of {tokens} tokens: {rate} tok/s.",
+                "Together {time} ms for a token in a conversation of %n tokens: {rate} tok/s.",
+                n=min(CONVERSATION, self.context),
+                one="Together {time} ms for a token in a conversation of %n token: {rate} tok/s.",
                 time=f"{whole * step:.{decimals}f}",
-                tokens=min(CONVERSATION, self.context),
                 rate=f"{rate:.1f}" if rate < 100 else f"{rate:.0f}",
             )
         )

@@ -268,10 +268,11 @@ def _threads(wishes: Wishes, report: HardwareReport) -> int:
         return max(1, cpu.performance_cores or min(cpu.physical_cores, cpu.usable_cores))
     if wishes.threads > cpu.logical_cores:
         raise GreenroomError(
-            say("{threads} threads cannot be used", threads=wishes.threads),
+            say("%n threads cannot be used", n=wishes.threads, one="%n thread cannot be used"),
             say(
-                "this CPU has {logical_cores} logical cores, and more threads than cores are only slower",
-                logical_cores=cpu.logical_cores,
+                "this CPU has %n logical cores, and more threads than cores are only slower",
+                n=cpu.logical_cores,
+                one="this CPU has %n logical core, and more threads than cores are only slower",
             ),
             say("Choose {logical_cores} or fewer.", logical_cores=cpu.logical_cores),
         )

@@ -118,11 +118,16 @@ def _bottleneck(parts: Sequence[TimePart], work: Work, speeds: Speeds, profile: 
         )
     if largest == "attention":
         tokens = min(CONVERSATION, work.context)
-        return say("limited by attention over the conversation, {tokens} tokens of it", tokens=tokens)
+        return say(
+            "limited by attention over the conversation, %n tokens of it",
+            n=tokens,
+            one="limited by attention over the conversation, %n token of it",
+        )
     each = terms["layers"] / max(1, work.layers)
     return say(
-        "limited by the fixed cost of each layer: {layers} layers at about {each:.0f} us (an estimate)",
-        layers=work.layers,
+        "limited by the fixed cost of each layer: %n layers at about {each:.0f} us (an estimate)",
+        n=work.layers,
+        one="limited by the fixed cost of each layer: %n layer at about {each:.0f} us (an estimate)",
         each=each * 1e6,
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from engine.placement.plan import TimePart
 from engine.placement.profiles import REGIONS, EngineProfile
@@ -68,8 +69,9 @@ def token_time(
             "layers",
             work.layers * (profile.cpu_layer_s + waits),
             say(
-                "fixed costs of {layers} layers: {each:.1f} us each, and {waits:.1f} us of waiting with {threads}",
-                layers=work.layers,
+                "fixed costs of %n layers: {each:.1f} us each, and {waits:.1f} us of waiting with {threads}",
+                n=work.layers,
+                one="fixed costs of %n layer: {each:.1f} us, and {waits:.1f} us of waiting with {threads}",
                 each=profile.cpu_layer_s * 1e6,
                 waits=waits * 1e6,
                 threads=_threads(work),
@@ -80,7 +82,9 @@ def token_time(
         "layers",
         missed * profile.expert_s,
         say(
-            "starting {experts:.4g} experts on the CPU: {each:.1f} us each", experts=missed, each=profile.expert_s * 1e6
+            "starting experts on the CPU, {experts:.4g} of them: {each:.1f} us each",
+            experts=missed,
+            each=profile.expert_s * 1e6,
         ),
     )
     return parts
@@ -134,7 +138,7 @@ def _on_the_gpu(
 ) -> None:
     """cpu_s: while which the GPU computes its own experts."""
     rate = speeds.vram_gbs * 1e9 * profile.gpu_share
-    how = {"rate": rate / 1e9, "share": profile.gpu_share, "vram": speeds.vram_gbs}
+    how: dict[str, Any] = {"rate": rate / 1e9, "share": profile.gpu_share, "vram": speeds.vram_gbs}
     alone = work.gpu_bytes - work.gpu_beside_bytes
     add(
         "vram",
@@ -166,8 +170,9 @@ def _on_the_gpu(
         "layers",
         work.layers * profile.gpu_layer_s,
         say(
-            "starting the GPU's work in {layers} layers: {each:.1f} us each",
-            layers=work.layers,
+            "starting the GPU's work in %n layers: {each:.1f} us each",
+            n=work.layers,
+            one="starting the GPU's work in %n layer: {each:.1f} us",
             each=profile.gpu_layer_s * 1e6,
         ),
     )
@@ -177,9 +182,11 @@ def _on_the_gpu(
             "layers",
             work.layers * (profile.handoff_s + waits),
             say(
-                "handing over between GPU and CPU in {layers} layers: {each:.1f} us each, and {waits:.1f} us of "
-                "waiting with {threads}",
-                layers=work.layers,
+                "handing over between GPU and CPU in %n layers: {each:.1f} us each, and {waits:.1f} us of waiting "
+                "with {threads}",
+                n=work.layers,
+                one="handing over between GPU and CPU in %n layer: {each:.1f} us, and {waits:.1f} us of waiting with "
+                "{threads}",
                 each=profile.handoff_s * 1e6,
                 waits=waits * 1e6,
                 threads=_threads(work),
@@ -188,7 +195,7 @@ def _on_the_gpu(
 
 
 def _threads(work: Work) -> str:
-    return say("one thread") if work.threads == 1 else say("{threads} threads", threads=work.threads)
+    return say("%n threads", n=work.threads, one="%n thread")
 
 
 def bytes_said(nbytes: float) -> str:

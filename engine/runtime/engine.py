@@ -409,8 +409,9 @@ class Engine:
             raise GreenroomError(
                 say("The prompt is too long"),
                 say(
-                    "it has {already} tokens and the context holds {context}",
-                    already=already + len(token_ids),
+                    "it has %n tokens and the context holds {context}",
+                    n=already + len(token_ids),
+                    one="it has %n token and the context holds {context}",
                     context=self._context,
                 ),
                 remedy,

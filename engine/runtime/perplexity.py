@@ -121,14 +121,14 @@ def _check(engine: Engine, token_ids: Sequence[int], window: int, stride: int) -
         )
     if not 2 <= window <= engine.context:
         raise GreenroomError(
-            say("A window of {window} tokens cannot be used", window=window),
+            say("A window of %n tokens cannot be used", n=window, one="A window of %n token cannot be used"),
             say("it must be from 2 to the context of {context}", context=engine.context),
             say("Choose another window, or load the model with a longer context."),
         )
     # The first token a window scores must have one before it.
     if not 1 <= stride < window:
         raise GreenroomError(
-            say("A stride of {stride} tokens cannot be used", stride=stride),
+            say("A stride of %n tokens cannot be used", n=stride, one="A stride of %n token cannot be used"),
             say("with this window it must be from 1 to {window}", window=window - 1),
             say("Choose another stride."),
         )

@@ -177,7 +177,7 @@ CASES = (
          {"device": "sim:vram=4e9", **_ALL}),
     # None of these had a part in choosing the plan's constants.
     Case("Simulated GPU, Phi-3.5-MoE, slots", family("phimoe", **{**_LOCAL, "num_attention_heads": 64},
-         num_key_value_heads=16, num_local_experts=32, num_hidden_layers=4), {"device": "sim:vram=450e6", **_ALL}),
+         num_key_value_heads=16, num_local_experts=32, num_hidden_layers=4), {"device": "sim:vram=430e6", **_ALL}),
     Case("Simulated GPU, LFM2-MoE, slots", family("lfm2_moe", **_MOE, num_experts=32, num_hidden_layers=6,
          layer_types=["conv", "full_attention"] * 3), {"device": "sim:vram=400e6", **_ALL}),
     Case("Simulated GPU, dots.1, int8, slots", family("dots1", **_MOE, n_routed_experts=32, n_shared_experts=2,

@@ -409,7 +409,11 @@ def changed(matrix: Matrix, ending: str, tensor: torch.Tensor) -> Matrix:
 MISFITS: dict[str, tuple[Matrix, Any, str]] = {
     "no scales": (without(files.gptq(16, 64, 32), ".scales"), GPTQ, 'tensor "w.scales"'),
     "no config": (files.gptq(16, 64, 32), None, "does not say which"),
-    "three bits": (changed(files.gptq(32, 64, 32), ".qzeros", torch.ones(2, 3, dtype=torch.int32)), GPTQ, "of 3 bits"),
+    "three bits": (
+        changed(files.gptq(32, 64, 32), ".qzeros", torch.ones(2, 3, dtype=torch.int32)),
+        GPTQ,
+        "3-bit codes",
+    ),
     "too few scales": (changed(files.gptq(16, 96, 32), ".scales", torch.ones(5, 16).half()), GPTQ, "w.scales"),
     "few zeros": (changed(files.gptq(16, 64, 32), ".qzeros", torch.ones(1, 2, dtype=torch.int32)), GPTQ, "w.qzeros"),
     "short g_idx": (changed(files.gptq(16, 64, 32), ".g_idx", torch.zeros(63, dtype=torch.int32)), GPTQ, "w.g_idx"),
