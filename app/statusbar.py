@@ -145,6 +145,7 @@ class StatusBar(QWidget):
         before, self._state = self._state, state
         plan = state.plan if state.kind in ("ready", "generating") else None
         self.note.setText(tr(NOTES[state.kind]) if state.kind in NOTES else "")
+        self.note.setVisible(bool(self.note.text()))
         if plan is None:
             for part in self._parts:
                 part.wanted = part.widget is self.cpu and part.wanted

@@ -16,35 +16,32 @@ from app.theme import theme
 from app.theme.icons import make_pixmap
 from app.widgets.buttons import button
 from app.widgets.chip import Chip, ChipButton
-from app.widgets.labels import ElideLabel, label
+from app.widgets.labels import ElideLabel, label, plain_tip
 from app.widgets.plan_popover import PlanPopover
 from app.words import about, rate, rate_range
 
 HEIGHT = 46
 #: What a long model name leaves to the messages of loading.
 MESSAGE_ROOM = 200
-NARROWEST_MODEL = 120
-#: A bar this wide shows beside the plan how many experts are cached.
-ROOM_FOR_TWO = 820
-#: And one this wide how fast the model should be.
-ROOM_FOR_SPEED = 560
+NARROWEST_MODEL = 184
+_BESIDE_NAME = 6
 
 
 class ModelButton(QPushButton):
-    """The model's name with a small arrow; the name is shortened where it does not fit."""
+    """The model's name with a small arrow. Where it does not fit, what stands in brackets behind it goes first."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setProperty("kind", "model")
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
-        self._name = ElideLabel("", "strong", Qt.TextElideMode.ElideMiddle)
+        self._name = ElideLabel("", "strong")
         self._arrow = QLabel()
         for part in (self._name, self._arrow):
             part.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         row = QHBoxLayout(self)
         row.setContentsMargins(8, 0, 6, 0)
-        row.setSpacing(6)
+        row.setSpacing(_BESIDE_NAME)
         row.addWidget(self._name)
         row.addWidget(self._arrow)
         theme().changed.connect(self._draw_arrow)
@@ -53,12 +50,21 @@ class ModelButton(QPushButton):
 
     def set_model(self, name: str) -> None:
         self._name.setText(name or tr("Choose a model"))
+        self._name.shorter = (brief,) if (brief := name.partition(" (")[0].strip()) != name else ()
+        # The label is no target of the mouse.
+        self.setToolTip(plain_tip(name))
         self.setAccessibleName(tr("Model: {name}. Choose another", name=name) if name else tr("Choose a model"))
         self.updateGeometry()
 
     @property
     def shown_name(self) -> str:
         return self._name.text()
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """What the whole name needs, then its shorter form, if there is one."""
+        advance, whole = self._name.fontMetrics().horizontalAdvance, self.sizeHint().width()
+        return (whole, *(whole - advance(self._name.text()) + advance(text) for text in self._name.shorter))
 
     def sizeHint(self) -> QSize:
         return QSize(self.layout().sizeHint().width() + 2, theme().px(32))
@@ -148,7 +154,6 @@ class TopBar(QWidget):
             self._measured = 0.0
         self._state = state
         self.model.set_model(state.model_name)
-        self.chip.setVisible(state.plan is not None)
         if state.plan is not None:
             share, _, _ = state.plan.cached.partition(" ")
             self.cached.setText(tr("{share} of experts cached in VRAM", share=share) if share else "")
@@ -166,7 +171,6 @@ class TopBar(QWidget):
     def _show_speed(self) -> None:
         if self._state.plan is not None:
             speed = self._state.plan.prediction.decode_tps
-            self.speed.setText(tr("{speed} tok/s predicted", speed=about(speed)))
             tip = tr("Predicted: {speed} tok/s, from {range}.", speed=about(speed), range=rate_range(speed))
             if self._measured > 0:
                 tip += " " + tr("The last answer: {speed} tok/s.", speed=rate(self._measured))
@@ -174,28 +178,67 @@ class TopBar(QWidget):
         self._share_room()
 
     def _share_room(self) -> None:
-        """The model's name gets what the others leave."""
+        """Where not all of it fits, the least important goes first; the model's name gets what is left."""
         margins, gap = self.layout().contentsMargins(), self.layout().spacing()
         room = self.width() - margins.left() - margins.right() - gap
-        # What says more than the plan only where plan and name have their room.
-        look, known = theme(), self._state.plan is not None and not self._state.busy
-        self.cached.setVisible(known and bool(self.cached.text()) and self.width() >= look.px(ROOM_FOR_TWO))
-        self.speed.setVisible(known and self.width() >= look.px(ROOM_FOR_SPEED))
-        if self._state.plan is not None:
-            self.chip.show_plan(self._state.plan)
-        others = [part for part in (self.chip, self.cached, self.cancel, self.speed, self.stage) if not part.isHidden()]
-        room -= sum(part.sizeHint().width() + gap for part in others)
         room -= min(MESSAGE_ROOM, self.message.sizeHint().width())
-        self._shorten_chip(look.px(NARROWEST_MODEL) - room)
-        self.model.setMaximumWidth(max(look.px(NARROWEST_MODEL), room))
+        plan = self._state.plan
+        if plan is not None:
+            self.chip.show_plan(plan)
+            room -= self.chip.sizeHint().width() + gap
+        room -= sum(part.sizeHint().width() + gap for part in (self.cancel, self.stage) if not part.isHidden())
+        cached, speed, name = self._what_fits(room)
+        least = min(name, theme().px(NARROWEST_MODEL))
+        chip = "" if plan is None else self._shorter_chip(least - room)
+        room += self._chip_advance(self.chip.text()) - self._chip_advance(chip)
+        self.chip.setText(chip)
+        self.speed.setText(speed)
+        # Not before all is worked out: what comes and goes lays the bar out anew, and leads here again.
+        for part, shown in ((self.chip, bool(chip)), (self.cached, cached), (self.speed, bool(speed))):
+            part.setVisible(shown)
+        room -= sum(part.sizeHint().width() + gap for part in (self.cached, self.speed) if not part.isHidden())
+        self.model.setMaximumWidth(max(least, min(room, name)))
         self.layout().activate()
 
-    def _shorten_chip(self, pixels: int) -> None:
-        """Take so much of the chip's text; a screen reader still has the whole."""
-        if pixels > 0 and not self.chip.isHidden():
-            metrics = self.chip.fontMetrics()
-            room = max(metrics.horizontalAdvance("MMM…"), metrics.horizontalAdvance(self.chip.text()) - pixels)
-            self.chip.setText(metrics.elidedText(self.chip.text(), Qt.TextElideMode.ElideRight, room))
+    def _what_fits(self, room: int) -> tuple[bool, str, int]:
+        """Whether the share of cached experts is shown, the text of the speed, and the width of the name."""
+        whole, *shorter = self.model.widths
+        brief, plan = (shorter or [whole])[0], self._state.plan
+        if plan is None or self._state.busy:
+            return False, "", whole if whole <= room else brief
+        gap = self.layout().spacing()
+        said = tr("{speed} tok/s predicted", speed=about(plan.prediction.decode_tps))
+        short = tr("{speed} tok/s", speed=about(plan.prediction.decode_tps))
+        has_cached = bool(self.cached.text())
+        ways = [
+            (has_cached, said, whole),
+            (False, said, whole),
+            (False, short, whole),
+            (False, said, brief),
+            (False, short, brief),
+        ]
+        for cached, speed, name in ways:
+            needed = name + gap + self.speed.fontMetrics().horizontalAdvance(speed)
+            needed += self.cached.sizeHint().width() + gap if cached else 0
+            if needed <= room:
+                return cached, speed, name
+        return False, "", brief
+
+    def _shorter_chip(self, pixels: int) -> str:
+        """The chip's text without so many pixels of it; "" where little would be left.
+
+        A screen reader still has the whole text, and the model's menu the sum.
+        """
+        text, metrics = self.chip.text(), self.chip.fontMetrics()
+        room = metrics.horizontalAdvance(text) - max(0, pixels)
+        return metrics.elidedText(text, Qt.TextElideMode.ElideRight, room) if 2 * room >= room + pixels else ""
+
+    def _chip_advance(self, text: str) -> int:
+        """What the chip takes of the bar with that text."""
+        if not text:
+            return 0
+        advance = self.chip.fontMetrics().horizontalAdvance
+        return self.chip.sizeHint().width() - advance(self.chip.text()) + advance(text) + self.layout().spacing()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._share_room()
@@ -223,6 +266,9 @@ class TopBar(QWidget):
         menu.addAction(self._actions["open_file"])
         menu.addAction(self._actions["open_folder"])
         menu.addAction(tr("All models on this PC")).triggered.connect(lambda: self.modelsWanted.emit())
+        if self._state.plan is not None:
+            menu.addSeparator()
+            menu.addAction(tr("Show the sum behind this")).triggered.connect(self._open_plan)
         if self._state.kind in ("ready", "generating"):
             menu.addSeparator()
             menu.addAction(tr("Eject (free its memory)")).triggered.connect(lambda: self.ejected.emit())
@@ -240,4 +286,6 @@ class TopBar(QWidget):
             return
         refused = self._state.kind == "failed" and not self._state.plan.runnable
         anyway = self.loadAnyway.emit if refused else None
-        PlanPopover(self._state.model_name, self._state.plan, anyway, self, self._measured).open_below(self.chip)
+        PlanPopover(self._state.model_name, self._state.plan, anyway, self, self._measured).open_below(
+            self.chip if self.chip.isVisible() else self.model
+        )

@@ -41,7 +41,7 @@ class Chip(QFrame):
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self._mark = label("")
-        self._mark.setPixmap(make_pixmap("file", theme().tokens.muted, 14, self.devicePixelRatioF()))
+        self._mark.setPixmap(make_pixmap("file", theme().tokens.muted, theme().px(14), self.devicePixelRatioF()))
         self._name = ElideLabel(attachment.name, "strong", Qt.TextElideMode.ElideMiddle)
         self._name.setMaximumWidth(theme().px(NAME_WIDTH))
         self._size = label("", "small")
@@ -54,7 +54,7 @@ class Chip(QFrame):
         if removable:
             name = tr("Remove {name}", name=attachment.name)
             self.cross = button("", icon="cross", kind="ghost", role="muted", name=name, tip=name)
-            self.cross.setFixedSize(22, 22)
+            self.cross.setFixedSize(theme().px(22), theme().px(22))
             self.cross.clicked.connect(self.removed)
             row.addWidget(self.cross)
         self.set_tokens(None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from PySide6.QtCore import QEvent, QPoint, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QEvent, QPoint, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QEnterEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
@@ -58,7 +58,8 @@ class _QuietButton(QPushButton):
     def __init__(self, icon: str, name: str, parent: QWidget) -> None:
         super().__init__(parent)
         self.setProperty("kind", "ghost")
-        self.setFixedSize(30, 30)
+        self.setFixedSize(theme().px(30), theme().px(30))
+        self.setIconSize(QSize(theme().px(16), theme().px(16)))
         self.setAccessibleName(name)
         self.setToolTip(name)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from PySide6.QtCore import QEvent, QObject, QPoint, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QEvent, QObject, QPoint, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -100,7 +100,8 @@ class Transcript(QScrollArea):
         self._release_soon.timeout.connect(self.release_far)
         self._jump = QPushButton(self.viewport())
         self._jump.setObjectName("jump")
-        self._jump.setFixedSize(32, 32)
+        self._jump.setFixedSize(theme().px(32), theme().px(32))
+        self._jump.setIconSize(QSize(theme().px(16), theme().px(16)))
         self._jump.setAccessibleName(tr("Go to the end"))
         self._jump.setToolTip(tr("Go to the end"))
         theme().bind_icon(self._jump, "chevron-down", "text")

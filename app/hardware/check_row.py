@@ -36,7 +36,7 @@ class CheckRow(QFrame):
         self.setProperty("surface", "row")
         self.setProperty("first", "true" if first else "false")
         self._mark = QLabel()
-        self._mark.setFixedSize(20, 20)
+        self._mark.setFixedSize(theme().px(20), theme().px(20))
         self._title = label("", "strong")
         self._title.setFixedWidth(theme().px(TITLE_WIDTH))
         self._sentence = label("", wrap=True)
@@ -76,7 +76,7 @@ class CheckRow(QFrame):
 
     def _draw(self) -> None:
         icon, ink, _ = _MARKS[self.check.state]
-        self._mark.setPixmap(make_pixmap(icon, getattr(theme().tokens, ink), 16, self.devicePixelRatioF()))
+        self._mark.setPixmap(make_pixmap(icon, getattr(theme().tokens, ink), theme().px(16), self.devicePixelRatioF()))
 
 
 class CheckList(QFrame):

@@ -24,7 +24,6 @@ from engine.hardware.report import HardwareReport
 from engine.progress import Progress
 
 COPIED_MS = 1500
-WIDTH = 920
 
 
 class HardwarePage(QWidget):
@@ -95,7 +94,7 @@ class HardwarePage(QWidget):
         content.addStretch(1)
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
-        outer.addWidget(scrolled(content, WIDTH))
+        outer.addWidget(scrolled(content))
 
     @property
     def rows(self) -> list[CheckRow]:

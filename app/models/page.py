@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QAction, QActionGroup, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLineEdit, QMenu, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app import tasks
 from app.host import EngineHost, HostState
-from app.language import mark, tr
+from app.language import tr
 from app.models.details import DetailsDialog
 from app.models.download_host import DownloadHost, network_settings
-from app.models.row import RowWidget, row_height
+from app.models.filters import FilterLine
+from app.models.row import RowWidget
+from app.models.row_size import CHIP_WIDTH, Measures, chip_column, row_height, wrapped
 from app.models.shelf import Filter, Heading, ShelfItem, downloads_of, shelf
 from app.models.survey import Found, ModelRow, find_models, plan_choice, plan_model, plan_offer, search_hub
 from app.settings.store import PLANNING, SettingsStore
@@ -35,16 +36,14 @@ from engine.hub.trash import Deleted, Trash
 log = logging.getLogger(__name__)
 
 HEADING_HEIGHT = 38
-#: A pause in typing after which the list is filtered.
-FILTER_MS = 120
-#: Gigabytes.
-SIZES = (8, 16, 32, 64, 128, 256)
-SORTS = (
-    (mark("Recommended"), "recommended"),
-    (mark("By name"), "name"),
-    (mark("Smallest first"), "size"),
-    (mark("Fastest first"), "speed"),
-)
+_FOOT_MARGIN = 12
+
+
+@dataclass(frozen=True)
+class Foot:
+    """The list's last item."""
+
+    text: str
 
 
 class ModelsPage(QWidget):
@@ -82,24 +81,27 @@ class ModelsPage(QWidget):
         again.clicked.connect(self.refresh)
         head.add(again, open_file, open_folder)
 
-        self.list: VirtualList[ShelfItem] = VirtualList(
-            self._make_widget,
-            self._show_item,
-            _key,
-            lambda i: "head" if isinstance(i, Heading) else "row",
-            self._height,
+        self.filters = FilterLine()
+        self.search = self.filters.search
+        self.filters.textChanged.connect(self._filter_text)
+        self.filters.searchWanted.connect(self.search_hub)
+        self.filters.chosen.connect(lambda changes: self._refilter(**changes))
+        self.list: VirtualList[ShelfItem | Foot] = VirtualList(
+            self._make_widget, self._show_item, _key, lambda item: type(item).__name__, self._height
         )
         self.list.setAccessibleName(tr("Models"))
-        self._note = label("", "small", wrap=True)
-        self._note.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        #: What came of a search, below the list; what is always true is the list's last item.
+        self._note = _note()
+        self._note.hide()
+        self._measured: tuple[Measures, int] | None = None
 
         inner = QWidget()
-        inner.setMaximumWidth(MAX_WIDTH)
+        inner.setMaximumWidth(theme().px(MAX_WIDTH))
         column = QVBoxLayout(inner)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(8)
         column.addWidget(head)
-        column.addLayout(self._build_tools())
+        column.addWidget(self.filters)
         # Where the first rows will stand.
         self._looking = label(tr("Looking at what is here…"), "small")
         column.addWidget(self._looking)
@@ -108,61 +110,12 @@ class ModelsPage(QWidget):
         outer = QHBoxLayout(self)
         outer.setContentsMargins(MARGIN, 20, MARGIN, 16)
         outer.addWidget(inner, 1)
-        # On a wide screen it keeps to the left, as the other pages do.
-        outer.addStretch(0)
 
-        self._filter_timer = QTimer(self)
-        self._filter_timer.setSingleShot(True)
-        self._filter_timer.setInterval(FILTER_MS)
-        self._filter_timer.timeout.connect(self._filter_now)
+        theme().changed.connect(self._measure_again)
         host.stateChanged.connect(self._show_state)
         settings.changed.connect(self._settings_changed)
         downloads.changed.connect(self._show_shelf)
         downloads.finished.connect(lambda _: self.refresh())
-
-    def _build_tools(self) -> QBoxLayout:
-        self.search = QLineEdit()
-        self.search.setPlaceholderText(tr("Filter, or press Enter to search Hugging Face"))
-        self.search.setAccessibleName(tr("Filter the models, or press Enter to search Hugging Face"))
-        self.search.setClearButtonEnabled(True)
-        self.search.setMinimumWidth(theme().px(140))
-        self.search.setMaximumWidth(theme().px(360))
-        self.search.textChanged.connect(lambda _: self._filter_timer.start())
-        self.search.returnPressed.connect(self.search_hub)
-        self.fits = _toggle(tr("Fits this PC"))
-        self.fits.toggled.connect(lambda on: self._refilter(fits=on))
-        self.free = _toggle(tr("Free licence"))
-        self.free.setToolTip(tr("Only models that anybody may use for anything"))
-        self.free.toggled.connect(lambda on: self._refilter(free=on))
-        sizes = [(tr("Any size"), 0), *((tr("Up to {size} GB", size=n), n * 10**9) for n in SIZES)]
-        self.sizes = _choice(tr("Size"), sizes, lambda value: self._refilter(largest=value))
-        self.sorts = _choice(
-            tr("Order"), [(tr(text), key) for text, key in SORTS], lambda value: self._refilter(sort=value)
-        )
-        self._choices, self._pairs = QBoxLayout(QBoxLayout.Direction.LeftToRight), []
-        self._choices.setSpacing(8)
-        for parts in ((self.fits, self.free), (self.sizes, self.sorts)):
-            pair = QHBoxLayout()
-            pair.setSpacing(8)
-            for part in parts:
-                pair.addWidget(part)
-            self._pairs.append(pair)
-            self._choices.addLayout(pair)
-        self._pairs[1].addStretch(1)
-        self._tools = QBoxLayout(QBoxLayout.Direction.LeftToRight)
-        self._tools.setSpacing(8)
-        self._tools.addWidget(self.search, 3)
-        self._tools.addLayout(self._choices, 1)
-        return self._tools
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """In a narrow window the choices stand below the field, and below each other where even that is too long."""
-        super().resizeEvent(event)
-        room, gap = self.width() - 2 * MARGIN, self._tools.spacing()
-        line = sum(pair.sizeHint().width() + gap for pair in self._pairs)
-        for layout, needed in ((self._choices, line), (self._tools, line + self.search.minimumWidth() + gap)):
-            fits = room >= needed
-            layout.setDirection(QBoxLayout.Direction.LeftToRight if fits else QBoxLayout.Direction.TopToBottom)
 
     @property
     def rows(self) -> list[RowWidget]:
@@ -193,14 +146,7 @@ class ModelsPage(QWidget):
             offers=[_with_old_plan(row, old) for row in found.offers],
         )
         self._looking.hide()
-        folder = Path(self._settings.values.models_folder or _own_folder())
-        self._note.setText(
-            tr(
-                "Downloads and models in {folder} are listed. Files and folders opened from elsewhere, "
-                "and models of other programs, are used where they are, never copied.",
-                folder=home_path(folder),
-            )
-        )
+        self._say("")
         self._show_shelf()
         self._plan_all(self._found)
 
@@ -259,19 +205,18 @@ class ModelsPage(QWidget):
         # Many plans arrive together; the list is put in order a few times a second, and with the last of them.
         if not any(task.running for task in self._tasks):
             self._show_shelf()
-        elif not self._filter_timer.isActive():
-            self._filter_timer.start()
+        else:
+            self.filters.filter_soon()
 
     def _not_planned(self, row: ModelRow, error: GreenroomError) -> None:
         self._show_planned(replace(row, problem=in_words(error)))
 
-    @Slot()
-    def search_hub(self) -> None:
+    @Slot(str)
+    def search_hub(self, text: str) -> None:
         """Only ever because the user pressed Enter."""
-        text = self.search.text().strip()
         if not text:
             return
-        self._note.setText(tr('Searching Hugging Face for "{text}"…', text=text))
+        self._say(tr('Searching Hugging Face for "{text}"…', text=text))
         settings = network_settings(self._settings.values)
         if self._searching is not None:
             self._searching.cancel()
@@ -279,7 +224,7 @@ class ModelsPage(QWidget):
 
     def _show_hits(self, hits: list[ModelRow]) -> None:
         self._hits = hits
-        self._note.setText("" if hits else tr("Hugging Face has nothing like that."))
+        self._say("" if hits else tr("Hugging Face has nothing like that."))
         self._show_shelf()
         self.list.verticalScrollBar().setValue(0)
 
@@ -295,15 +240,41 @@ class ModelsPage(QWidget):
         offers = [replace(row, asked=True) if row.path in self._asked else row for row in found.offers]
         self._plan_others(found)
         others = list(self._others.values())
-        self.list.set_items(shelf(here, offers, self._hits, self._downloads.statuses, self._filter, others))
+        items = shelf(here, offers, self._hits, self._downloads.statuses, self._filter, others)
+        measures = self._measures[0]
+        self._measured = measures, chip_column((item for item in items if isinstance(item, ModelRow)), measures)
+        self.list.set_items([*items, Foot(self._where)])
+
+    @property
+    def _where(self) -> str:
+        folder = Path(self._settings.values.models_folder or _own_folder())
+        return tr(
+            "Downloads and models in {folder} are listed. Files and folders opened from elsewhere, "
+            "and models of other programs, are used where they are, never copied.",
+            folder=home_path(folder),
+        )
+
+    @property
+    def _measures(self) -> tuple[Measures, int]:
+        """Of a row's parts, and how wide the column of chips is."""
+        if self._measured is None:
+            row = RowWidget(self)
+            row.hide()
+            self._measured = row.measures, theme().px(CHIP_WIDTH)
+            row.deleteLater()
+        return self._measured
+
+    @Slot()
+    def _measure_again(self) -> None:
+        self._measured = None
+        self._show_shelf()
 
     def _refilter(self, **changes: object) -> None:
         self._filter = replace(self._filter, **changes)
         self._show_shelf()
 
-    @Slot()
-    def _filter_now(self) -> None:
-        text = self.search.text().strip()
+    @Slot(str)
+    def _filter_text(self, text: str) -> None:
         if not text:
             self._hits = []
         self._refilter(text=text)
@@ -311,7 +282,9 @@ class ModelsPage(QWidget):
     # Widgets of the list
 
     def _make_widget(self, kind: str) -> QWidget:
-        if kind == "head":
+        if kind == Foot.__name__:
+            return _note()
+        if kind == Heading.__name__:
             heading = label("", "faint")
             heading.setContentsMargins(14, 14, 0, 2)
             return heading
@@ -328,18 +301,21 @@ class ModelsPage(QWidget):
         row.hurryWanted.connect(self._downloads.move_up)
         return row
 
-    def _show_item(self, widget: QWidget, item: ShelfItem) -> None:
-        if isinstance(item, Heading):
+    def _show_item(self, widget: QWidget, item: ShelfItem | Foot) -> None:
+        if isinstance(item, (Heading, Foot)):
             widget.setText(item.text)
         elif isinstance(widget, RowWidget):
-            widget.set_width(self.list.viewport().width())
+            widget.set_width(self.list.viewport().width(), self._measures[1])
             widget.show_row(item)
             widget.show_state(self._host.state)
 
-    def _height(self, item: ShelfItem) -> int:
+    def _height(self, item: ShelfItem | Foot) -> int:
         if isinstance(item, Heading):
             return theme().px(HEADING_HEIGHT)
-        return row_height(item, self.list.viewport().width(), self._note.fontMetrics())
+        width, (measures, chip) = self.list.viewport().width(), self._measures
+        if isinstance(item, Foot):
+            return _FOOT_MARGIN + wrapped(item.text, width, measures.small)
+        return row_height(item, width, chip, measures)
 
     def _all_rows(self) -> list[ModelRow]:
         return [] if self._found is None else [*self._found.rows, *self._found.offers]
@@ -409,12 +385,16 @@ class ModelsPage(QWidget):
             tasks.run(self._trash.restore, deleted, done=lambda _: self.refresh(), failed=self._complain)
 
     def _complain(self, error: GreenroomError) -> None:
-        self._note.setText("")
+        self._say("")
         self.noteWanted.emit(error, [])
 
     def _fail(self, error: GreenroomError) -> None:
         self._looking.hide()
-        self._note.setText(in_words(error))
+        self._say(in_words(error))
+
+    def _say(self, text: str) -> None:
+        self._note.setText(text)
+        self._note.setVisible(bool(text))
 
     def shutdown(self) -> None:
         """What was deleted is gone now."""
@@ -441,39 +421,16 @@ def _ignore(error: GreenroomError) -> None:
     log.info("a download is not planned: %s", error)
 
 
-def _key(item: ShelfItem) -> str:
-    return f"heading:{item.text.partition(' · ')[0]}" if isinstance(item, Heading) else item.path
+def _key(item: ShelfItem | Foot) -> str:
+    if isinstance(item, Heading):
+        return f"heading:{item.text.partition(' · ')[0]}"
+    return "foot:" if isinstance(item, Foot) else item.path
 
 
-def _toggle(text: str) -> QPushButton:
-    made = QPushButton(text)
-    made.setCheckable(True)
-    made.setProperty("chip", "plain")
-    made.setAccessibleName(text)
-    made.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-    return made
-
-
-def _choice(name: str, entries: Sequence[tuple[str, object]], chosen: Callable[[object], object]) -> QPushButton:
-    """A chip that opens a menu with one choice; it shows what is chosen."""
-    made = _toggle(entries[0][0])
-    made.setCheckable(False)
-    made.setAccessibleName(f"{name}: {entries[0][0]}")
-    menu, group = QMenu(made), QActionGroup(made)
-
-    def take(action: QAction) -> None:
-        made.setText(action.text())
-        made.setAccessibleName(f"{name}: {action.text()}")
-        chosen(action.data())
-
-    for number, (text, value) in enumerate(entries):
-        action = group.addAction(text)
-        action.setCheckable(True)
-        action.setChecked(number == 0)
-        action.setData(value)
-        menu.addAction(action)
-    group.triggered.connect(take)
-    made.setMenu(menu)
+def _note() -> QLabel:
+    made = label("", "small", wrap=True)
+    made.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    made.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignBottom)
     return made
 
 

@@ -4,12 +4,39 @@ from __future__ import annotations
 
 import re
 
-from PySide6.QtCore import QRect, Qt, QUrl, Signal, SignalInstance
-from PySide6.QtGui import QDesktopServices, QFontMetrics
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import QSize, Qt, QUrl, Signal, SignalInstance
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QFrame,
+    QHBoxLayout,
+    QProgressBar,
+    QPushButton,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.host import DEMO, HostState
 from app.language import told, tr
+from app.models.row_size import (
+    CHIP_WIDTH,
+    GAP,
+    LINE_GAP,
+    MARGIN_X,
+    MARGIN_Y,
+    SIZE_WIDTH,
+    SPEED_WIDTH,
+    Measures,
+    action_width,
+    figures,
+    in_one_line,
+    is_compact,
+    is_planned,
+    is_stacked,
+    standing,
+    trouble,
+)
 from app.models.survey import ModelRow
 from app.theme import theme
 from app.theme.theme import restyle
@@ -17,59 +44,12 @@ from app.widgets.buttons import button
 from app.widgets.chip import ChipButton
 from app.widgets.labels import ElideLabel, label, set_plain_tip
 from app.widgets.plan_popover import PlanPopover
-from app.words import about, predicted, rate_range, sentence
-from engine.hub.download_words import progress_text
+from app.words import about, predicted, rate_range
 from engine.hub.downloads import DownloadStatus
 
-CHIP_WIDTH, SPEED_WIDTH, SIZE_WIDTH = 250, 92, 72
-_MARGIN_X, _MARGIN_Y, _GAP = 16, 12, 12
-_LEAST_HEIGHT = 64
-#: Beside this much of other things a whole line of progress has room; else it takes two.
-_WIDE = 1080
-_ACTION_WIDTH, _WIDE_ACTION_WIDTH = 168, 280
-#: A narrower list folds its rows: plan, speed and size go under the name.
-_ROOMY = 900
+#: Above and below a bar that shows progress.
+_BESIDE_BAR = 4
 _ACTIONS = ("load", "loaded", "loading", "download", "downloading")
-
-
-def action_width(width: int) -> int:
-    return theme().px(_WIDE_ACTION_WIDTH if width >= theme().px(_WIDE) else _ACTION_WIDTH)
-
-
-def row_height(row: ModelRow, width: int, metrics: QFontMetrics) -> int:
-    """What a row needs in a list this wide. metrics: of small text."""
-    line, compact, planned = metrics.height() + 4, width < theme().px(_ROOMY), _is_planned(row)
-    left = 2 * line
-    trouble = _trouble(row)
-    if trouble:
-        used = action_width(width) + 2 * _MARGIN_X + _GAP
-        used += 0 if compact else theme().px(SIZE_WIDTH) + _GAP
-        left += _lines(trouble, max(80, width - used), metrics) * metrics.height() + 4
-    elif compact and planned:
-        left += 2 * line + 6
-    right = 0
-    if row.download is not None:
-        moving = row.download.state == "downloading"
-        lines = _lines(_standing(row.download, width), action_width(width), metrics)
-        # While figures change, a row stays as high as the longest of them need.
-        right = max(lines, 2 if moving and width < theme().px(_WIDE) else 1) * metrics.height() + 10 + line + 8
-    return max(theme().px(_LEAST_HEIGHT), 2 * _MARGIN_Y + max(left, right))
-
-
-def _is_planned(row: ModelRow) -> bool:
-    """Whether there is a plan, or will be."""
-    return not _trouble(row) and (row.plan is not None or row.checkpoint is not None or row.entry is not None)
-
-
-def _lines(text: str, width: int, metrics: QFontMetrics) -> int:
-    box = metrics.boundingRect(QRect(0, 0, width, 10_000), Qt.TextFlag.TextWordWrap, text)
-    return -(-box.height() // metrics.height())
-
-
-def _standing(status: DownloadStatus, width: int) -> str:
-    """How a download stands; in two lines where the list is not wide."""
-    done, dot, rest = progress_text(status).partition(" · ")
-    return f"{done}{dot if width >= theme().px(_WIDE) or not dot else chr(10)}{rest}"
 
 
 def _address(status: DownloadStatus) -> str:
@@ -78,10 +58,18 @@ def _address(status: DownloadStatus) -> str:
     return "" if found is None else found[0]
 
 
-def _trouble(row: ModelRow) -> str:
-    """Why it cannot be used, or did not come, and what to do."""
-    error = None if row.download is None else row.download.error
-    return (row.problem or "") if error is None else f"{sentence(told(error.why))}. {told(error.remedy)}"
+class _Actions(QStackedWidget):
+    """Asks for no more room than the page in sight needs. It has a fixed width."""
+
+    def sizeHint(self) -> QSize:
+        page, hint = self.currentWidget(), self.currentWidget().sizeHint()
+        return QSize(hint.width(), page.heightForWidth(self.minimumWidth())) if page.hasHeightForWidth() else hint
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def hasHeightForWidth(self) -> bool:
+        return False
 
 
 class RowWidget(QFrame):
@@ -107,15 +95,8 @@ class RowWidget(QFrame):
         self.setProperty("surface", "shelf")
 
         self._name = ElideLabel("", "strong", Qt.TextElideMode.ElideMiddle)
-        self._detail = ElideLabel("", "small")
+        self._detail = label("", "small", wrap=True)
         self._problem = label("", "warn-small", wrap=True)
-        self._text = QVBoxLayout()
-        self._text.setSpacing(2)
-        self._text.addStretch(1)
-        for part in (self._name, self._detail, self._problem):
-            self._text.addWidget(part)
-        self._text.addStretch(1)
-
         self.chip = ChipButton()
         self.chip.setToolTip(tr("Show the sum behind this"))
         self.chip.clicked.connect(self._open_plan)
@@ -126,21 +107,32 @@ class RowWidget(QFrame):
         self._speed_cell = _cell(theme().px(SPEED_WIDTH), self._speed, self._unit)
         self._size = label("")
         self._size_cell = _cell(theme().px(SIZE_WIDTH), self._size)
-        self._figures = ElideLabel("", "small")
-        self._figures.hide()
+        self._figures = label("", "small")
 
-        self._columns = QHBoxLayout(self)
-        self._columns.setContentsMargins(_MARGIN_X, _MARGIN_Y, _MARGIN_X, _MARGIN_Y)
-        self._columns.setSpacing(_GAP)
+        #: Under the name, in a narrow list: the chip, then speed and size.
+        self._below = QWidget()
+        self._facts = QBoxLayout(QBoxLayout.Direction.LeftToRight, self._below)
+        self._facts.setContentsMargins(0, LINE_GAP, 0, 0)
+        self._text = QVBoxLayout()
+        self._text.setSpacing(LINE_GAP)
+        self._text.addStretch(1)
+        for part in (self._name, self._detail, self._problem, self._below):
+            self._text.addWidget(part)
+        self._text.addStretch(1)
+        self._facts.addWidget(self._figures, 1)
+        self._columns = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
+        self._columns.setContentsMargins(MARGIN_X, MARGIN_Y, MARGIN_X, MARGIN_Y)
+        self._columns.setSpacing(GAP)
         self._columns.addLayout(self._text, 1)
         for cell in (self._chip_cell, self._speed_cell, self._size_cell, self._build_action()):
             self._columns.addWidget(cell)
         self._compact = False
-        self._width = _ROOMY
+        self._width = 0
+        self._chip_column = theme().px(CHIP_WIDTH)
 
     def _build_action(self) -> QWidget:
-        self._action = QStackedWidget()
-        self._action.setFixedWidth(theme().px(_ACTION_WIDTH))
+        self._action = _Actions()
+        self._action.currentChanged.connect(lambda _: self._action.updateGeometry())
         self.load = button(tr("Load"))
         self.load.clicked.connect(self._load)
         self.delete = button("", icon="trash", kind="ghost", role="muted", name=tr("Delete"), tip=tr("Delete"))
@@ -192,8 +184,9 @@ class RowWidget(QFrame):
             restyle(self)
         self._name.setText(row.name)
         self._detail.setText(row.detail)
-        self._problem.setText(_trouble(row))
-        self._problem.setVisible(bool(_trouble(row)))
+        self._detail.setVisible(bool(row.detail))
+        self._problem.setText(trouble(row))
+        self._problem.setVisible(bool(trouble(row)))
         self._size.setText(row.size if row.nbytes else "")
         for part, verb in (
             (self.load, tr("Load")),
@@ -211,7 +204,6 @@ class RowWidget(QFrame):
         self._waiting.setVisible(row.plan is None)
         self._speed.setVisible(row.plan is not None)
         self._unit.setVisible(row.plan is not None and row.plan.mode != "too_large")
-        self._place_cells()
         if row.plan is not None:
             self.chip.show_plan(row.plan)
             speed = row.plan.prediction.decode_tps
@@ -220,20 +212,19 @@ class RowWidget(QFrame):
                 tr("Predicted: {speed} tok/s, from {speed2}", speed=about(speed), speed2=rate_range(speed))
             )
             self.load.setText(tr("Load") if row.plan.runnable else tr("Load anyway"))
-        runs = row.plan is not None and row.plan.mode != "too_large"
-        said = (tr("{value} tok/s", value=self._speed.text()) if runs else "", self._size.text())
-        self._figures.setText(" · ".join(filter(None, said)))
+        self._figures.setText(figures(row))
         self.load.setEnabled(row.problem is None)
         # Beside the longer text there is no room.
         self.others.setVisible(row.entry is not None and self.load.text() == "Load")
         self.others.setAccessibleName(tr("Details of {name}", name=row.name))
         if row.download is not None:
             self._show_download(row.download)
+        self._place_cells()
         self.show_state(self._state)
 
     def _show_download(self, status: DownloadStatus) -> None:
         stopped = status.state in ("paused", "failed")
-        self._came.setText(sentence(_standing(status, self._width)))
+        self._came.setText(standing(status, self._width))
         set_plain_tip(self._came, status.notice)
         self._came_bar.setRange(0, 1000)
         self._came_bar.setValue(round(1000 * status.done / status.total) if status.total else 0)
@@ -275,34 +266,54 @@ class RowWidget(QFrame):
         else:
             self._action.setCurrentIndex(0)
 
-    def set_width(self, width: int) -> None:
-        """Of the list. In a narrow one plan, speed and size go under the name."""
-        self._width = width
-        self._action.setFixedWidth(action_width(width))
-        compact = width < theme().px(_ROOMY)
-        if compact == self._compact:
+    @property
+    def measures(self) -> Measures:
+        """Of this row's parts; they hold for every row."""
+        for part in (self._name, self._figures, self.chip, self.load, self.pause):
+            part.ensurePolished()
+        text = self.chip.fontMetrics().horizontalAdvance(self.chip.text())
+        return Measures(
+            self._name.fontMetrics(),
+            self._figures.fontMetrics(),
+            self.chip.fontMetrics(),
+            self.chip.sizeHint() - QSize(text, 0),
+            self.load.sizeHint().height(),
+            self._came_bar.sizeHint().height() + self.pause.sizeHint().height() + 2 * _BESIDE_BAR,
+        )
+
+    def set_width(self, width: int, chip: int) -> None:
+        """Of the list, and of its column of chips. In a narrow one plan, speed and size go under the name."""
+        if (width, chip) == (self._width, self._chip_column):
             return
-        self._compact = compact
-        # Under the name the chip may be as narrow as its words.
-        self._chip_cell.setMinimumWidth(0 if compact else theme().px(CHIP_WIDTH))
+        self._width, self._chip_column = width, chip
+        self._action.setFixedWidth(action_width(width))
+        self._columns.setDirection(
+            QBoxLayout.Direction.TopToBottom if is_stacked(width) else QBoxLayout.Direction.LeftToRight
+        )
+        if is_compact(width) != self._compact:
+            self._compact = not self._compact
+            if self._compact:
+                self._columns.removeWidget(self._chip_cell)
+                self._facts.insertWidget(0, self._chip_cell, 0, Qt.AlignmentFlag.AlignLeft)
+            else:
+                self._facts.removeWidget(self._chip_cell)
+                self._columns.insertWidget(1, self._chip_cell)
         self._place_cells()
-        if compact:
-            self._columns.removeWidget(self._chip_cell)
-            # Without an alignment the cell's fixed width would be the width of all the text.
-            self._text.insertWidget(self._text.count() - 1, self._chip_cell, 0, Qt.AlignmentFlag.AlignLeft)
-            self._text.insertWidget(self._text.count() - 1, self._figures)
-        else:
-            self._text.removeWidget(self._chip_cell)
-            self._text.removeWidget(self._figures)
-            self._columns.insertWidget(1, self._chip_cell)
 
     def _place_cells(self) -> None:
         """Where nothing is planned, the text has their room."""
-        planned, compact = _is_planned(self.row), self._compact
+        planned, compact = is_planned(self.row), self._compact
+        # Under the name the chip may be as narrow as its words.
+        self._chip_cell.setMinimumWidth(0 if compact else self._chip_column)
+        self._chip_cell.setMaximumWidth(theme().px(CHIP_WIDTH) if compact else self._chip_column)
         self._chip_cell.setVisible(planned)
         self._speed_cell.setVisible(planned and not compact)
         self._size_cell.setVisible(not compact and (planned or self.row.nbytes > 0))
         self._figures.setVisible(compact and planned)
+        self._below.setVisible(compact and planned)
+        beside = not compact or in_one_line(self.row, self._width, self.measures)
+        self._facts.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
+        self._facts.setSpacing(GAP if beside else LINE_GAP)
 
     def _get(self) -> None:
         """The catalogue's choice; in a repository the user chooses."""
@@ -331,7 +342,7 @@ def _progress_cell(message: QWidget, bar: QProgressBar, *links: QPushButton) -> 
     cell = QWidget()
     box = QVBoxLayout(cell)
     box.setContentsMargins(0, 0, 0, 0)
-    box.setSpacing(4)
+    box.setSpacing(_BESIDE_BAR)
     row = QHBoxLayout()
     row.setSpacing(4)
     for link in links:

@@ -40,8 +40,6 @@ class SettingsPage(QWidget):
         self.search.textChanged.connect(self._show)
         head = PageHead(tr("Settings"))
         head.add(self.search)
-        # The search stands over the settings on a wide screen, too.
-        head.setMaximumWidth(theme().px(NAVIGATION_WIDTH + CONTENT_WIDTH))
 
         self._navigation = QWidget()
         self._navigation.setFixedWidth(theme().px(NAVIGATION_WIDTH))
@@ -75,7 +73,13 @@ class SettingsPage(QWidget):
         top.setContentsMargins(MARGIN, 20, MARGIN, 0)
         top.addWidget(head)
         top.addWidget(self.box)
-        column = QVBoxLayout(self)
+        # On a wide screen all of it stands in the middle.
+        inner = QWidget()
+        inner.setMaximumWidth(theme().px(NAVIGATION_WIDTH + CONTENT_WIDTH) + 3 * MARGIN)
+        outer = QHBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.addWidget(inner)
+        column = QVBoxLayout(inner)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addLayout(top)

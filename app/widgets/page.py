@@ -27,6 +27,8 @@ class PageHead(QWidget):
         self._row.addStretch(1)
         self._parts = QHBoxLayout()
         self._parts.setSpacing(8)
+        # Below the title they keep to the right, too.
+        self._parts.addStretch(1)
         self._row.addLayout(self._parts)
 
     def add(self, *parts: QWidget) -> None:
@@ -57,7 +59,7 @@ def scrolled_panel(content: QLayout) -> QScrollArea:
 
 
 def scrolled(content: QLayout, max_width: int = MAX_WIDTH) -> QScrollArea:
-    """The content in a page that scrolls down, never sideways, and keeps to the left on a wide screen."""
+    """The content in a page that scrolls down, never sideways; on a wide screen it stands in the middle."""
     content.setContentsMargins(0, 0, 0, 0)
     inner = QWidget()
     inner.setLayout(content)
@@ -67,8 +69,6 @@ def scrolled(content: QLayout, max_width: int = MAX_WIDTH) -> QScrollArea:
     row = QHBoxLayout(page)
     row.setContentsMargins(MARGIN, 20, MARGIN, 24)
     row.addWidget(inner, 1)
-    if max_width < MAX_WIDTH:
-        row.addStretch(0)
     return _area(page)
 
 

@@ -72,7 +72,7 @@ class _Point(QWidget):
     def __init__(self, icon: str, title: str, text: str) -> None:
         super().__init__()
         self._icon, self._mark = icon, QLabel()
-        self._mark.setFixedSize(20, 22)
+        self._mark.setFixedSize(theme().px(20), theme().px(22))
         said = label(tr(text), "muted", wrap=True)
         said.setMaximumWidth(theme().px(TEXT_WIDTH))
         lines = QVBoxLayout()
@@ -90,7 +90,7 @@ class _Point(QWidget):
         self._draw()
 
     def _draw(self) -> None:
-        self._mark.setPixmap(make_pixmap(self._icon, theme().tokens.accent, 20, self.devicePixelRatioF()))
+        self._mark.setPixmap(make_pixmap(self._icon, theme().tokens.accent, theme().px(20), self.devicePixelRatioF()))
 
 
 class WelcomePage(Page):

@@ -78,7 +78,7 @@ class Steps(QWidget):
             mark, text = _Mark(number), label(tr(title), "muted")
             row = QHBoxLayout()
             row.setSpacing(12)
-            row.addWidget(mark)
+            row.addWidget(mark, 0, Qt.AlignmentFlag.AlignLeft)
             row.addWidget(text, 1)
             column.addLayout(row)
             self._rows.append((mark, text))

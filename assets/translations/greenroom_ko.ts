@@ -1049,6 +1049,7 @@
     <message>
         <location filename="../../app/chat/figures.py"/>
         <location filename="../../app/chat/performance_panel.py"/>
+        <location filename="../../app/topbar.py"/>
         <location filename="../../app/words.py"/>
         <source>{speed} tok/s</source>
         <translation>{speed} tok/s</translation>
@@ -1850,7 +1851,7 @@
     </message>
     <message>
         <location filename="../../app/chat/presets.py"/>
-        <location filename="../../app/models/page.py"/>
+        <location filename="../../app/models/filters.py"/>
         <source>Recommended</source>
         <translation>권장</translation>
     </message>
@@ -2923,6 +2924,7 @@
     <message>
         <location filename="../../app/models/details.py"/>
         <location filename="../../app/models/row.py"/>
+        <location filename="../../app/models/row_size.py"/>
         <source>working it out…</source>
         <translation>계산 중…</translation>
     </message>
@@ -2950,19 +2952,74 @@
         <translation>예측: {speed} tok/s, 범위 {speed2}</translation>
     </message>
     <message>
-        <location filename="../../app/models/page.py"/>
+        <location filename="../../app/models/filters.py"/>
         <source>By name</source>
         <translation>이름순</translation>
     </message>
     <message>
-        <location filename="../../app/models/page.py"/>
+        <location filename="../../app/models/filters.py"/>
         <source>Smallest first</source>
         <translation>작은 것부터</translation>
     </message>
     <message>
-        <location filename="../../app/models/page.py"/>
+        <location filename="../../app/models/filters.py"/>
         <source>Fastest first</source>
         <translation>빠른 것부터</translation>
+    </message>
+    <message>
+        <location filename="../../app/models/filters.py"/>
+        <source>Filter, or press Enter to search Hugging Face</source>
+        <translation>목록에서 찾기, Enter로 Hugging Face 검색</translation>
+    </message>
+    <message>
+        <location filename="../../app/models/filters.py"/>
+        <source>Filter, Enter searches the hub</source>
+        <translation>찾기, Enter로 허브 검색</translation>
+    </message>
+    <message>
+        <location filename="../../app/models/filters.py"/>
+        <source>Filter</source>
+        <translation>찾기</translation>
+    </message>
+    <message>
+        <location filename="../../app/models/filters.py"/>
+        <source>Filter the models, or press Enter to search Hugging Face</source>
+        <translation>모델을 목록에서 찾거나, Enter를 눌러 Hugging Face에서 검색합니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/models/filters.py"/>
+        <source>Fits this PC</source>
+        <translation>이 PC에 맞음</translation>
+    </message>
+    <message>
+        <location filename="../../app/models/filters.py"/>
+        <source>Free licence</source>
+        <translation>자유 라이선스</translation>
+    </message>
+    <message>
+        <location filename="../../app/models/filters.py"/>
+        <source>Only models that anybody may use for anything</source>
+        <translation>누구나 어떤 목적으로든 쓸 수 있는 모델만</translation>
+    </message>
+    <message>
+        <location filename="../../app/models/filters.py"/>
+        <source>Any size</source>
+        <translation>모든 크기</translation>
+    </message>
+    <message>
+        <location filename="../../app/models/filters.py"/>
+        <source>Up to {size} GB</source>
+        <translation>{size} GB 이하</translation>
+    </message>
+    <message>
+        <location filename="../../app/models/filters.py"/>
+        <source>Size</source>
+        <translation>크기</translation>
+    </message>
+    <message>
+        <location filename="../../app/models/filters.py"/>
+        <source>Order</source>
+        <translation>정렬</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
@@ -2981,56 +3038,6 @@
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
-        <source>Filter, or press Enter to search Hugging Face</source>
-        <translation>목록에서 찾기, Enter로 Hugging Face 검색</translation>
-    </message>
-    <message>
-        <location filename="../../app/models/page.py"/>
-        <source>Filter the models, or press Enter to search Hugging Face</source>
-        <translation>모델을 목록에서 찾거나, Enter를 눌러 Hugging Face에서 검색합니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/models/page.py"/>
-        <source>Fits this PC</source>
-        <translation>이 PC에 맞음</translation>
-    </message>
-    <message>
-        <location filename="../../app/models/page.py"/>
-        <source>Free licence</source>
-        <translation>자유 라이선스</translation>
-    </message>
-    <message>
-        <location filename="../../app/models/page.py"/>
-        <source>Only models that anybody may use for anything</source>
-        <translation>누구나 어떤 목적으로든 쓸 수 있는 모델만</translation>
-    </message>
-    <message>
-        <location filename="../../app/models/page.py"/>
-        <source>Any size</source>
-        <translation>모든 크기</translation>
-    </message>
-    <message>
-        <location filename="../../app/models/page.py"/>
-        <source>Up to {size} GB</source>
-        <translation>{size} GB 이하</translation>
-    </message>
-    <message>
-        <location filename="../../app/models/page.py"/>
-        <source>Size</source>
-        <translation>크기</translation>
-    </message>
-    <message>
-        <location filename="../../app/models/page.py"/>
-        <source>Order</source>
-        <translation>정렬</translation>
-    </message>
-    <message>
-        <location filename="../../app/models/page.py"/>
-        <source>Downloads and models in {folder} are listed. Files and folders opened from elsewhere, and models of other programs, are used where they are, never copied.</source>
-        <translation>{folder}의 다운로드와 모델을 보여 줍니다. 다른 곳에서 연 파일과 폴더, 다른 프로그램의 모델은 복사하지 않고 그 자리에서 사용합니다.</translation>
-    </message>
-    <message>
-        <location filename="../../app/models/page.py"/>
         <source>Searching Hugging Face for &quot;{text}&quot;…</source>
         <translation>Hugging Face에서 “{text}” 검색 중…</translation>
     </message>
@@ -3038,6 +3045,11 @@
         <location filename="../../app/models/page.py"/>
         <source>Hugging Face has nothing like that.</source>
         <translation>Hugging Face에 그런 모델이 없습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/models/page.py"/>
+        <source>Downloads and models in {folder} are listed. Files and folders opened from elsewhere, and models of other programs, are used where they are, never copied.</source>
+        <translation>{folder}의 다운로드와 모델을 보여 줍니다. 다른 곳에서 연 파일과 폴더, 다른 프로그램의 모델은 복사하지 않고 그 자리에서 사용합니다.</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
@@ -3129,11 +3141,6 @@
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
-        <source>{value} tok/s</source>
-        <translation>{value} tok/s</translation>
-    </message>
-    <message>
-        <location filename="../../app/models/row.py"/>
         <source>Resume</source>
         <translation>이어받기</translation>
     </message>
@@ -3156,6 +3163,11 @@
         <location filename="../../app/models/row.py"/>
         <source>Planning…</source>
         <translation>계획 계산 중…</translation>
+    </message>
+    <message>
+        <location filename="../../app/models/row_size.py"/>
+        <source>{value} tok/s</source>
+        <translation>{value} tok/s</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/models/shelf.py"/>
@@ -4445,11 +4457,6 @@
     </message>
     <message>
         <location filename="../../app/topbar.py"/>
-        <source>{speed} tok/s predicted</source>
-        <translation>예측 {speed} tok/s</translation>
-    </message>
-    <message>
-        <location filename="../../app/topbar.py"/>
         <source>Predicted: {speed} tok/s, from {range}.</source>
         <translation>예측: {speed} tok/s, 범위 {range}.</translation>
     </message>
@@ -4457,6 +4464,11 @@
         <location filename="../../app/topbar.py"/>
         <source>The last answer: {speed} tok/s.</source>
         <translation>마지막 답변: {speed} tok/s.</translation>
+    </message>
+    <message>
+        <location filename="../../app/topbar.py"/>
+        <source>{speed} tok/s predicted</source>
+        <translation>예측 {speed} tok/s</translation>
     </message>
     <message>
         <location filename="../../app/topbar.py"/>

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from fakes import make_plan
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
+from app import language
 from app.actions import ACTIONS, Actions
 from app.host import DEMO, AnswerResult, HostState
 from app.settings.store import SettingsStore
+from app.theme import theme
 from app.topbar import TopBar
+from app.widgets.labels import ElideLabel
 from app.widgets.plan_popover import PlanPopover
 from engine.placement.plan import label_with_cache
 from engine.progress import Progress
@@ -30,6 +34,17 @@ def bar(settings: SettingsStore, qtbot: QtBot) -> Iterator[TopBar]:
     window.show()
     yield made
     window.close()
+
+
+DEMO_NAME = "Greenroom demo (SmolLM2-135M as a mixture of experts)"
+
+
+def shown(bar: TopBar) -> tuple[str, str]:
+    """The name as it is painted, and the speed."""
+    bar.grab()
+    name = bar.model.findChild(ElideLabel)
+    fits = (text for text in (name.text(), *name.shorter) if name.fontMetrics().horizontalAdvance(text) <= name.width())
+    return next(fits, "…"), "" if bar.speed.isHidden() else bar.speed.text()
 
 
 def popover() -> PlanPopover:
@@ -141,11 +156,54 @@ def test_cached_experts_have_a_chip_where_there_is_room(bar: TopBar) -> None:
 def test_a_short_bar_keeps_the_name_and_shortens_the_plan(bar: TopBar) -> None:
     bar.show_state(READY)
     assert not bar.speed.isHidden()
-    bar.resize(360, 46)
+    bar.resize(460, 46)
     bar.grab()
     assert bar.speed.isHidden()
     assert bar.chip.text().endswith("…")
     assert "Experts in RAM, the rest on the GPU" in bar.chip.accessibleName()
     assert bar.stage.geometry().right() <= bar.width()
+    # A chip of three letters says nothing; the sum stays in reach.
+    bar.resize(340, 46)
+    assert bar.chip.isHidden()
+    assert shown(bar)[0] == READY.model_name
+    menu = bar.build_menu()
+    next(a for a in menu.actions() if a.text() == "Show the sum behind this").trigger()
+    popover().close()
     bar.resize(940, 46)
     assert bar.chip.text() == "Experts in RAM, the rest on the GPU"
+
+
+def test_the_least_important_goes_first_and_the_name_stays_one(bar: TopBar) -> None:
+    bar.show_state(HostState("ready", DEMO_NAME, DEMO, make_plan("cpu", label_with_cache(22))))
+    assert bar.model.toolTip() == DEMO_NAME
+    said: list[tuple[bool, str, str]] = []
+    for width in range(1400, 440, -4):
+        bar.resize(width, 46)
+        said.append((not bar.cached.isHidden(), *shown(bar)))
+        parts = [bar.model, bar.chip, bar.cached, bar.speed, bar.stage]
+        seen = [part.geometry() for part in parts if not part.isHidden()]
+        assert all(left.right() < right.left() for left, right in pairwise(seen))
+        assert seen[-1].right() <= bar.width()
+    assert list(dict.fromkeys(said)) == [
+        (True, DEMO_NAME, "about 57 tok/s predicted"),
+        (False, DEMO_NAME, "about 57 tok/s predicted"),
+        (False, DEMO_NAME, "about 57 tok/s"),
+        (False, "Greenroom demo", "about 57 tok/s predicted"),
+        (False, "Greenroom demo", "about 57 tok/s"),
+        (False, "Greenroom demo", ""),
+    ]
+
+
+def test_large_korean_text_beside_the_stage_keeps_the_models_name(bar: TopBar) -> None:
+    language.set_language("ko")
+    try:
+        theme().set_look("light", 2.0, "comfortable", False)
+        again = TopBar(bar._settings, bar._actions, bar.parentWidget())
+        # What the stage leaves of a window of 1024 pixels.
+        again.resize(450, theme().px(46))
+        again.show()
+        again.show_state(HostState("ready", DEMO_NAME, DEMO, make_plan("cpu")))
+        assert shown(again)[0] == "Greenroom demo"
+        assert again.chip.isHidden() or not again.chip.text().endswith("…")
+    finally:
+        theme().set_look("light", 1.0, "comfortable", False)

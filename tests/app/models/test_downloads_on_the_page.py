@@ -230,7 +230,7 @@ def test_what_does_not_fit_can_be_hidden(page: ModelsPage, api: FakeApi) -> None
     page.refresh()
     tasks.finish()
     assert has(page, "download")
-    page.fits.click()
+    page.filters.fits.click()
     assert not has(page, "download")
 
 
