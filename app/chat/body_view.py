@@ -16,6 +16,7 @@ from app.chat.flow_view import FlowView
 from app.chat.late_links import LateLinks
 from app.chat.markdown import Code, Leaf, Math, Rule, Table, Text, parse
 from app.chat.markdown_stream import StreamParser
+from app.chat.math_store import formulas
 from app.chat.math_view import FormulaView
 from app.chat.rich_text import INDENT, PARAGRAPH_GAP, QUOTE_BAR, QUOTE_INDENT, QUOTE_TOP, TextView
 from app.chat.table_view import TableView
@@ -66,6 +67,9 @@ class BodyView(QWidget):
         self._caret = False
         #: The view that shows it.
         self._caret_in: TextView | None = None
+        #: The first part that has become taller or shorter by itself.
+        self._grown: int | None = None
+        formulas().delivered.connect(self._place_grown)
         #: The whole of a long text of which only the beginning, `_text`, is shown yet.
         self._rest = ""
         #: Finds the links that the whole text has beyond what is shown.
@@ -330,13 +334,17 @@ class BodyView(QWidget):
 
     @Slot()
     def _take_height(self) -> None:
-        """A part has become taller or shorter by itself."""
+        """A part has become taller or shorter by itself: formulas were laid out, and there may be more of them."""
         sender = self.sender()
-        for index in reversed(range(len(self._parts))):
-            if self._parts[index].widget is sender:
-                self._place(index)
-                self.resized.emit()
-                break
+        index = bisect_left(self._parts, sender.y(), key=lambda part: part.widget.y())
+        self._grown = index if self._grown is None else min(index, self._grown)
+
+    @Slot()
+    def _place_grown(self) -> None:
+        if self._grown is not None:
+            index, self._grown = self._grown, None
+            self._place(index)
+            self.resized.emit()
 
     def _place(self, first: int) -> None:
         """Move the parts from that one on to where they belong, one below the other, and take their height."""

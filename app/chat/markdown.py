@@ -117,22 +117,50 @@ class ListItem:
     number: int | None
 
 
+@dataclass(frozen=True)
+class OpenItem:
+    """A list item around a block: the line at which it begins, and its number, None in a bullet list."""
+
+    line: int
+    number: int | None
+
+
+@dataclass(frozen=True)
+class InnerMark:
+    """Where a block within list items begins.
+
+    leaves: so many come before it; items: around it; numbers: with which their lists, and its own, go on there
+    """
+
+    line: int
+    leaves: int
+    items: tuple[OpenItem, ...]
+    numbers: tuple[int | None, ...]
+
+
 #: Tokens that become a leaf of their own, without text that could carry a list marker.
 _BLOCKS = {"fence", "code_block", "math_block", "hr", "table_open"}
 
 
 class Walker:
-    """Turns a token stream into leaves. first: what is known of the list item that the stream begins with."""
+    """Turns a token stream into leaves.
 
-    def __init__(self, first: ListItem | None = None) -> None:
+    first:   what is known of the list item that the stream begins with
+    numbers: with which the lists go on that the stream opens first, None for bullets
+    """
+
+    def __init__(self, first: ListItem | None = None, numbers: Sequence[int | None] = ()) -> None:
         self._leaves: list[Leaf] = []
         self._first = first
         #: (line, number of leaves before it, its place in its list) of every top-level block and list item.
         self._marks: list[tuple[int, int, ListItem | None]] = [(0, 0, first)]
-        #: The lines at which the open list items begin.
-        self._items: list[int] = []
-        #: (line, number of leaves before it, lines of the items around it) of every block within list items.
-        self.inner_marks: list[tuple[int, int, tuple[int, ...]]] = []
+        self._numbers = list(numbers)
+        #: The open list items.
+        self._items: list[OpenItem] = []
+        #: Of every block within list items.
+        self.inner_marks: list[InnerMark] = []
+        #: The items around the last paragraph.
+        self.last_items: tuple[OpenItem, ...] = ()
         #: The next number of each open list, None for bullets.
         self._lists: list[int | None] = []
         self._quote = 0
@@ -147,6 +175,10 @@ class Walker:
         """
         return next(mark for mark in reversed(self._marks) if mark[0] < unknown or mark is self._marks[0])
 
+    def leaves_above(self, line: int) -> int:
+        """How many leaves come from above a line at which no block begins."""
+        return next((mark[1] for mark in self._marks if mark[0] > line), len(self._leaves))
+
     def walk(self, tokens: Sequence[Token]) -> list[Leaf]:
         index = 0
         while index < len(tokens):
@@ -154,7 +186,11 @@ class Walker:
             kind = token.type
             # What stands in a quote, and in nothing else, can be read by itself: its lines have the quote's sign.
             if self._items and token.nesting >= 0 and token.map and token.block and kind != "inline":
-                self.inner_marks.append((token.map[0], len(self._leaves), tuple(self._items)))
+                numbers = [item.number for item in self._items]
+                if kind == "list_item_open":
+                    numbers.append(self._lists[-1])
+                mark = InnerMark(token.map[0], len(self._leaves), tuple(self._items), tuple(numbers))
+                self.inner_marks.append(mark)
             if token.level == self._quote and token.nesting >= 0 and token.map:
                 self._marks.append((token.map[0], len(self._leaves), self._first if index == self._quote else None))
             if kind in ("bullet_list_open", "ordered_list_open"):
@@ -164,7 +200,8 @@ class Walker:
                 self._close = False
             elif kind == "list_item_open":
                 self._open_item(tokens, index)
-                self._items.append(token.map[0] if token.map else 0)
+                number = self._lists[-1]
+                self._items.append(OpenItem(token.map[0] if token.map else 0, None if number is None else number - 1))
             elif kind == "list_item_close":
                 self._flush_marker()
                 self._close = True
@@ -177,6 +214,7 @@ class Walker:
             elif kind == "heading_close":
                 self._heading = 0
             elif kind == "paragraph_open":
+                self.last_items = tuple(self._items)
                 self._footnote = str(token.meta.get("footnote", ""))
             elif kind == "inline":
                 self._add_paragraph(tuple(_spans(token.children or [])))
@@ -199,6 +237,8 @@ class Walker:
         number = None if token.type == "bullet_list_open" else 1 if start is None else int(start)
         if continued and number is not None and self._first is not None:
             number = self._first.number
+        if self._numbers:
+            number = self._numbers.pop(0)
         self._close = continued or bool(self._lists)
         self._lists.append(number)
 

@@ -6,6 +6,8 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
+from app.chat.markdown import OpenItem
+
 #: Stands before the rest of a paragraph: it takes no room and begins no block, whatever follows it.
 JOINT = "\u2060"
 
@@ -24,9 +26,9 @@ def signs_of(line: str) -> str:
     return found[0] if found else ""
 
 
-def lead_of(lines: list[str], items: Iterable[int], at: int) -> str:
-    """What opens the list items that line number `at` stands in. items: the lines they begin at."""
-    above = sorted({line for line in items if line < at})
+def lead_of(lines: list[str], items: Iterable[OpenItem], at: int) -> str:
+    """What opens the list items that line number `at` stands in."""
+    above = sorted({item.line for item in items if item.line < at})
     opened = "".join(f"{signs_of(lines[line])}{JOINT}\n" for line in above)
     if not above:
         return ""

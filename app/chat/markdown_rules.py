@@ -32,10 +32,11 @@ _TEX = re.compile(r"[\\^_={}]")
 _FOOTNOTE = re.compile(r"\[\^([^\]\s]{1,40})\]")
 
 
-def open_formula(text: str) -> int | None:
-    """The line at which a formula begins that may still be closed by what follows; None when there is none.
+def open_formula(text: str) -> tuple[int, bool] | None:
+    """The line of a formula that the end of the text may still change, and whether it is closed as things stand.
 
-    Until then its lines look like other blocks: "- b" like a list.
+    Until it is closed its lines look like other blocks: "- b" like a list. Closed in the last line, it may still turn
+    out to be none: "$$" may become "$$ x". None when there is no such formula.
     """
     start = max((blank.end() for blank in _BLANK_LINE.finditer(text, max(0, text.rfind("\n\n") - 1))), default=0)
     at = start
@@ -43,11 +44,27 @@ def open_formula(text: str) -> int | None:
         mark = opening[1]
         closing = "$$" if mark == "$$" else "\\]" if mark == "\\[" else f"\\end{{{opening[2]}}}"
         found = text.find(closing, opening.end())
-        if found < 0:
-            return text.count("\n", 0, opening.start(1)) if text.count("\n", opening.end()) <= MOST_LINES else None
-        # With nothing between them, two marks are no formula, and the second may open one.
-        at = found + len(closing) if text[opening.end() : found].strip(" \t\n>") else opening.end()
+        signs = text.count(">", text.rfind("\n", 0, opening.start(1)) + 1, opening.start(1))
+        if signs and not _all_quoted(text[opening.end() : found if found >= 0 else len(text)], signs, found < 0):
+            # Where the quote ends no formula goes on.
+            at = opening.end()
+        elif found < 0 or text.find("\n", found) < 0:
+            line = text.count("\n", 0, opening.start(1))
+            return (line, found >= 0) if text.count("\n", opening.end()) <= MOST_LINES else None
+        else:
+            end = text.index("\n", found)
+            # With nothing between them, or words behind them, two marks are no formula, and the second may open one.
+            closes = text[opening.end() : found].strip(" \t\n>") and _ENDS.match(text[found + len(closing) : end])
+            at = end if closes else opening.end()
     return None
+
+
+def _all_quoted(text: str, signs: int, growing: bool) -> bool:
+    """Whether every further line has at least so many signs of a quote. growing: the last may get more of them."""
+    lines = text.split("\n")[1:]
+    if growing and lines and not lines[-1].strip(" \t>"):
+        lines.pop()
+    return all(line[: len(line) - len(line.lstrip(" \t>"))].count(">") >= signs for line in lines)
 
 
 def add_rules(parser: MarkdownIt) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from markdown_it.token import Token
@@ -21,10 +22,13 @@ LONGEST_PARAGRAPH = 2500
 class _Lead:
     """What is put before a text that begins within list items or a paragraph, so that it is read as what it is.
 
-    leaves: how many come of it, which are no part of the text; joined: the first that follows goes on with a paragraph
+    numbers: with which the lists go on that it opens, and that the text opens first
+    leaves:  how many come of it, which are no part of the text
+    joined:  the first that follows goes on with a paragraph
     """
 
     text: str = ""
+    numbers: tuple[int | None, ...] = ()
     leaves: int = 0
     joined: bool = False
 
@@ -41,6 +45,8 @@ class _Lead:
 
 
 _NO_LEAD = _Lead()
+#: One that stands in no list item.
+_TOP_DEFINITION = re.compile(r"(?:>[ ]?)*\[")
 _DEFINITION = re.compile(r"[ \t>]*\[(?!\^)[^\]]*\]:")
 
 
@@ -60,9 +66,9 @@ class StreamParser:
         #: What links refer to, by its name.
         self._references: dict[str, Any] = {}
         if whole:
-            lines = (line for line in whole.splitlines() if _DEFINITION.match(line))
             # What stands in the lines is of no interest.
-            PARSER.block.parse("\n\n".join(lines), PARSER, {"references": self._references}, [])
+            lines = "\n\n".join(_definitions(whole))
+            PARSER.block.parse(lines, PARSER, {"references": self._references}, [])
         self._complete = bool(whole)
         self._defined_late = False
         self._item: ListItem | None = None
@@ -84,32 +90,38 @@ class StreamParser:
             return self._settled, [code]
         settled = self._settled
         if self._table is not None:
-            table, end = self._table.grow(text[self._start :], self._env(), self._item)
+            leaves, end = self._table.grow(text[self._start :], self._env(), self._item)
             if end is None:
-                return settled, [table]
+                return settled, leaves
             # What follows the table is parsed by itself, or within the same list item.
             self._table = None
             self._move(end, 1, self._lead)
-            return settled, [table, *self.update(text)[1]]
+            return settled, [leaves[0], *self.update(text)[1]]
         tail = self._lead.text + text[self._start :]
         # The first definition of a name counts, and half of one is none: those of the tail are read again.
         env = self._env()
         tokens = PARSER.parse(tail, env)
         if settled and len(env["references"]) > len(self._references):
             self._defined_late = True
-        walker = Walker(self._item)
+        walker = Walker(self._item, self._lead.numbers)
         leaves = self._lead.without(walker.walk(tokens))
         unknown, formula = tail.count("\n"), open_formula(tail)
         if formula is not None:
-            unknown = min(unknown, formula + 1)
+            begins, closed = formula
+            unknown = min(unknown, begins if closed else begins + 1)
         line, first_leaf, item = walker.last_mark(unknown)
+        new = [*islice(env["references"].items(), len(self._references), None)]
+        # A definition makes no token, but settles what stands above it as any block does.
+        defined = [*(reference for _, reference in new), *env.get("duplicate_refs", ())]
+        for at in sorted((int(one["map"][0]) for one in defined), reverse=True):
+            if line < at < unknown and _TOP_DEFINITION.match(tail, line_offset(tail, at)):
+                line, first_leaf, item = at, walker.leaves_above(at), None
+                break
         offset = line_offset(tail, line) - len(self._lead.text)
         if offset > 0:
             self._move(offset, first_leaf - self._lead.leaves, _NO_LEAD)
             self._item = item
-            for name, reference in env["references"].items():
-                if name in self._references or reference["map"][1] <= line:
-                    self._references.setdefault(name, reference)
+            self._references.update((name, reference) for name, reference in new if reference["map"][1] <= line)
         rest = leaves[self._settled - settled :]
         self._fence = _OpenFence.find(tokens, rest, text, self._start)
         self._table = _OpenTable.find(tokens, rest, tail, self._lead, len(text) - self._start)
@@ -117,7 +129,7 @@ class StreamParser:
         if offset > 0 or grows_alone or len(tail) <= LONGEST_PARAGRAPH:
             return settled, leaves
         if not self._settle_within(walker, unknown, tail, leaves):
-            leaves = self._cut_paragraph(tokens, tail, leaves)
+            leaves = self._cut_paragraph(walker, tokens, tail, leaves)
         return settled, leaves
 
     def _move(self, characters: int, leaves: int, lead: _Lead) -> None:
@@ -129,52 +141,53 @@ class StreamParser:
     def _settle_within(self, walker: Walker, unknown: int, tail: str, leaves: list[Leaf]) -> bool:
         """Settle what stands above the last block of a long list item."""
         first = self._lead.text.count("\n")
-        marks = reversed(walker.inner_marks)
-        mark = next((mark for mark in marks if first < mark[0] < unknown and mark[0] not in mark[2]), None)
-        if mark is None:
+        for mark in reversed(walker.inner_marks):
+            if first < mark.line < unknown and all(item.line != mark.line for item in mark.items):
+                break
+        else:
             return False
-        line, count, items = mark
-        offset = line_offset(tail, line)
+        offset = line_offset(tail, mark.line)
         place = self._start + offset - len(self._lead.text)
         if place <= self._refused:
             return False
-        text = lead_of(tail.split("\n"), items, line)
-        lead = _Lead(text, len(self._read(text)))
-        count -= self._lead.leaves
-        if lead.without(self._read(text + tail[offset:])) != leaves[count:]:
+        text = lead_of(tail.split("\n"), mark.items, mark.line)
+        lead = _Lead(text, mark.numbers, len(self._read(text, mark.numbers)))
+        count = mark.leaves - self._lead.leaves
+        if lead.without(self._read(text + tail[offset:], mark.numbers)) != leaves[count:]:
             self._refused = place
             return False
         self._move(place - self._start, count, lead)
         return True
 
-    def _cut_paragraph(self, tokens: Sequence[Token], tail: str, leaves: list[Leaf]) -> list[Leaf]:
+    def _cut_paragraph(self, walker: Walker, tokens: Sequence[Token], tail: str, leaves: list[Leaf]) -> list[Leaf]:
         """Settle most of an endless paragraph, as a model caught in a loop writes it, and start a new line there."""
-        found = _last_paragraph(tokens)
-        if found is None or not leaves or not isinstance(leaves[-1], Text):
+        line, items = _last_paragraph(tokens, len(tail.rstrip().split("\n"))), walker.last_items
+        if line is None or not leaves or not isinstance(leaves[-1], Text):
             return leaves
-        line, items = found
         begins = max(line_offset(tail, line), len(self._lead.text))
         if len(tail) - begins <= LONGEST_PARAGRAPH:
             return leaves
         cut = place_to_cut(tail, begins + (len(tail) - begins) // 2, len(tail) - 100)
         lines = tail.split("\n")
         text = f"{lead_of(lines, items, line)}{signs_of(lines[line])}{JOINT}"
-        opened = self._read(text)
+        numbers = tuple(item.number for item in items)
+        opened = self._read(text, numbers)
         last = opened[-1] if opened else None
         if not isinstance(last, Text) or (last.indent, last.quote) != (leaves[-1].indent, leaves[-1].quote):
-            text, opened = JOINT, self._read(JOINT)
-        lead = _Lead(text, len(opened) - 1, joined=True)
-        head = self._lead.without(self._read(tail[:cut]))
+            text, numbers = JOINT, ()
+            opened = self._read(text)
+        lead = _Lead(text, numbers, len(opened) - 1, joined=True)
+        head = self._lead.without(self._read(tail[:cut], self._lead.numbers))
         self._move(cut - len(self._lead.text), len(head), lead)
         if not items:
             self._item = None
-        return head + lead.without(self._read(text + tail[cut:]))
+        return head + lead.without(self._read(text + tail[cut:], numbers))
 
     def _env(self) -> dict[str, Any]:
         return {"references": dict(self._references)}
 
-    def _read(self, text: str) -> list[Leaf]:
-        return Walker(self._item).walk(PARSER.parse(text, self._env()))
+    def _read(self, text: str, numbers: tuple[int | None, ...] = ()) -> list[Leaf]:
+        return Walker(self._item, numbers).walk(PARSER.parse(text, self._env()))
 
     @property
     def needs_second_pass(self) -> bool:
@@ -182,17 +195,29 @@ class StreamParser:
         return self._defined_late and not self._complete
 
 
-def _last_paragraph(tokens: Sequence[Token]) -> tuple[int, list[int]] | None:
-    """The line of the paragraph with which everything ends, and those of the list items around it."""
-    items: list[int] = []
-    last: tuple[int, list[int]] | None = None
+def _definitions(text: str) -> Iterator[str]:
+    """The lines that say what a link refers to, as far as a line and the one above it can tell."""
+    above = fence = ""
+    for line in text.splitlines():
+        bare = line.strip(" \t>")
+        marks = bare[:3] if bare.startswith(("```", "~~~")) else ""
+        if marks and (not fence or fence == marks):
+            fence = "" if fence else marks
+        elif not fence and _DEFINITION.match(line) and (not above or above.startswith(("#", "[", "```", "~~~"))):
+            yield line
+            bare = "["
+        elif bare.startswith("["):
+            bare = "."
+        above = bare
+
+
+def _last_paragraph(tokens: Sequence[Token], lines: int) -> int | None:
+    """The line of the paragraph with which everything ends, even the text of so many lines."""
+    last = None
     for token in tokens:
-        if token.type == "list_item_open":
-            items.append(token.map[0] if token.map else 0)
-        elif token.type == "list_item_close":
-            items.pop()
-        elif token.type == "paragraph_open" and token.map:
-            last = token.map[0], list(items)
+        if token.type == "paragraph_open" and token.map:
+            # Behind it there may be definitions, which make no token.
+            last = token.map[0] if token.map[1] >= lines else None
         elif token.nesting >= 0 and token.type != "inline":
             last = None
     return last
@@ -259,22 +284,28 @@ class _OpenTable:
         kept = lead if begins == len(lead.text) else _NO_LEAD
         return cls(kept, kept.text + tail[begins:below], below - begins, replace(leaves[0], rows=leaves[0].rows[:1]))
 
-    def grow(self, rest: str, env: dict[str, Any], item: ListItem | None) -> tuple[Table, int | None]:
-        """rest: the text from the table on -> the table, and where what follows it begins; None while nothing does."""
+    def grow(self, rest: str, env: dict[str, Any], item: ListItem | None) -> tuple[list[Leaf], int | None]:
+        """rest: the text from the table on -> the table and what follows it, and where that begins.
+
+        None while nothing does, or what does may still become rows, or a row the beginning of what does.
+        """
         rest = rest[self.row :]
         tokens = PARSER.parse(self.head + rest, env)
-        leaves = self.lead.without(Walker(item).walk(tokens))
+        leaves = self.lead.without(Walker(item, self.lead.numbers).walk(tokens))
         new = leaves[0]
         assert isinstance(new, Table)
         whole = replace(self.leaf, rows=self.leaf.rows + new.rows[1:])
         table_map = next(token.map for token in tokens if token.type == "table_open")
         assert table_map is not None
         lines = table_map[1] - self.head.count("\n")
-        if len(leaves) > 1 or rest.count("\n") > lines:
-            return whole, self.row + line_offset(rest, lines)
-        # The last line may grow, and a formula that has begun may become one.
-        formula = open_formula(rest)
-        settled = rest.count("\n") if formula is None else min(formula, rest.count("\n"))
+        # The last line may grow, and a formula that has begun may become one, or none.
+        settled, formula = rest.count("\n"), open_formula(rest)
+        sure = True
+        if formula is not None:
+            settled = min(settled, formula[0])
+            sure = lines < settled or (lines == settled and not formula[1])
+        if sure and (len(leaves) > 1 or rest.count("\n") > lines):
+            return [whole], self.row + line_offset(rest, lines)
         self.row += line_offset(rest, settled)
         self.leaf = replace(whole, rows=self.leaf.rows + new.rows[1 : 1 + settled])
-        return whole, None
+        return [whole, *leaves[1:]], None

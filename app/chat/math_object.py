@@ -85,14 +85,11 @@ class FormulaObjects(QPyTextObject):
         begins.setKeepPositionOnInsert(True)
         cursor.insertText(source.replace("\n", "\u2028"), form)
         if self._store.pending(key):
-            if not self._pending:
-                self._store.ready.connect(self._show_ready)
             self._pending[number] = begins
+            self._store.wait(key, self._show_ready)
 
     def clear(self) -> None:
         """The document is written anew."""
-        if self._pending:
-            self._store.ready.disconnect(self._show_ready)
         self._pending.clear()
         self._keys.clear()
         self._formulas.clear()
@@ -154,8 +151,6 @@ class FormulaObjects(QPyTextObject):
         if not done:
             return
         places = {number: self._pending.pop(number) for number in done}
-        if not self._pending:
-            self._store.ready.disconnect(self._show_ready)
         made = False
         cursor = QTextCursor(self._document)
         cursor.beginEditBlock()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
+from weakref import WeakMethod
 
 from PySide6.QtCore import QCoreApplication, QObject, Qt, Signal
 
@@ -28,13 +30,14 @@ class FormulaKey:
 class FormulaStore(QObject):
     """One per application, reached through `formulas()`."""
 
-    #: Some formulas that were asked for have been laid out, or turned out to be none.
-    ready = Signal()
+    #: Some formulas that were asked for have been laid out, or turned out to be none, and those who wait for them know.
+    delivered = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._known: OrderedDict[FormulaKey, Formula | None] = OrderedDict()
         self._wanted: OrderedDict[FormulaKey, None] = OrderedDict()
+        self._waiting: dict[FormulaKey, list[WeakMethod[Callable[[], object]]]] = {}
         self._working = False
 
     def get(self, key: FormulaKey) -> Formula | None:
@@ -48,6 +51,10 @@ class FormulaStore(QObject):
 
     def pending(self, key: FormulaKey) -> bool:
         return key in self._wanted
+
+    def wait(self, key: FormulaKey, ready: Callable[[], object]) -> None:
+        """Call a method of an object of Qt, if it still lives, when a pending formula is no longer pending."""
+        self._waiting.setdefault(key, []).append(WeakMethod(ready))
 
     def _work(self) -> None:
         """One batch at a time: the library that does it is not made for two."""
@@ -65,7 +72,13 @@ class FormulaStore(QObject):
             self._known.popitem(last=False)
         self._working = False
         self._work()
-        self.ready.emit()
+        calls = (call() for key in made for call in self._waiting.pop(key, ()))
+        # Who waits for several of them is called once.
+        ready = {id(call.__self__): call for call in calls if call is not None}
+        for call in ready.values():
+            if tasks.alive(call):
+                call()
+        self.delivered.emit()
 
 
 def _lay_out_all(keys: list[FormulaKey]) -> dict[FormulaKey, Formula | None]:

@@ -10,10 +10,14 @@ Runs without a screen. Times are CPU time of the UI thread, so a busy machine do
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import tempfile
+import threading
 import time
+import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import mean, quantiles
@@ -37,6 +41,8 @@ from app.theme import theme
 from engine.runtime.events import GenerationStats
 
 FRAME_S = 0.033
+#: A frame that takes longer is told of, and what ran in it; but not more than so many.
+GOAL_MS, MOST_TOLD = 50, 5
 SECTION = r"""## Section {n}
 
 Each new token reads every **active** weight once and uses it for a *single* multiply and add, see `experts.cpp` and
@@ -217,6 +223,49 @@ class Clock:
         self._skipped += max(0.0, seconds)
 
 
+class Witness:
+    """Knows what the UI thread did in a frame: looks at its stack every few ms, and at each run of the collector."""
+
+    EVERY_S = 0.004
+
+    def __init__(self) -> None:
+        self._watched, self._over = threading.get_ident(), threading.Event()
+        self._stacks: list[tuple[str, ...]] = []
+        self._collected: list[str] = []
+        self._begun = 0.0
+        gc.callbacks.append(self._collector)
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def forget(self) -> None:
+        self._stacks, self._collected = [], []
+
+    def tell(self, most: int = 6) -> str:
+        """The lines of the program that were seen most often since `forget`."""
+        lines = Counter(line for stack in self._stacks for line in set(stack))
+        seen = [f"{line} {count}/{len(self._stacks)}" for line, count in lines.most_common(most)]
+        return "; ".join(self._collected + seen)
+
+    def stop(self) -> None:
+        self._over.set()
+        gc.callbacks.remove(self._collector)
+
+    def _look(self) -> None:
+        while not self._over.wait(self.EVERY_S):
+            stack = traceback.StackSummary.extract(
+                traceback.walk_stack(sys._current_frames()[self._watched]), limit=12, lookup_lines=False
+            )
+            self._stacks.append(tuple(f"{Path(line.filename).name}:{line.lineno} {line.name}" for line in stack))
+
+    def _collector(self, phase: str, info: dict[str, int]) -> None:
+        if threading.get_ident() != self._watched:
+            return
+        if phase == "start":
+            self._begun = time.thread_time()
+        else:
+            took = (time.thread_time() - self._begun) * 1e3
+            self._collected.append(f"garbage of generation {info['generation']}: {took:.0f} ms")
+
+
 def stream(host: FakeHost, text: str, rate: float, clock: Clock, thought: bool = False) -> Iterator[float]:
     """Give the text away at that many tokens per second; yields the CPU seconds of each turn of the event loop."""
     step = max(1, round(rate * FRAME_S * TOKEN))
@@ -256,13 +305,22 @@ def frames(tokens: int, rate: float, kinds: list[str], clock: Clock) -> None:
                 view = page.transcript.views[-1]
                 view.thought.toggle.click()  # only an open one is laid out
             text = KINDS[kind](tokens * TOKEN)
-            times = [seconds * 1e3 for seconds in stream(host, text, rate, clock, thought)]
+            times, slow = [], []
+            witness = Witness()
+            for seconds in stream(host, text, rate, clock, thought):
+                times.append(seconds * 1e3)
+                if times[-1] > GOAL_MS:
+                    slow.append(f"    frame {len(times) - 1}, {times[-1]:.0f} ms: {witness.tell()}")
+                witness.forget()
+            witness.stop()
             page.shutdown()
             page.deleteLater()
             QApplication.processEvents()
         print(
             f"{kind:20} {len(times):7d} {mean(times):7.2f} {quantiles(times, n=100)[98]:7.2f} {max(times):7.2f} "
             f"{times.index(max(times)):7d}",
+            *slow[:MOST_TOLD],
+            sep="\n",
             flush=True,
         )
 

@@ -14,10 +14,11 @@ from PySide6.QtCore import QCoreApplication, QEvent, QObject, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app import tasks
-from app.chat import markdown
+from app.chat import markdown, math_store
 from app.chat.body_view import BodyView
 from app.chat.markdown import LINE_BREAK, Text, parse
 from app.chat.markdown_stream import LONGEST_PARAGRAPH, StreamParser
+from app.chat.math_object import FormulaObjects
 from app.chat.page import ChatPage
 from app.chat.rich_text import PARAGRAPH_GAP, TextView
 
@@ -140,10 +141,49 @@ def test_a_paragraph_without_end_is_cut_wherever_it_stands(kind, within, monkeyp
         ("2. so\n7. so:\n\n", "   A paragraph of the item that goes on.\n\n"),
         ("- a\n", "  - below\n"),
         ("> - a\n", ">   - below\n"),
+        ("1. a\n", "   1. below\n"),
+        ("7. a\n\n", "   3. below\n"),
     ],
 )
 def test_what_grows_within_an_item_or_a_quote_is_settled_there(first, more, monkeypatch):
-    text, parsed = first + more * (12_000 // len(more)) + "\n8. the next\n\nThe end.", []
+    text, parsed = first + more * (9_000 // len(more)) + "\n8. the next\n\nThe end.", []
+    original = markdown.PARSER.parse
+    monkeypatch.setattr(
+        markdown.PARSER, "parse", lambda source, env: parsed.append(len(source)) or original(source, env)
+    )
+    parser, leaves = StreamParser(), []
+    for end in [*range(3 * FRAME, len(text), 3 * FRAME), len(text)]:
+        keep, new = parser.update(text[:end])
+        leaves[keep:] = new
+    assert max(parsed) <= LONGEST_PARAGRAPH + 12 * FRAME
+    monkeypatch.undo()
+    whole = parse(text)
+    # A number in the text counts where a list was taken up again.
+    assert [replace(leaf, marker="") if isinstance(leaf, Text) else leaf for leaf in leaves] == [
+        replace(leaf, marker="") if isinstance(leaf, Text) else leaf for leaf in whole
+    ]
+
+
+def test_items_of_an_item_keep_their_numbers_when_they_are_settled():
+    text = "4. a\n" + "   1. below\n" * 400
+    parser, leaves = StreamParser(), []
+    for end in [*range(3 * FRAME, len(text), 3 * FRAME), len(text)]:
+        keep, new = parser.update(text[:end])
+        leaves[keep:] = new
+    assert [leaf.marker for leaf in leaves] == ["4.", *(f"{n}." for n in range(1, 401))]
+
+
+DEFINITIONS = {
+    "different": "".join(f"[name {n}]: https://example.org/{n}\n" for n in range(1500)),
+    "apart": "".join(f"[name {n}]: https://example.org/{n}\n\n" for n in range(1500)),
+    "the same": "[name]: https://example.org\n" * 1500,
+    "quoted": "".join(f"> [name {n}]: https://example.org/{n}\n" for n in range(1500)),
+}
+
+
+@pytest.mark.parametrize("kind", DEFINITIONS)
+def test_definitions_of_links_are_settled_though_they_show_nothing(kind, monkeypatch):
+    text, parsed = DEFINITIONS[kind] + "\n[name 7], [name]", []
     original = markdown.PARSER.parse
     monkeypatch.setattr(
         markdown.PARSER, "parse", lambda source, env: parsed.append(len(source)) or original(source, env)
@@ -152,13 +192,31 @@ def test_what_grows_within_an_item_or_a_quote_is_settled_there(first, more, monk
     for end in [*range(FRAME, len(text), FRAME), len(text)]:
         keep, new = parser.update(text[:end])
         leaves[keep:] = new
-    assert max(parsed) <= LONGEST_PARAGRAPH + 4 * FRAME
+    assert max(parsed) <= 8 * FRAME
     monkeypatch.undo()
-    whole = parse(text)
-    # A number in the text counts where a list was taken up again.
-    assert [replace(leaf, marker="") if isinstance(leaf, Text) else leaf for leaf in leaves] == [
-        replace(leaf, marker="") if isinstance(leaf, Text) else leaf for leaf in whole
-    ]
+    assert leaves == parse(text)
+    assert any(span.link for span in leaves[-1].spans)
+
+
+def test_definitions_in_an_item_are_no_part_of_its_text():
+    text = "- a\n\n" + "".join(f"  [name {n}]: https://example.org/{n}\n" for n in range(100))
+    parser, leaves = StreamParser(), []
+    for end in [*range(3 * FRAME, len(text), 3 * FRAME), len(text)]:
+        keep, new = parser.update(text[:end])
+        leaves[keep:] = new
+    assert leaves == parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a b\n[r]: https://example.org\n\nSee [r].",
+        "```\n[r]: https://example.org\n```\n\nSee [r].",
+        "# Head\n[r]: https://example.org\n[s]: https://example.org\n\nSee [r], [s].",
+    ],
+)
+def test_what_only_looks_like_a_definition_is_none(text):
+    assert StreamParser(text).update(text)[1] == parse(text)
 
 
 @pytest.mark.parametrize("kind", ["mixed", "table", "list", "quoted list"])
@@ -193,12 +251,19 @@ BLOCKS += [
     "  ```\n",
 ]
 BLOCKS += ["# head\n", "- [x] t\n", "***\n"]
+BLOCKS += ["$$\n", "x = 1\n", "\\[\n", "\\]\n", "\\begin{align}\n", "\\end{align}\n", "$$ x $$\n", "$$ z\n", "  $$\n"]
+BLOCKS += ["> $$\n", " | $$ | a\n"]
 
 
 @given(st.lists(st.sampled_from(BLOCKS), min_size=3, max_size=12), st.integers(1, 30))
 @example(["```\n", "code()\n", "\n", "\n"], 5).via("empty lines at the end of a block that is not closed")
 @example(["a b\n", "$$\n", "$$\n", "> q q\n", "a b\n", "$$\n"], 7).via("a formula that begins where an empty one ends")
-@settings(max_examples=40, deadline=None)
+@example(["| a | b |\n", "|---|---|\n", "$$\n", "- x y\n", "$$\n"], 1).via("a formula right below a table")
+@example(["a b\n", "$$\n", "- x y\n", "$$ x $$\n"], 1).via("what looked like a formula's end is another's beginning")
+@example(["$$ z\n", "$$ z\n", "$$ z\n"], 2).via("words behind a formula make it none")
+@example(["> $$\n", "> q q\n", "$$\n", "a b\n", "> $$\n"], 8).via("a formula does not go on where its quote ends")
+@example(["|---|---|\n", "|---|---|\n", "$$\n", " | $$ | a\n"], 2).via("a row that is a formula until its end")
+@settings(max_examples=60, deadline=None)
 def test_blocks_of_any_kind_read_as_the_whole(blocks, step):
     text, leaves = "".join(blocks), []
     parser = StreamParser(text)
@@ -236,6 +301,26 @@ def test_a_part_that_grows_asks_no_other_part_for_its_place(qtbot, monkeypatch):
     body.grow(text + "The end")
     body.grow(text + "The end of it.")
     assert sum(moved.values()) <= 4
+
+
+def test_formulas_that_are_laid_out_together_move_what_is_below_once(qtbot, monkeypatch):
+    body = BodyView()
+    qtbot.addWidget(body)
+    body.set_width(600)
+    body.grow("".join(f"$$\n\\frac{{{n}}}{{z}} + w_{{{n}}}\n$$\n\n" for n in range(40)))
+    placed, asked = [], Counter()
+    original, show = BodyView._place, FormulaObjects._show_ready
+    monkeypatch.setattr(BodyView, "_place", lambda self, first: placed.append(first) or original(self, first))
+    monkeypatch.setattr(FormulaObjects, "_show_ready", lambda self: asked.update([id(self)]) or show(self))
+    tasks.finish()
+    assert len(placed) <= 40 / math_store.BATCH + 1
+    # Nobody is asked for formulas that others wait for.
+    assert set(asked.values()) <= {1}
+    bottom = -PARAGRAPH_GAP
+    for part in body._parts:
+        assert part.widget.y() == bottom + PARAGRAPH_GAP
+        bottom = part.widget.y() + part.widget.height()
+    assert body.height() == bottom
 
 
 def test_parts_stand_one_below_the_other(qtbot):
