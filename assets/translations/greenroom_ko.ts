@@ -5803,6 +5803,11 @@
         <source>Steps are launched one by one, graphs cannot be captured ({why}).</source>
         <translation>그래프를 기록할 수 없어({why}) 단계를 하나씩 실행합니다.</translation>
     </message>
+    <message>
+        <location filename="../../engine/executors/torch_executor.py"/>
+        <source>VRAM ran short in an answer: no experts are left in it, so answers are slower.</source>
+        <translation>답변 중 VRAM이 부족해져 전문가를 하나도 남기지 못했으며, 그만큼 답변이 느려집니다.</translation>
+    </message>
     <message numerus="yes">
         <location filename="../../engine/executors/torch_executor.py"/>
         <source>VRAM ran short in an answer: %n experts are left in it, so answers are slower.</source>

@@ -284,14 +284,14 @@ class TorchExecutor(LoadedModel):
             experts.drain()
             if experts.cache is not None and experts.cache.slots:
                 left = experts.shrink(experts.cache.slots // 2)
-                self._tell(
-                    "slots",
-                    say(
+                note = say("VRAM ran short in an answer: no experts are left in it, so answers are slower.")
+                if left:
+                    note = say(
                         "VRAM ran short in an answer: %n experts are left in it, so answers are slower.",
                         n=left,
                         one="VRAM ran short in an answer: %n expert is left in it, so answers are slower.",
-                    ),
-                )
+                    )
+                self._tell("slots", note)
                 return True
         device.release()
         if tokens <= SMALLEST_CHUNK:

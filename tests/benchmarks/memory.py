@@ -43,14 +43,22 @@ from engine.runtime.events import SamplingParams
 
 checkpoint = engine.open_checkpoint(sys.argv[1])
 wishes = json.loads(sys.argv[2])
-# Dense weights are rounded only where VRAM is short: as much of it as still does that.
 kind = wishes.pop("kind", None)
-for vram in [0] if kind is None else range(2000, 20, -4):
-    if vram:
-        wishes["device"] = f"sim:vram={vram}e6"
-    plan = engine.plan(checkpoint, engine.probe(quick=True), int(sys.argv[3]), ram_free=1 << 40, **wishes)
-    if kind is None or [plan.mode, plan.dense_dtype] == kind:
-        break
+
+def planned(vram=0):
+    device = {"device": f"sim:vram={vram}e6"} if vram else {}
+    return engine.plan(checkpoint, engine.probe(quick=True), int(sys.argv[3]), ram_free=1 << 40, **wishes, **device)
+
+def fits(vram):
+    plan = planned(vram)
+    return [plan.mode, plan.dense_dtype] == kind
+
+if kind is None:
+    plan = planned()
+else:
+    # Dense weights are rounded only where VRAM is short: as much of it as still does that.
+    coarse = next(vram for vram in range(2000, 20, -16) if fits(vram))
+    plan = planned(next(vram for vram in range(coarse + 12, coarse - 1, -4) if fits(vram)))
 shown, devices = pathlib.Path(sys.argv[4]), []
 if plan.bytes.vram:
     import dataclasses, torch

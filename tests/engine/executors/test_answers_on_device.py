@@ -71,7 +71,7 @@ def test_memory_that_runs_out_is_told_while_the_answer_goes_on(model: Checkpoint
         (note,) = told[5]
         left = loaded.status().cache_slots
         assert left < slots
-        assert note.startswith(f"VRAM ran short in an answer: {left} experts are left in it")
+        assert note.startswith(f"VRAM ran short in an answer: {left or 'no'} experts are left in it")
         assert note in loaded.status().notes
         # The next answer does with what is left, and has nothing new to tell.
         assert [event.stop_reason for event in loaded.generate("Hello there", SAMPLING)][-1] == "length"
