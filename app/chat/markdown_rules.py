@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from markdown_it import MarkdownIt
-from markdown_it.rules_block import StateBlock
+from markdown_it.rules_block import StateBlock, blockquote, list_block
 from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
@@ -19,6 +19,9 @@ MOST_LINES, LONGEST_INLINE = 120, 1500
 #: Signs in one paragraph that may open something; with more of them it is shown as it was written. What a bracket opens
 #: is looked for up to every other bracket.
 MOST_SIGNS, MOST_BRACKETS = 2000, 600
+#: Blocks around a quote and around a list from which on they are the text that they look like. A quote is one block, a
+#: list two. Each reads all of its lines again, and what stands deeper than `maxNesting` the parser would leave out.
+DEEPEST_QUOTE, DEEPEST_LIST = 10, 16
 _ENVIRONMENTS = "equation|align|alignat|gather|multline|eqnarray|split|aligned|gathered|cases|[pbvBV]?matrix|array"
 _OPENING = re.compile(rf"\$\$|\\\[|\\begin\{{((?:{_ENVIRONMENTS})\*?)\}}")
 #: The same at the beginning of a line, within quotes and lists too.
@@ -69,11 +72,21 @@ def _all_quoted(text: str, signs: int, growing: bool) -> bool:
 
 def add_rules(parser: MarkdownIt) -> None:
     interrupts = {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    parser.block.ruler.at("blockquote", _quote, {"alt": ["paragraph", "reference", "blockquote", "list"]})
+    parser.block.ruler.at("list", _list, {"alt": ["paragraph", "reference", "blockquote"]})
     parser.block.ruler.before("fence", "math_block", _math_block, interrupts)
     parser.block.ruler.before("reference", "footnote", _footnote, interrupts)
     parser.inline.ruler.before("escape", "math_inline", _math_inline)
     parser.inline.ruler.before("link", "footnote_reference", _footnote_reference)
     parser.core.ruler.at("inline", _inline)
+
+
+def _quote(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    return state.level < DEEPEST_QUOTE and blockquote(state, start, end, silent)
+
+
+def _list(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    return state.level < DEEPEST_LIST and list_block(state, start, end, silent)
 
 
 def _inline(state: StateCore) -> None:

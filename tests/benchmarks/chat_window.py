@@ -3,6 +3,7 @@
     python tests/benchmarks/chat_window.py frames [--tokens 20000] [--rate 200] [--kinds table code]
     python tests/benchmarks/chat_window.py open [--messages 500]
     python tests/benchmarks/chat_window.py memory [--answers 1000] [--per-chat 20]
+    python tests/benchmarks/chat_window.py typing [--tokens 20000] [--rate 200] [--kinds mixed] [--keys 400]
 
 Runs without a screen. Times are CPU time of the UI thread, so a busy machine does not change them much.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import resource
 import sys
 import tempfile
 import threading
@@ -29,8 +31,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "app" / "chat"))
 
 import psutil
 from chat_fakes import FakeHost
-from PySide6.QtCore import QEvent, QObject, Signal
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QApplication, QPlainTextEdit
 
 from app import tasks
 from app.chat import body_view, message_view
@@ -233,17 +236,21 @@ class Witness:
         self._stacks: list[tuple[str, ...]] = []
         self._collected: list[str] = []
         self._begun = 0.0
+        self._before = resource.getrusage(resource.RUSAGE_THREAD)
         gc.callbacks.append(self._collector)
         threading.Thread(target=self._look, daemon=True).start()
 
     def forget(self) -> None:
         self._stacks, self._collected = [], []
+        self._before = resource.getrusage(resource.RUSAGE_THREAD)
 
     def tell(self, most: int = 6) -> str:
-        """The lines of the program that were seen most often since `forget`."""
+        """The lines of the program that were seen most often since `forget`, and what the system did."""
         lines = Counter(line for stack in self._stacks for line in set(stack))
         seen = [f"{line} {count}/{len(self._stacks)}" for line, count in lines.most_common(most)]
-        return "; ".join(self._collected + seen)
+        before, now = self._before, resource.getrusage(resource.RUSAGE_THREAD)
+        system = f"{(now.ru_stime - before.ru_stime) * 1e3:.0f} ms in the system"
+        return "; ".join([system, f"{now.ru_minflt - before.ru_minflt} new pages", *self._collected, *seen])
 
     def stop(self) -> None:
         self._over.set()
@@ -370,19 +377,130 @@ def memory(answers: int, per_chat: int, clock: Clock) -> None:
         page.shutdown()
 
 
+class Typist(QObject):
+    """Presses keys now and then, whatever the window does, and takes the time until each is to be seen."""
+
+    EVERY_S = 0.083
+
+    def __init__(self, field: QPlainTextEdit, keys: int) -> None:
+        super().__init__()
+        self._field = field
+        # Qt makes them on the UI thread alone.
+        self._events = [
+            [
+                QKeyEvent(kind, Qt.Key.Key_A, Qt.KeyboardModifier.NoModifier, "words in a line "[number % 16])
+                for kind in (QEvent.Type.KeyPress, QEvent.Type.KeyRelease)
+            ]
+            for number in range(keys)
+        ]
+        self._clock = time.pthread_getcpuclockid(threading.get_ident())
+        #: Wall and CPU seconds of the UI thread, at the press.
+        self._pressed: list[tuple[float, float]] = []
+        self._typed = self._painted = 0
+        self.times: list[tuple[float, float]] = []
+        field.textChanged.connect(self._type)
+        field.viewport().installEventFilter(self)
+        self._thread = threading.Thread(target=self._press_keys, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def finished(self) -> bool:
+        return not self._thread.is_alive() and len(self.times) >= len(self._pressed)
+
+    def _press_keys(self) -> None:
+        for number, events in enumerate(self._events):
+            time.sleep(self.EVERY_S * (0.5 + number * 7 % 11 / 11))
+            self._pressed.append((time.perf_counter(), time.clock_gettime(self._clock)))
+            for event in events:
+                QApplication.postEvent(self._field, event)
+
+    def _type(self) -> None:
+        self._typed += 1
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: N802
+        if event.type() == QEvent.Type.Paint:
+            self._painted = self._typed
+        return False
+
+    def look(self) -> None:
+        """After a turn of the event loop."""
+        wall, cpu = time.perf_counter(), time.thread_time()
+        for pressed in self._pressed[len(self.times) : self._painted]:
+            self.times.append((wall - pressed[0], cpu - pressed[1]))
+
+
+def typing(tokens: int, rate: float, kinds: list[str], keys: int) -> None:
+    print(
+        f"{keys} keys while {tokens} tokens are written at {rate:.0f} tok/s: ms from a key to its letter on the window"
+    )
+    print(
+        f"{'kind':20} {'tokens':>7} {'CPU 50 %':>9} {'95 %':>7} {'most':>7} {'wall 50 %':>10} {'95 %':>7} {'most':>7}"
+    )
+    for kind in kinds:
+        with tempfile.TemporaryDirectory() as folder:
+            page, host, _ = make_page(folder)
+            page.send("Go on.")
+            text, at = KINDS[kind](tokens * TOKEN), 0
+            # Most of the answer is there, for the end of a long one is the hardest.
+            first = max(0, len(text) - round(1.2 * keys * Typist.EVERY_S * rate * TOKEN))
+            while at < first:
+                host.say(text[at : at + 2000])
+                at += 2000
+                QApplication.processEvents()
+            for _ in range(300):
+                tasks.finish()
+                QApplication.processEvents()
+            begun, first = time.perf_counter(), at
+            typist = Typist(page.composer.field, keys)
+            typist.start()
+            next_frame = begun
+            while not typist.finished:
+                now = time.perf_counter()
+                if now >= next_frame and at < len(text):
+                    # As the host gives it: what has come since the last frame.
+                    until = min(len(text), first + int((now - begun) * rate * TOKEN))
+                    count = until // TOKEN
+                    stats = GenerationStats(
+                        prompt_tokens=9, completion_tokens=count, first_token_s=0.1, decode_tps=rate
+                    )
+                    host.say(text[at:until], stats)
+                    at, next_frame = until, now + FRAME_S
+                QApplication.processEvents()
+                typist.look()
+                time.sleep(0.001)
+            host.end()
+            page.shutdown()
+            page.deleteLater()
+            QApplication.processEvents()
+        columns = []
+        for times in zip(*typist.times, strict=True):
+            parts = quantiles((seconds * 1e3 for seconds in times), n=100)
+            columns += [parts[49], parts[94], max(times) * 1e3]
+        wall, cpu = columns[:3], columns[3:]
+        print(
+            f"{kind:20} {at // TOKEN:7d} {cpu[0]:9.1f} {cpu[1]:7.1f} {cpu[2]:7.1f} "
+            f"{wall[0]:10.1f} {wall[1]:7.1f} {wall[2]:7.1f}",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("frames", "open", "memory"))
+    parser.add_argument("what", choices=("frames", "open", "memory", "typing"))
     parser.add_argument("--tokens", type=int, default=20_000)
     parser.add_argument("--rate", type=float, default=200)
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=list(KINDS), help="of text")
     parser.add_argument("--messages", type=int, default=500)
     parser.add_argument("--answers", type=int, default=1000)
     parser.add_argument("--per-chat", type=int, default=20, help="answers until a new chat begins")
+    parser.add_argument("--keys", type=int, default=400)
     options = parser.parse_args()
     app = QApplication(sys.argv[:1])
     clock = Clock()
-    message_view.time = body_view.time = SimpleNamespace(perf_counter=clock)
+    if options.what != "typing":
+        message_view.time = body_view.time = SimpleNamespace(perf_counter=clock)
     theme().set_mode("dark")
     answers = Answers()
     collect_after(answers.finished, answers)  # as the program does when it has started
@@ -390,6 +508,8 @@ def main() -> None:
         frames(options.tokens, options.rate, options.kinds, clock)
     elif options.what == "open":
         open_chat(options.messages)
+    elif options.what == "typing":
+        typing(options.tokens, options.rate, options.kinds, options.keys)
     else:
         memory(options.answers, options.per_chat, clock)
     tasks.shutdown()

@@ -263,3 +263,15 @@ def test_signs_repeated_endlessly_are_shown_as_written(sign, monkeypatch):
     assert "".join(words(leaf) for leaf in parse(text)).replace(" ", "") == text.replace(" ", "")
     assert not looked or max(looked) <= 2 * LONGEST_PARAGRAPH
     assert parse("*a* " * 900)[0].spans[0].italic, "as many as people write are looked at"
+
+
+@pytest.mark.parametrize("sign", [">", "> ", "- ", "1. ", "> - "])
+def test_nothing_is_left_out_however_deep_it_stands(sign):
+    *_, deepest = parse(sign * 200 + "words")
+    assert "words" in "".join(span.text for span in deepest.spans)
+
+
+def test_each_line_of_a_very_deep_list_is_shown():
+    leaves = parse("".join("  " * depth + f"- item {depth}\n" for depth in range(60)))
+    text = "\n".join(span.text for leaf in leaves for span in leaf.spans)
+    assert all(f"item {depth}" in text for depth in range(60))
