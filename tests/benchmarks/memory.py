@@ -57,8 +57,8 @@ if kind is None:
     plan = planned()
 else:
     # Dense weights are rounded only where VRAM is short: as much of it as still does that.
-    coarse = next(vram for vram in range(2000, 20, -16) if fits(vram))
-    plan = planned(next(vram for vram in range(coarse + 12, coarse - 1, -4) if fits(vram)))
+    near = next(vram for step in (16, 4) for vram in range(2000, 20, -step) if fits(vram))
+    plan = planned(next(vram for vram in range(near + 12, near - 1, -4) if fits(vram)))
 shown, devices = pathlib.Path(sys.argv[4]), []
 if plan.bytes.vram:
     import dataclasses, torch
