@@ -276,7 +276,7 @@ class TopBar(QWidget):
 
     def _add_model(self, menu: QMenu, text: str, path: str, current: str | None) -> None:
         action = menu.addAction(text.replace("&", "&&"))
-        action.setToolTip(path if path != DEMO else text)
+        action.setToolTip(plain_tip(path if path != DEMO else text))
         action.setCheckable(True)
         action.setChecked(path == current)
         action.triggered.connect(lambda checked=False: self.modelChosen.emit(path))

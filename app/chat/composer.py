@@ -50,6 +50,8 @@ class Composer(QFrame):
     settingsWanted = Signal()
     stopped = Signal()
     editCancelled = Signal()
+    #: Esc, with nothing here that it would end.
+    escaped = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -327,8 +329,10 @@ class Composer(QFrame):
         self._unqueue()
         if self._answering:
             self.stopped.emit()
-        else:
+        elif self.editing:
             self.cancel_edit()
+        else:
+            self.escaped.emit()
 
     @Slot(bool)
     def _show_focus(self, on: bool) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, Slot
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.language import tr
@@ -80,7 +81,7 @@ class NoticeBar(QFrame):
         self._text.setText(notice.text)
         self.setAccessibleName(notice.text)
         for place, (text, _) in enumerate(notice.choices):
-            made = button(text, kind="primary" if place == 0 else "", parent=self)
+            made = button(text.replace("&", "&&"), kind="primary" if place == 0 else "", name=text, parent=self)
             made.clicked.connect(lambda checked=False, place=place: self._choose(place))
             self._row.addWidget(made)
             self.buttons.append(made)
@@ -92,6 +93,12 @@ class NoticeBar(QFrame):
         if notice is not None and place < len(notice.choices):
             self._closed()
             notice.choices[place][1]()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self._close()
+        else:
+            super().keyPressEvent(event)
 
     @Slot()
     def _close(self) -> None:

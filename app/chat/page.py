@@ -166,6 +166,7 @@ class ChatPage(QWidget):
         self.composer.settingsWanted.connect(self.open_options)
         self.composer.sent.connect(self.send)
         self.composer.stopped.connect(controller.stop)
+        self.composer.escaped.connect(self.link_bar.hide)
         self.composer.editCancelled.connect(self._end_edit)
         self.welcome.exampleChosen.connect(self._take_example)
         theme().changed.connect(self._restyle)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QMimeData, QRectF, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QGuiApplication, QPainter, QPainterPath, QPaintEvent, QShowEvent
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QPainter, QPainterPath, QPaintEvent, QShowEvent
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from app.chat.card import make_card
@@ -106,6 +106,12 @@ class PerformancePanel(QWidget):
     def _restyle(self) -> None:
         self.set_room(self._room)
         self._show()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.closed.emit()
+        else:
+            super().keyPressEvent(event)
 
     def set_room(self, room: int) -> None:
         """Take the usual width, or what there is if that is less, but never so little that something is cut.

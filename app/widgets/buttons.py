@@ -7,6 +7,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from app.theme import theme
+from app.widgets.labels import set_plain_tip
 
 #: Icons are ICON pixels square; beside text the gap widens Qt's own 4 pixels.
 ICON = 16
@@ -39,7 +40,7 @@ def button(
     made.setFocusPolicy(Qt.FocusPolicy.TabFocus)
     made.setAccessibleName(name or text)
     if tip:
-        made.setToolTip(tip)
+        set_plain_tip(made, tip)
     return made
 
 

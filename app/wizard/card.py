@@ -44,7 +44,7 @@ class OfferCard(QFrame):
         )
 
         name = ElideLabel(row.name, "heading")
-        self._about = about = label(f"{label_of_quant} · {row.size}", "small")
+        self._about = about = ElideLabel(f"{label_of_quant} · {row.size}", "small")
         # Hidden on a narrow card, which it must not keep from becoming one.
         about.setMinimumWidth(1)
         head = QHBoxLayout()
