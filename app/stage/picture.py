@@ -73,44 +73,52 @@ def _mixed(ground: str, ink: str, share: npt.NDArray[np.float64]) -> npt.NDArray
 
 
 class Picture:
-    """Paints one activity after another onto the same pixels."""
+    """Paints one activity after another onto the same pixels.
+
+    A text line of cells is widened to pixels once and then copied for each line of pixels: a gather of every pixel
+    took the greater part of a frame.
+    """
 
     def __init__(self, grid: Grid, tokens: Tokens) -> None:
         self.grid = grid
         self._colours = colours(tokens)
-        self._levels = np.empty(grid.layers * grid.experts + 1, np.uint8)
-        self._levels[-1] = 2 * LEVELS  # what lies between cells
-        self._cell_of_pixel = _cells(grid)
-        self._of_cells = np.empty(self._levels.shape, np.uint32)
+        lines = grid.layers * grid.lines
+        # A line and a column more than there are, and what the last line of a layer has left: what lies between cells.
+        self._levels = np.full((grid.layers, grid.lines * grid.columns), 2 * LEVELS, np.uint8)
+        self._cells = np.full((lines + 1, grid.columns + 1), self._colours[2 * LEVELS], np.uint32)
+        self._of_lines = np.empty((lines, grid.columns), np.uint32)
+        self._stripes = np.empty((lines + 1, grid.width), np.uint32)
+        self._line_of_pixel, self._column_of_pixel = _cells(grid)
         self._pixels = np.empty((grid.height, grid.width), np.uint32)
         self._image = QImage(self._pixels.data, grid.width, grid.height, grid.width * 4, QImage.Format.Format_RGB32)
 
     def paint(self, activity: Activity) -> QImage:
         """The image shares its pixels with the next call."""
-        levels = self._levels[:-1].reshape(activity.glow.shape)
+        levels = self._levels[:, : self.grid.experts]
         np.multiply(activity.glow, LEVELS - 1, out=levels, casting="unsafe")
-        levels[activity.in_vram] += LEVELS
-        np.take(self._colours, self._levels, out=self._of_cells, mode="clip")
-        np.take(self._of_cells, self._cell_of_pixel, out=self._pixels, mode="clip")
+        levels += activity.in_vram.view(np.uint8) * np.uint8(LEVELS)
+        np.take(self._colours, self._levels.reshape(self._of_lines.shape), out=self._of_lines, mode="clip")
+        self._cells[:-1, :-1] = self._of_lines
+        np.take(self._cells, self._column_of_pixel, axis=1, out=self._stripes, mode="clip")
+        np.take(self._stripes, self._line_of_pixel, axis=0, out=self._pixels, mode="clip")
         return self._image
 
 
-def _cells(grid: Grid) -> npt.NDArray[np.intp]:
-    """The number of the cell that each pixel belongs to, [height, width]; layers * experts between cells."""
+def _cells(grid: Grid) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """The text line of each line of pixels, [height], and the column of each column of them, [width].
+
+    Between cells they are the number of text lines, and of columns.
+    """
     lines = grid.layers * grid.lines
     line = np.arange(grid.height) * lines // max(grid.height, 1)
     column = np.arange(grid.width) * grid.columns // max(grid.width, 1)
-    row, part = line // grid.lines, line % grid.lines
-    expert = part[:, None] * grid.columns + column[None, :]
-    cells = np.where(expert < grid.experts, row[:, None] * grid.experts + expert, grid.layers * grid.experts)
-    between = grid.layers * grid.experts
     if grid.height >= GAP_FROM_HEIGHT * lines:
-        cells[_last_of_each(line), :] = between
+        line[_last_of_each(line)] = lines
     elif grid.height >= GAP_FROM_HEIGHT * grid.layers:
-        cells[_last_of_each(row), :] = between
+        line[_last_of_each(line // grid.lines)] = lines
     if grid.width >= GAP_FROM_WIDTH * grid.columns:
-        cells[:, _last_of_each(column)] = between
-    return cells.astype(np.intp)
+        column[_last_of_each(column)] = grid.columns
+    return line.astype(np.intp), column.astype(np.intp)
 
 
 def _last_of_each(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, QSize, Qt, Slot
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
@@ -28,10 +30,13 @@ class StageView(QWidget):
         super().__init__(parent)
         self._activity: Activity | None = None
         self._picture: Picture | None = None
+        self._corners: list[QPainterPath] = []
         #: (row, expert) that is told about.
         self._chosen: tuple[int, int] | None = None
         self.setAccessibleName(tr("Stage: layers by experts"))
         self.setMouseTracking(True)
+        # Otherwise everything that lies below is painted thirty times a second.
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         theme().changed.connect(self._forget_picture)
@@ -61,9 +66,12 @@ class StageView(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._picture = None
+        self._corners = list(_outside(QRectF(self.rect())))
 
     def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
         if self._activity is None:
+            painter.fillRect(self.rect(), theme().colour("panel"))
             return
         scale = self.devicePixelRatioF()
         width, height = round(self.width() * scale), round(self.height() * scale)
@@ -72,9 +80,12 @@ class StageView(QWidget):
             layers, experts = self._activity.uses.shape
             picture = self._picture = Picture(Grid(layers, experts, width, height), theme().tokens)
         image = picture.paint(self._activity)
-        painter = QPainter(self)
-        painter.drawImage(QRectF(self.rect()), image)
-        self._round_corners(painter)
+        image.setDevicePixelRatio(scale)
+        painter.drawImage(QPointF(0, 0), image)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for corner in self._corners:
+            painter.fillPath(corner, theme().colour("panel"))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         if self._chosen is not None:
             x, y, w, h = (value / scale for value in picture.grid.rectangle(*self._chosen))
             painter.setPen(QPen(theme().colour("text"), 1.5))
@@ -82,15 +93,6 @@ class StageView(QWidget):
         if self.hasFocus():
             painter.setPen(QPen(theme().colour("accent"), 2))
             painter.drawRect(self.rect().adjusted(1, 1, -1, -1))
-
-    def _round_corners(self, painter: QPainter) -> None:
-        whole = QPainterPath()
-        whole.addRect(QRectF(self.rect()))
-        rounded = QPainterPath()
-        rounded.addRoundedRect(QRectF(self.rect()), RADIUS, RADIUS)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.fillPath(whole - rounded, theme().colour("panel"))
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
 
     # One expert
 
@@ -145,3 +147,14 @@ class StageView(QWidget):
         self.choose(None)
         QToolTip.hideText()
         super().focusOutEvent(event)
+
+
+def _outside(box: QRectF) -> Iterator[QPainterPath]:
+    """What a box with round corners leaves of one with sharp ones."""
+    rounded = QPainterPath()
+    rounded.addRoundedRect(box, RADIUS, RADIUS)
+    for x, y in ((box.left(), box.top()), (box.right() - RADIUS, box.top())):
+        for top in (y, box.bottom() - RADIUS):
+            corner = QPainterPath()
+            corner.addRect(QRectF(x, top, RADIUS, RADIUS))
+            yield corner - rounded

@@ -85,6 +85,29 @@ def test_a_call_is_seen_where_its_expert_is(shape: tuple[int, int, int, int], to
     assert colour_of(0, 0) == QColor(int(colours(tokens)[0])).name().upper()
 
 
+@given(st.integers(1, 40), st.integers(1, 200), st.integers(1, 300), st.integers(1, 200), st.integers(0, 99))
+def test_each_pixel_shows_the_expert_under_it_or_what_lies_between(
+    layers: int, experts: int, width: int, height: int, seed: int
+) -> None:
+    chance = np.random.default_rng(seed)
+    activity = Activity(tuple(range(layers)), experts)
+    activity.glow[:] = chance.random(activity.glow.shape)
+    activity.in_vram[:] = chance.random(activity.glow.shape) < 0.5
+    grid, table = Grid(layers, experts, width, height), colours(DARK)
+    image = Picture(grid, DARK).paint(activity)
+    between = int(table[2 * LEVELS])
+    for x, y in zip(chance.integers(width, size=20).tolist(), chance.integers(height, size=20).tolist(), strict=True):
+        cell, shown = grid.cell_at(x, y), image.pixel(x, y)
+        if cell is None:
+            assert shown == between
+        elif shown != between:
+            level = int(activity.glow[cell] * np.float32(LEVELS - 1)) + LEVELS * int(activity.in_vram[cell])
+            assert shown == table[level]
+        else:
+            # A gap stands where the next pixel belongs to another line or column.
+            assert cell != grid.cell_at(x + 1, y) or grid.cell_at(x, y + 1) != cell
+
+
 def test_many_experts_take_several_lines_rather_than_none() -> None:
     assert Grid(61, 384, 302, 430).lines == 2
     assert Grid(61, 384, 604, 860).lines == 1

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from fakes import FakeApi, FakeEngine, make_report
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
-from PySide6.QtGui import QKeyEvent, QMouseEvent
-from PySide6.QtWidgets import QApplication
+from PySide6.QtGui import QImage, QKeyEvent, QMouseEvent, QRegion
+from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from app import tasks
@@ -307,3 +307,16 @@ def test_a_run_that_was_too_long_says_how_much_of_it_is_kept(panel: StagePanel) 
     assert panel.replay_bar.cut.text().startswith("Only the first 1:15 of this run are kept")
     panel.close_replay()
     assert not panel.replay_bar.cut.isVisible()
+
+
+def test_the_picture_covers_what_lies_below_it_whatever_it_shows(panel: StagePanel, qtbot: QtBot) -> None:
+    """It tells Qt that it does, so that nothing below is painted again for each of its pictures."""
+    view = panel.view
+    for activity in (None, Recording("model", (1, 2), 4).activity()):
+        view.show_activity(activity)
+        picture = QImage(view.size(), QImage.Format.Format_RGB32)
+        picture.fill(0xFFFF00FF)
+        view.render(picture, QPoint(), QRegion(), QWidget.RenderFlag(0))
+        pixels = np.frombuffer(picture.constBits(), np.uint32).reshape(picture.height(), -1)
+        assert not (pixels[:, : view.width()] == 0xFFFF00FF).any()
+        assert picture.pixelColor(0, 0) == theme().colour("panel")
