@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLineEdit, QMenu, QVBox
 from app.actions import MENUS, Actions
 from app.language import mark, tr
 from app.theme import theme
+from app.theme.theme import restyle
 from app.widgets.buttons import button
 from app.widgets.labels import label
 from app.widgets.logo import Logo
@@ -44,7 +45,8 @@ class Sidebar(QWidget):
         self._brand.setContentsMargins(8, 4, 0, 10)
         self._brand.setSpacing(10)
         self._name = label("Greenroom", "heading")
-        self._brand.addWidget(Logo())
+        self._logo = Logo()
+        self._brand.addWidget(self._logo)
         self._brand.addWidget(self._name)
         self._brand.addStretch(1)
         self._brand.addWidget(self.menu_button)
@@ -129,6 +131,12 @@ class Sidebar(QWidget):
         self.layout().setStretch(self.layout().count() - 1 - len(NAVIGATION), 1 if folded else 0)
         for key, text, _ in NAVIGATION:
             self._nav[key].setText("" if folded else tr(text))
+        for entry in (*self._nav.values(), self.chats_button):
+            entry.setProperty("rail", folded)
+            restyle(entry)
+        # As far in as the logo is wide, it stands over the signs.
+        logo = (theme().px(RAIL_WIDTH) - self._logo.width()) // 2 - self.layout().contentsMargins().left()
+        self._brand.setContentsMargins(logo if folded else 8, 4, 0, 10)
         self.new_chat.setText("" if folded else tr("New chat"))
 
     @Slot()

@@ -18,7 +18,7 @@ from app.widgets.buttons import button
 from app.widgets.chip import Chip, ChipButton
 from app.widgets.labels import ElideLabel, label, plain_tip
 from app.widgets.plan_popover import PlanPopover
-from app.words import about, rate, rate_range
+from app.words import about, brief, rate, rate_range
 
 HEIGHT = 46
 #: What a long model name leaves to the messages of loading.
@@ -50,7 +50,7 @@ class ModelButton(QPushButton):
 
     def set_model(self, name: str) -> None:
         self._name.setText(name or tr("Choose a model"))
-        self._name.shorter = (brief,) if (brief := name.partition(" (")[0].strip()) != name else ()
+        self._name.shorter = (brief(name),) if brief(name) != name else ()
         # The label is no target of the mouse.
         self.setToolTip(plain_tip(name))
         self.setAccessibleName(tr("Model: {name}. Choose another", name=name) if name else tr("Choose a model"))
@@ -203,26 +203,26 @@ class TopBar(QWidget):
     def _what_fits(self, room: int) -> tuple[bool, str, int]:
         """Whether the share of cached experts is shown, the text of the speed, and the width of the name."""
         whole, *shorter = self.model.widths
-        brief, plan = (shorter or [whole])[0], self._state.plan
+        short, plan = (shorter or [whole])[0], self._state.plan
         if plan is None or self._state.busy:
-            return False, "", whole if whole <= room else brief
+            return False, "", whole if whole <= room else short
         gap = self.layout().spacing()
         said = tr("{speed} tok/s predicted", speed=about(plan.prediction.decode_tps))
-        short = tr("{speed} tok/s", speed=about(plan.prediction.decode_tps))
+        figure = tr("{speed} tok/s", speed=about(plan.prediction.decode_tps))
         has_cached = bool(self.cached.text())
         ways = [
             (has_cached, said, whole),
             (False, said, whole),
-            (False, short, whole),
-            (False, said, brief),
-            (False, short, brief),
+            (False, figure, whole),
+            (False, said, short),
+            (False, figure, short),
         ]
         for cached, speed, name in ways:
             needed = name + gap + self.speed.fontMetrics().horizontalAdvance(speed)
             needed += self.cached.sizeHint().width() + gap if cached else 0
             if needed <= room:
                 return cached, speed, name
-        return False, "", brief
+        return False, "", short
 
     def _shorter_chip(self, pixels: int) -> str:
         """The chip's text without so many pixels of it; "" where little would be left.

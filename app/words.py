@@ -82,6 +82,11 @@ def rate(tokens_per_second: float) -> str:
     return f"{tokens_per_second:.0f}" if tokens_per_second >= 99.95 else f"{tokens_per_second:.1f}"
 
 
+def brief(name: str) -> str:
+    """A model's name without what stands in brackets behind it."""
+    return name.partition(" (")[0].strip() or name
+
+
 def about(speed: Range) -> str:
     """The likely figure, no more exact than a prediction is: "about 57", "about 3.4"."""
     return tr("about {figure}", figure=_likely(speed))

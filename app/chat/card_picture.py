@@ -13,6 +13,7 @@ from app.widgets.picture import MARGIN, SCALE, blank, draw_box, draw_rule, draw_
 
 #: Logical pixels.
 WIDTH, ROW, LABEL_WIDTH, FIGURES_HEIGHT = 720, 26, 96, 124
+TITLE_SIZES = (19, 17, 15, 13)
 
 
 def paint_card(card: Card) -> QImage:
@@ -42,7 +43,10 @@ def _head(painter: QPainter, card: Card) -> float:
     painter.drawPixmap(QPointF(MARGIN, MARGIN), make_pixmap("logo", colours.tokens.accent, 40, SCALE))
     left = MARGIN + 54
     room, middle = WIDTH - MARGIN - left, Qt.TextElideMode.ElideMiddle
-    draw_text(painter, left, MARGIN + 16, card.title, text_font(19, bold=True), colours.colour("text"), room, middle)
+    # A long name is written smaller before anything of it is left out.
+    fonts = [text_font(pixels, bold=True) for pixels in TITLE_SIZES]
+    font = next((font for font in fonts if QFontMetricsF(font).horizontalAdvance(card.title) <= room), fonts[-1])
+    draw_text(painter, left, MARGIN + 16, card.title, font, colours.colour("text"), room, middle)
     draw_text(painter, left, MARGIN + 37, card.plan, text_font(13), colours.colour("accent"), room)
     return MARGIN + 66
 

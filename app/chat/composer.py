@@ -18,6 +18,7 @@ from app.theme import theme
 from app.theme.theme import restyle
 from app.widgets.buttons import GAPS, ICON, button
 from app.widgets.labels import ElideLabel, label
+from app.words import brief
 
 __all__ = ["MOST_LINES", "Composer"]
 
@@ -230,7 +231,9 @@ class Composer(QFrame):
 
     def set_model(self, name: str) -> None:
         """Names the model that will answer; "" for none."""
-        self._field.set_placeholder(tr("Message {model}", model=name) if name else tr("Write a message"))
+        names = (name, brief(name)) if name else ()
+        hints = [tr("Message {model}", model=said) for said in names] or [tr("Write a message")]
+        self._field.set_placeholder(*hints)
 
     def set_ready(self, reason: str, soon: bool = False) -> None:
         """reason: why nothing can be sent now; "" when it can. soon: it can be in a while, Enter may wait for it."""

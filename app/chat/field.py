@@ -38,7 +38,7 @@ class Field(QPlainTextEdit):
         self.setFrameShape(QPlainTextEdit.Shape.NoFrame)
         self.setTabChangesFocus(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._placeholder = ""
+        self._placeholders: tuple[str, ...] = ("",)
         #: "send" or "newline": what Enter alone does.
         self._enter = "send"
         #: What was asked before, newest first; asked for when it is wanted.
@@ -104,9 +104,9 @@ class Field(QPlainTextEdit):
         elif source.hasImage():
             self.pictureGiven.emit()
 
-    def set_placeholder(self, text: str) -> None:
-        """On one line: what does not fit is left out."""
-        self._placeholder = text
+    def set_placeholder(self, *texts: str) -> None:
+        """On one line: the first that fits, the longest first."""
+        self._placeholders = texts
         self._show_placeholder()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -115,7 +115,9 @@ class Field(QPlainTextEdit):
 
     def _show_placeholder(self) -> None:
         room = self.viewport().width() - 4
-        self.setPlaceholderText(self.fontMetrics().elidedText(self._placeholder, Qt.TextElideMode.ElideRight, room))
+        advance = self.fontMetrics().horizontalAdvance
+        fits = next((text for text in self._placeholders if advance(text) <= room), self._placeholders[-1])
+        self.setPlaceholderText(self.fontMetrics().elidedText(fits, Qt.TextElideMode.ElideRight, room))
         # Qt paints the new words only where the caret blinks.
         self.viewport().update()
 

@@ -27,7 +27,7 @@ def stats_line(stats: GenerationStats | None, stop_reason: str | None, predicted
 def stats_lines(
     stats: GenerationStats | None, stop_reason: str | None, predicted: Range | None = None
 ) -> tuple[str, ...]:
-    """The line, and shorter ones for less room: without the prediction, then the first token, the count, the speed.
+    """The line, and shorter ones for less room: without the first token, the prediction, the count, the speed.
 
     Why the answer ended is in all of them.
     """
@@ -45,7 +45,7 @@ def stats_lines(
     first = [tr("first token {time}", time=seconds(stats.first_token_s))]
     lines = [speed + count + first, speed + count, speed or count]
     if foreseen:
-        lines.insert(0, foreseen + count + first)
+        lines = [foreseen + count + first, foreseen + count, *lines]
     return (*(" · ".join([*parts, ending]) for parts in lines), ending)
 
 

@@ -12,6 +12,13 @@ CONTROL_WIDTH = 250
 SAVE_MS = 600
 
 
+class Sided(QWidget):
+    """A control of several parts, which stand at the right beside its words and at the left below them."""
+
+    def keep_left(self, left: bool) -> None:
+        raise NotImplementedError
+
+
 class Combo(QComboBox):
     """entries: (text, value). A turn of the wheel changes it only while it has the focus."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Slot
-from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QMessageBox, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QMessageBox, QVBoxLayout
 
 from app import tasks
 from app.language import told, tr
-from app.settings.fields import CONTROL_WIDTH
+from app.settings.fields import CONTROL_WIDTH, Sided
 from app.settings.store import Settings, SettingsStore
 from app.theme import theme
 from app.widgets.buttons import button
@@ -20,26 +20,32 @@ from engine.errors import GreenroomError
 from engine.hub.trash import move_models
 
 
-class ModelsFolder(QWidget):
+class ModelsFolder(Sided):
     def __init__(self, settings: SettingsStore) -> None:
         super().__init__()
         self._settings = settings
         self.folder = ElideLabel("", "small", Qt.TextElideMode.ElideMiddle)
         self.folder.setFixedWidth(theme().px(CONTROL_WIDTH))
-        self.folder.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.choose = button(tr("Choose…"), name=tr("Choose the models folder"))
         self.choose.clicked.connect(self._choose)
         self.default = button(tr("Use the default"), kind="link")
         self.default.clicked.connect(lambda: settings.change(models_folder=None))
-        buttons = QHBoxLayout()
+        self._buttons = buttons = QHBoxLayout()
         buttons.addStretch(1)
         buttons.addWidget(self.default)
         buttons.addWidget(self.choose)
+        buttons.addStretch(0)
         cell = QVBoxLayout(self)
         cell.setContentsMargins(0, 0, 0, 0)
         cell.setSpacing(4)
         cell.addLayout(buttons)
         cell.addWidget(self.folder)
+
+    def keep_left(self, left: bool) -> None:
+        side = Qt.AlignmentFlag.AlignLeft if left else Qt.AlignmentFlag.AlignRight
+        self.folder.setAlignment(side | Qt.AlignmentFlag.AlignVCenter)
+        self._buttons.setStretch(0, 0 if left else 1)
+        self._buttons.setStretch(self._buttons.count() - 1, 1 if left else 0)
 
     def show_values(self, values: Settings) -> None:
         self.folder.setText(values.models_folder or tr("The program's own folder"))

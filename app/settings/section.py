@@ -7,6 +7,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.language import tr
+from app.settings.fields import Sided
 from app.settings.options import Option, Page
 from app.settings.store import Settings, SettingsStore
 from app.theme import theme
@@ -48,6 +49,8 @@ class Row(QFrame):
         self._line.setDirection(QBoxLayout.Direction.TopToBottom if below else QBoxLayout.Direction.LeftToRight)
         self._line.setStretch(0, 0 if below else 1)
         self._line.setAlignment(self.control, _LEFT if below and not self.option.below else Qt.AlignmentFlag(0))
+        if isinstance(self.control, Sided):
+            self.control.keep_left(below)
         self._line.setContentsMargins(16, 10, 16, 14 if below else 10)
         self._line.setSpacing(8 if below else 24)
 

@@ -81,7 +81,7 @@ class StagePanel(QWidget):
         self._legend.addStretch(1)
         self.served, self.bar = _Row(tr("Served from VRAM")), _ShareBar()
         self.from_ram = _Row(tr("Experts from RAM per token"))
-        self.bandwidth = _Row(tr("RAM bandwidth they use"))
+        self.bandwidth = _Row(tr("RAM bandwidth they use"), tr("RAM bandwidth"))
         self.hand_off = _Row(tr("CPU ↔ GPU hand-off"))
         self.replay_bar = ReplayBar()
         self.replay_bar.opened.connect(self.open_replay)
@@ -232,6 +232,8 @@ class StagePanel(QWidget):
         self.setFixedWidth(width)
         beside = width >= look.px(ONE_LINE)
         self._legend.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
+        # Below each other they leave no room between them and what follows.
+        self._legend.setStretch(2, 1 if beside else 0)
 
     @Slot()
     def _wake(self) -> None:
@@ -299,15 +301,17 @@ class _Swatch(QWidget):
 
 
 class _Row(QWidget):
-    """A word and its figure, "–" while there is none."""
+    """A word and its figure, "–" while there is none. shorter: the word where the room is small."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *shorter: str) -> None:
         super().__init__()
         self._text = text
         self.value = label("", "figure")
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(ElideLabel(text, "small"), 1)
+        word = ElideLabel(text, "small")
+        word.shorter = shorter
+        row.addWidget(word, 1)
         row.addWidget(self.value)
 
     def show_value(self, text: str, optional: bool = False) -> None:

@@ -64,6 +64,7 @@ QPushButton[kind="nav"] {
     padding: 8px 8px; font-weight: 400; }
 QPushButton[kind="nav"]:hover { background: $hover; color: $text; }
 QPushButton[kind="nav"]:checked { background: $panel; border-color: $line; color: $text; font-weight: 500; }
+QPushButton[kind="nav"][rail="true"] { text-align: center; padding: 8px 0; }
 QPushButton[kind="nav"]:focus { border: 2px solid $accent; padding: 7px 7px; }
 QPushButton[kind="ghost"] { background: transparent; border-color: transparent; padding: 5px 8px; }
 QPushButton[kind="ghost"]:hover { background: $hover; }
@@ -74,6 +75,8 @@ QPushButton[kind="link"] {
     font-size: ${px_small}px; font-weight: 400; border-radius: 4px; }
 QPushButton[kind="link"]:hover { color: $text; }
 QPushButton[kind="link"]:focus { border-color: $accent; }
+QPushButton[kind="link"]:disabled { color: $faint; }
+QListWidget::item { padding: 5px 10px; }
 QPushButton::menu-indicator { image: none; width: 0; }
 QPushButton[kind="model"] { background: transparent; border-color: transparent; padding: 5px 8px;
     font-weight: 600; text-align: left; }

@@ -77,7 +77,8 @@ class OfferCard(QFrame):
         figures.setSpacing(5)
         figures.addStretch(1)
         figures.addWidget(label(speed, "heading"))
-        figures.addWidget(label("tok/s", "small"))
+        if plan.runnable:
+            figures.addWidget(label("tok/s", "small"))
         if plan.runnable:
             self.action = button(
                 tr("Download"), kind="primary" if best else "", name=tr("Download {model}", model=row.name)

@@ -4153,6 +4153,11 @@
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
+        <source>RAM bandwidth</source>
+        <translation>RAM 대역폭</translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/panel.py"/>
         <source>CPU ↔ GPU hand-off</source>
         <translation>CPU ↔ GPU 전달</translation>
     </message>

@@ -26,9 +26,14 @@ _SLACK = 1
 
 
 def cut(window: QWidget) -> list[str]:
-    """What cannot be read as a whole, and why; [] when all can."""
+    """What cannot be read as a whole once the window has come to rest, and why; [] when all can."""
     for _ in range(3):  # a scroll bar that comes takes room, and so on
         QApplication.processEvents()
+    return unreadable(window)
+
+
+def unreadable(window: QWidget) -> list[str]:
+    """What cannot be read as a whole now."""
     return [*_cut_controls(window), *_cut_labels(window), *_cut_hints(window), *_overlaps(window)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.folders import config_folder, data_folder
 from app.language import mark, tr
@@ -39,9 +39,13 @@ class _Sentences(QWidget):
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(6)
         for text in sentences:
-            line = label(f"•  {tr(text)}", wrap=True)
-            line.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-            box.addWidget(line)
+            said = label(tr(text), wrap=True)
+            said.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+            line = QHBoxLayout()
+            line.setSpacing(8)
+            line.addWidget(label("•"), 0, Qt.AlignmentFlag.AlignTop)
+            line.addWidget(said, 1)
+            box.addLayout(line)
 
 
 class _Folders(QWidget):

@@ -82,6 +82,10 @@ def test_the_placeholder_stays_on_one_line(composer):
     shown = composer.field.placeholderText()
     assert shown.startswith("Message Qwen3")
     assert composer.field.fontMetrics().horizontalAdvance(shown) <= composer.field.viewport().width()
+    composer.set_model("Greenroom demo (SmolLM2-135M as a mixture of experts)")
+    composer.resize(300, 120)
+    composer.grab()
+    assert composer.field.placeholderText() == "Message Greenroom demo"
 
 
 def test_the_button_and_escape_stop_an_answer(composer, qtbot):

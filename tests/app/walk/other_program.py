@@ -1,16 +1,19 @@
 """Another program on the same screen, from which things are dragged and copied.
 
-    python other_program.py file PATH | text CHARACTERS | image
+    python other_program.py file PATH | text CHARACTERS | words TEXT | image
+    python other_program.py take PATH
 
-It puts that on the clipboard, and lets it be dragged out of its window, which is called "Other program".
+It puts that on the clipboard, and lets it be dragged out of its window, which is called "Other program"; or it keeps
+what is on the clipboard, a picture as PATH.png and a text as PATH.txt, and ends.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from PySide6.QtCore import QMimeData, Qt, QUrl
-from PySide6.QtGui import QDrag, QImage, QMouseEvent
+from PySide6.QtGui import QClipboard, QDrag, QImage, QMouseEvent
 from PySide6.QtWidgets import QApplication, QLabel
 
 
@@ -18,6 +21,8 @@ def what(kind: str, value: str) -> QMimeData:
     data = QMimeData()
     if kind == "file":
         data.setUrls([QUrl.fromLocalFile(value)])
+    elif kind == "words":
+        data.setText(value)
     elif kind == "text":
         data.setText(("The sea is wide and deep. " * (int(value) // 26 + 1))[: int(value)])
     else:
@@ -25,6 +30,14 @@ def what(kind: str, value: str) -> QMimeData:
         picture.fill(Qt.GlobalColor.darkGreen)
         data.setImageData(picture)
     return data
+
+
+def take(clipboard: QClipboard, to: Path) -> None:
+    data = clipboard.mimeData()
+    if data.hasImage():
+        clipboard.image().save(str(to.with_suffix(".png")))
+    if data.hasText():
+        to.with_suffix(".txt").write_text(data.text(), encoding="utf-8")
 
 
 class Source(QLabel):
@@ -44,6 +57,9 @@ class Source(QLabel):
 
 if __name__ == "__main__":
     application = QApplication(sys.argv[:1])
+    if sys.argv[1] == "take":
+        take(application.clipboard(), Path(sys.argv[2]))
+        sys.exit(0)
     application.clipboard().setMimeData(what(*[*sys.argv[1:], ""][:2]))
     window = Source([*sys.argv[1:], ""][:2])
     window.show()

@@ -20,6 +20,7 @@ import psutil
 
 #: Of the window manager, over the window.
 BARS = 24
+QUIT_S = 60
 HERE = Path(__file__).resolve().parent
 
 
@@ -58,8 +59,12 @@ class Screen:
             "QT_SCALE_FACTOR": str(scale),
             "LANG": "C.UTF-8",
         }
-        self._manager = subprocess.Popen(["openbox"], env=self._environment, stderr=subprocess.DEVNULL)
+        self._manager = subprocess.Popen(
+            ["openbox"], env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         self.program: subprocess.Popen[bytes] | None = None
+        #: On the pictures so far.
+        self.unreadable: list[str] = []
         self._socket = ""
 
     # The program
@@ -97,6 +102,12 @@ class Screen:
             other.terminate()
             other.wait(20)
 
+    def take_clipboard(self, to: Path) -> None:
+        """What is on the clipboard: a picture as `to`.png, a text as `to`.txt."""
+        command = [sys.executable, str(HERE / "other_program.py"), "take", str(to)]
+        with self.log.open("ab") as log:
+            subprocess.run(command, env=self._environment, stderr=log, timeout=60, check=True)
+
     def kill(self) -> None:
         """As a power cut does."""
         assert self.program is not None
@@ -106,7 +117,11 @@ class Screen:
     def quit(self) -> int:
         assert self.program is not None
         self.program.send_signal(signal.SIGTERM)
-        return self.program.wait(40)
+        try:
+            return self.program.wait(QUIT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise NotSeen(f"the program's end within {QUIT_S} s") from None
 
     @property
     def rss(self) -> float:
@@ -116,8 +131,7 @@ class Screen:
 
     def close(self) -> None:
         if self.program is not None and self.program.poll() is None:
-            self.program.terminate()
-            self.program.wait(40)
+            self.kill()
         for process in (self._manager, self._server):
             process.terminate()
             process.wait(10)
@@ -174,10 +188,14 @@ class Screen:
         return any(asked.search(item["name"]) or asked.search(item["text"]) for item in self.look()["items"])
 
     def shoot(self, name: str, window: bool = False) -> Path:
-        """A picture of the screen once it has come to rest, or of the window alone with few colours."""
+        """A picture of the screen once it has come to rest, or of the window alone with few colours.
+
+        What cannot be read on it is kept in `unreadable`.
+        """
         time.sleep(0.35)
         # The window's thread answers: whatever it was at has been painted.
         seen = self.look()
+        self.unreadable += [f"{name}: {fault}" for fault in seen["unreadable"]]
         path = self.pictures / f"{name}.png"
         (width, height), (left, top) = seen["size"], seen["corner"]
         only = (
@@ -202,6 +220,12 @@ class Screen:
             time.sleep(0.12)
 
     def type(self, text: str) -> None:
+        """Into whatever has the keyboard. What is on no key of the keyboard comes from the clipboard."""
+        if not text.isascii():
+            with self.other_program("words", text):
+                self.key("ctrl+v")
+                time.sleep(0.3)
+            return
         self.xdotool("type", "--clearmodifiers", "--delay", "8", text)
         time.sleep(0.15)
 

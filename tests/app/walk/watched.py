@@ -2,8 +2,8 @@
 
     python watched.py SOCKET
 
-It says over a Unix socket what a screen reader would be told: the name, place and state of whatever is in sight. It
-never acts: hands are xdotool's.
+It says over a Unix socket what a screen reader would be told: the name, place and state of whatever is in sight, and
+what of it cannot be read as a whole. It never acts: hands are xdotool's.
 """
 
 from __future__ import annotations
@@ -14,12 +14,18 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QMetaObject, QObject, QPoint, QRect, Qt, Slot
 from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QApplication, QLabel, QMenu, QPlainTextEdit, QWidget
 
+from app import language
 from app.__main__ import main
+from app.theme import theme
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from whole import unreadable
 
 
 def _place(widget: QWidget, area: QRect) -> list[int]:
@@ -61,7 +67,9 @@ def _in_sight() -> Iterator[dict[str, Any]]:
                 index = model.index(row, 0)
                 area = widget.visualRect(index) & widget.viewport().rect()
                 if not area.isEmpty():
-                    yield _entry(widget.viewport(), "row", str(index.data() or ""), "", area, True, False)
+                    chosen = index == widget.currentIndex()
+                    found = _entry(widget.viewport(), "row", str(index.data() or ""), "", area, True, chosen)
+                    yield found | {"list": widget.accessibleName()}
         kind = "label" if isinstance(widget, QLabel) else type(widget).__name__
         if name or text or widget is QApplication.focusWidget():
             yield _entry(widget, kind, name, text, seen, widget.isEnabled(), on) | {
@@ -82,14 +90,29 @@ class Witness(QObject):
     def look(self) -> None:
         try:
             window = next((w for w in QApplication.topLevelWidgets() if hasattr(w, "chat_page")), None)
-            self.answer = {"items": list(_in_sight())}
+            windows = [w for w in QApplication.topLevelWidgets() if w.isVisible()]
+            self.answer = {
+                "items": list(_in_sight()),
+                "windows": [w.windowTitle() for w in windows],
+                "unreadable": [fault for w in windows for fault in unreadable(w)],
+            }
             if window is not None:
+                stage = window.contents.stage
+                settings = window.contents.pages.get("settings")
                 scale = window.devicePixelRatioF()
                 corner = window.mapToGlobal(QPoint(0, 0))
                 self.answer |= {
                     "state": window.host.state.kind,
                     "page": window.page,
+                    "model": window.host.state.model_name,
+                    "section": settings.section if settings is not None else "",
+                    "language": language.language(),
+                    "dark": theme().dark,
+                    "zoom": theme().zoom,
+                    "minimised": window.isMinimized(),
                     "performance": getattr(window.chat_page, "performance", None) is not None,
+                    "stage": stage is not None and stage.isVisible(),
+                    "replay": stage is not None and stage.replay is not None,
                     "size": [round(window.width() * scale), round(window.height() * scale)],
                     "corner": [round(corner.x() * scale), round(corner.y() * scale)],
                     "scale": scale,
