@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QPainter, QPaintEvent
@@ -39,11 +39,11 @@ class _Part:
     bottom: int = 0
 
 
-def _frame(leaf: Leaf) -> Leaf:
+def _frame(leaf: Leaf) -> object:
     """What a leaf is without its text, if that may have links."""
     if isinstance(leaf, Text):
-        return replace(leaf, spans=())
-    return Table((), leaf.aligns, leaf.indent, leaf.quote) if isinstance(leaf, Table) else leaf
+        return leaf.heading, leaf.marker, leaf.indent, leaf.quote, leaf.close
+    return (leaf.aligns, leaf.indent, leaf.quote) if isinstance(leaf, Table) else leaf
 
 
 class BodyView(QWidget):
@@ -74,6 +74,8 @@ class BodyView(QWidget):
         self._rest = ""
         #: Finds the links that the whole text has beyond what is shown.
         self._links: LateLinks | None = None
+        #: The leaves that have such links and do not show them yet.
+        self._late: list[int] = []
         self._slices = QTimer(self, singleShot=True, interval=0)
         self._slices.timeout.connect(self._show_slice)
 
@@ -129,24 +131,30 @@ class BodyView(QWidget):
         """Write anew what has links that were not known when it was shown, a view in each turn of the event loop."""
         assert self._links is not None
         leaves = self._links.leaves
-        if [_frame(leaf) for leaf in leaves] != [_frame(leaf) for leaf in self._leaves]:
+        self._late = [n for n, (old, new) in enumerate(zip(self._leaves, leaves, strict=False)) if old != new]
+        same = len(leaves) == len(self._leaves)
+        if same and all(_frame(leaves[n]) == _frame(self._leaves[n]) for n in self._late):
+            self._show_late_view()
+        else:
             self.set_text(self._text)
-            return
-        changed = next((n for n, leaf in enumerate(leaves) if leaf != self._leaves[n]), None)
-        if changed is None:
+
+    @Slot()
+    def _show_late_view(self) -> None:
+        if self._links is None or not self._late:
             self._forget_links()
             return
-        index = self._part_of(changed)
+        index = self._part_of(self._late[0])
         part = self._parts[index]
-        new = leaves[part.first : part.first + part.count]
+        new = self._links.leaves[part.first : part.first + part.count]
         if isinstance(part.widget, TextView):
             part.widget.rewrite([leaf for leaf in new if isinstance(leaf, Text)])
         elif isinstance(part.widget, TableView) and isinstance(new[0], Table):
             part.widget.show_leaf(new[0])
         self._leaves[part.first : part.first + part.count] = new
+        self._late = [leaf for leaf in self._late if leaf >= part.first + part.count]
         self._place(index)
         self.resized.emit()
-        QTimer.singleShot(0, self._links, self._show_links)
+        QTimer.singleShot(0, self._links, self._show_late_view)
 
     @Slot()
     def _show_slice(self) -> None:

@@ -16,6 +16,8 @@ from app.chat.markdown_rules import open_formula
 
 #: Characters after which a paragraph that is being written is cut: parsing and laying it out again must stay quick.
 LONGEST_PARAGRAPH = 2500
+#: Blanks at the end of a text that are read as they are.
+MOST_BLANKS = 200
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,8 @@ class StreamParser:
             self._table = None
             self._move(end, 1, self._lead)
             return settled, [leaves[0], *self.update(text)[1]]
-        tail = self._lead.text + text[self._start :]
+        unsettled = self._lead.text + text[self._start :]
+        tail = _with_few_blank_lines(unsettled)
         # The first definition of a name counts, and half of one is none: those of the tail are read again.
         env = self._env()
         tokens = PARSER.parse(tail, env)
@@ -109,6 +112,10 @@ class StreamParser:
         if formula is not None:
             begins, closed = formula
             unknown = min(unknown, begins if closed else begins + 1)
+        # A table is none when the line below its head gets more columns, and what is above is one paragraph with it.
+        heads = (token.map[0] for token in tokens if token.type == "table_open" and token.map)
+        if unknown - 1 in heads:
+            unknown -= 1
         line, first_leaf, item = walker.last_mark(unknown)
         new = [*islice(env["references"].items(), len(self._references), None)]
         # A definition makes no token, but settles what stands above it as any block does.
@@ -124,7 +131,7 @@ class StreamParser:
             self._references.update((name, reference) for name, reference in new if reference["map"][1] <= line)
         rest = leaves[self._settled - settled :]
         self._fence = _OpenFence.find(tokens, rest, text, self._start)
-        self._table = _OpenTable.find(tokens, rest, tail, self._lead, len(text) - self._start)
+        self._table = _OpenTable.find(tokens, rest, unsettled, self._lead, len(text) - self._start)
         grows_alone = self._fence is not None or self._table is not None
         if offset > 0 or grows_alone or len(tail) <= LONGEST_PARAGRAPH:
             return settled, leaves
@@ -193,6 +200,12 @@ class StreamParser:
     def needs_second_pass(self) -> bool:
         """Whether something was settled before the definition came that a link in it may refer to."""
         return self._defined_late and not self._complete
+
+
+def _with_few_blank_lines(text: str) -> str:
+    """A model caught in a loop may end lines without end: where nothing follows, they say nothing."""
+    end = text.find("\n", len(text.rstrip()))
+    return f"{text[:end]}\n\n" if 0 <= end < len(text) - MOST_BLANKS else text
 
 
 def _definitions(text: str) -> Iterator[str]:

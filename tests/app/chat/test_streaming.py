@@ -17,7 +17,7 @@ from app import tasks
 from app.chat import markdown, math_store
 from app.chat.body_view import BodyView
 from app.chat.markdown import LINE_BREAK, Text, parse
-from app.chat.markdown_stream import LONGEST_PARAGRAPH, StreamParser
+from app.chat.markdown_stream import LONGEST_PARAGRAPH, MOST_BLANKS, StreamParser
 from app.chat.math_object import FormulaObjects
 from app.chat.page import ChatPage
 from app.chat.rich_text import PARAGRAPH_GAP, TextView
@@ -198,6 +198,18 @@ def test_definitions_of_links_are_settled_though_they_show_nothing(kind, monkeyp
     assert any(span.link for span in leaves[-1].spans)
 
 
+def test_lines_that_end_without_end_are_not_read_again(monkeypatch):
+    parsed = []
+    original = markdown.PARSER.parse
+    monkeypatch.setattr(
+        markdown.PARSER, "parse", lambda source, env: parsed.append(len(source)) or original(source, env)
+    )
+    parser = StreamParser()
+    for end in range(0, 9000, FRAME):
+        parser.update("- words\n" + "\n" * end)
+    assert max(parsed) <= MOST_BLANKS + 2 * FRAME
+
+
 def test_definitions_in_an_item_are_no_part_of_its_text():
     text = "- a\n\n" + "".join(f"  [name {n}]: https://example.org/{n}\n" for n in range(100))
     parser, leaves = StreamParser(), []
@@ -263,6 +275,8 @@ BLOCKS += ["> $$\n", " | $$ | a\n"]
 @example(["$$ z\n", "$$ z\n", "$$ z\n"], 2).via("words behind a formula make it none")
 @example(["> $$\n", "> q q\n", "$$\n", "a b\n", "> $$\n"], 8).via("a formula does not go on where its quote ends")
 @example(["|---|---|\n", "|---|---|\n", "$$\n", " | $$ | a\n"], 2).via("a row that is a formula until its end")
+@example(["\n", "  more text\n", "| 1 |", "\n", "  |---|---|\n"], 26).via("what looked like a table's head")
+@example(["```\n", "```\n", "- a\n", "\n" * 300, "  b\n"], 9).via("many empty lines within an item")
 @settings(max_examples=60, deadline=None)
 def test_blocks_of_any_kind_read_as_the_whole(blocks, step):
     text, leaves = "".join(blocks), []
