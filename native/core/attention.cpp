@@ -88,7 +88,8 @@ struct Attention::Pass {
 
 Attention::Attention(const AttentionShape& shape, const std::string& kv_type, AttentionWeights weights,
                      const std::optional<std::string>& isa)
-    : shape_(shape), type_(kv_type_named(kv_type)), weights_(std::move(weights)), kernels_(&attention_kernels(isa)) {
+    : shape_(shape), type_(kv_type_named(kv_type)), weights_(std::move(weights)),
+      kernels_(&attention_kernels(type_, isa)) {
   check(shape.window >= 0 && shape.chunk >= 0, "window and chunk must not be negative");
   check(shape.window == 0 || shape.chunk == 0, "a layer has a window or chunks, not both");
   const long long reach = std::max(shape.window, shape.chunk);
@@ -131,7 +132,7 @@ Attention::Attention(const AttentionShape& shape, const std::string& kv_type, At
   sink_states_.resize(weights_.sinks.size() * state_floats());
   for (size_t head = 0; head < weights_.sinks.size(); ++head) {
     float* tail = sink_states_.data() + head * state_floats() + width_;
-    tail[kStateLargest] = weights_.sinks[head];
+    tail[kStateLargest] = weights_.sinks[head] * kernels_->score_unit;
     tail[kStateSum] = 1.0f;
   }
 }
@@ -231,13 +232,16 @@ void Attention::prepare(const Pass& pass, size_t token) const {
     }
   if (!full && shape_.norm_after_rope)
     norm_each();
-  float scale = shape_.scale;
+  float scale = shape_.scale * kernels_->score_unit;
   if (shape_.temperature_interval) {
     const size_t steps = (pass.start + token + 1) / static_cast<size_t>(shape_.temperature_interval);
     scale *= 1.0f + shape_.temperature_strength * std::log1p(static_cast<float>(steps));
   }
   for (float* q = row; q < keys; ++q)
     *q *= scale;
+  if (kernels_->pairs)
+    for (float* q = row; q < keys; q += head_dim_)
+      narrow_query(q);
   if (shape_.v_norm)
     for (size_t head = 0; head < kv_heads_; ++head)
       norm_all(values + head * head_dim_, head_dim_, {});
@@ -261,6 +265,17 @@ void Attention::norm_all(float* x, size_t n, const std::vector<float>& weight) c
       x[i] = x[i] * factor * weight[i];
 }
 
+// In place; an odd dimension makes a pair with 0.
+void Attention::narrow_query(float* q) const {
+  if (head_dim_ == width_)
+    return kernels_->narrow[type_](q, width_, q);
+  float padded[kMostHeadDim] = {};
+  alignas(64) uint8_t narrowed[kMostHeadDim * sizeof(uint16_t)];
+  std::memcpy(padded, q, head_dim_ * sizeof(float));
+  kernels_->narrow[type_](padded, width_, narrowed);
+  std::memcpy(q, narrowed, round_up(head_dim_, 2) * sizeof(uint16_t));
+}
+
 void Attention::append(const Pass& pass, size_t head, size_t position, const float* key, const float* value) const {
   float padded[kMostHeadDim] = {};
   alignas(64) uint8_t narrowed[(kMostHeadDim + 1) * sizeof(float)];
@@ -272,22 +287,32 @@ void Attention::append(const Pass& pass, size_t head, size_t position, const flo
   std::memcpy(padded, key, head_dim_ * sizeof(float));
   kernels_->narrow[type_](padded, width_, narrowed);
   uint8_t* keys = pass.cache + head * head_keys_nbytes() + slot * block_nbytes(head_dim_);
-  const auto turn = [&](auto element) {
-    for (size_t i = 0; i < head_dim_; ++i)
+  // Its n elements, or pairs of these, become one column.
+  const auto turn = [&](auto element, size_t n) {
+    for (size_t i = 0; i < n; ++i)
       std::memcpy(keys + (i * kKeyBlock + within) * sizeof element, narrowed + i * sizeof element, sizeof element);
   };
-  if (element_ == 4)
-    turn(uint32_t{});
+  if (kernels_->pairs) {
+    turn(uint32_t{}, head_dim_ / 2);
+    if (head_dim_ % 2)
+      std::memcpy(keys + (head_dim_ - 1) * kKeyBlock * element_ + within * element_,
+                  narrowed + (head_dim_ - 1) * element_, element_);
+  } else if (element_ == 4)
+    turn(uint32_t{}, head_dim_);
   else if (element_ == 2)
-    turn(uint16_t{});
+    turn(uint16_t{}, head_dim_);
   else
-    turn(uint8_t{});
+    turn(uint8_t{}, head_dim_);
   store_scale(keys, head_dim_);
   std::memcpy(padded, value, head_dim_ * sizeof(float));
   kernels_->narrow[type_](padded, width_, narrowed);
   uint8_t* of_head = pass.cache + kv_heads_ * head_keys_nbytes() + head * head_values_nbytes();
   uint8_t* values = of_head + slot * block_nbytes(width_);
-  std::memcpy(values + within * width_ * element_, narrowed, width_ * element_);
+  if (kernels_->pairs)
+    for (size_t i = 0; i < width_; ++i)
+      std::memcpy(values + ((within / 2 * width_ + i) * 2 + within % 2) * element_, narrowed + i * element_, element_);
+  else
+    std::memcpy(values + within * width_ * element_, narrowed, width_ * element_);
   store_scale(values, width_);
 }
 

@@ -77,6 +77,7 @@ private:
   void prepare(const Pass& pass, size_t token) const;
   void norm_heads(float* x, size_t heads, const std::vector<float>& weight) const;
   void norm_all(float* x, size_t n, const std::vector<float>& weight) const;
+  void narrow_query(float* q) const;
   void append(const Pass& pass, size_t head, size_t position, const float* key, const float* value) const;
   AttentionTask task_of(const Pass& pass, size_t tile, std::vector<const float*>& rows,
                         std::vector<size_t>& first) const;

@@ -67,15 +67,15 @@ template <KvType kType> static inline void narrow(Lanes x, uint8_t* out) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 16), high);
 }
 
-#include "attention_body.h"
+#include "attention_products.h"
+#include "attention_softmax.h"
 
 } // namespace
 
 const AttentionKernels kAvx2Attention = {
-    "avx2",
-    {attend<kKvF32>, attend<kKvBf16>, attend<kKvF16>, attend<kKvQ8>},
-    merge,
-    {narrow<kKvF32>, narrow<kKvBf16>, narrow<kKvF16>, narrow<kKvQ8>},
+    "avx2", {attend<kKvF32>, attend<kKvBf16>, attend<kKvF16>, attend<kKvQ8>},
+    merge,  {narrow<kKvF32>, narrow<kKvBf16>, narrow<kKvF16>, narrow<kKvQ8>},
+    false,  1.0f,
 };
 
 } // namespace greenroom

@@ -54,15 +54,15 @@ template <KvType kType> static inline void narrow(Lanes x, uint8_t* out) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), half);
 }
 
-#include "attention_body.h"
+#include "attention_products.h"
+#include "attention_softmax.h"
 
 } // namespace
 
 const AttentionKernels kAvx512Attention = {
-    "avx512",
-    {attend<kKvF32>, attend<kKvBf16>, attend<kKvF16>, attend<kKvQ8>},
-    merge,
-    {narrow<kKvF32>, narrow<kKvBf16>, narrow<kKvF16>, narrow<kKvQ8>},
+    "avx512", {attend<kKvF32>, attend<kKvBf16>, attend<kKvF16>, attend<kKvQ8>},
+    merge,    {narrow<kKvF32>, narrow<kKvBf16>, narrow<kKvF16>, narrow<kKvQ8>},
+    false,    1.0f,
 };
 
 } // namespace greenroom

@@ -53,15 +53,15 @@ template <KvType kType> void narrow(Lanes x, uint8_t* out) {
   std::memcpy(out, bits, sizeof bits);
 }
 
-#include "attention_body.h"
+#include "attention_products.h"
+#include "attention_softmax.h"
 
 } // namespace
 
 const AttentionKernels kPortableAttention = {
-    "portable",
-    {attend<kKvF32>, attend<kKvBf16>, attend<kKvF16>, attend<kKvQ8>},
-    merge,
-    {narrow<kKvF32>, narrow<kKvBf16>, narrow<kKvF16>, narrow<kKvQ8>},
+    "portable", {attend<kKvF32>, attend<kKvBf16>, attend<kKvF16>, attend<kKvQ8>},
+    merge,      {narrow<kKvF32>, narrow<kKvBf16>, narrow<kKvF16>, narrow<kKvQ8>},
+    false,      1.0f,
 };
 
 } // namespace greenroom

@@ -122,10 +122,13 @@ const Table& of_three(const std::optional<std::string>& isa, const Table& portab
 
 } // namespace
 
-const AttentionKernels& attention_kernels(const std::optional<std::string>& isa) {
+const AttentionKernels& attention_kernels(KvType type, const std::optional<std::string>& isa) {
 #ifdef GREENROOM_X86
-  return of_three(isa, kPortableAttention, &kAvx2Attention, &kAvx512Attention);
+  const AttentionKernels& found = of_three(isa, kPortableAttention, &kAvx2Attention, &kAvx512Attention);
+  const bool pairs = type == kKvBf16 && &found == &kAvx512Attention && has_all(usable_features(), {"avx512bf16"});
+  return pairs && cap_of(isa) >= rank_of("avx512bf16", "this build") ? kAvx512Bf16Attention : found;
 #else
+  static_cast<void>(type);
   return of_three<AttentionKernels>(isa, kPortableAttention, nullptr, nullptr);
 #endif
 }

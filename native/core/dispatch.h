@@ -20,8 +20,8 @@ std::vector<std::string> tiers();
 // The best table that has its own kernel for this kind, at most `isa` (and GREENROOM_ISA).
 const KernelTable& kernels_for(Kind kind, const std::optional<std::string>& isa);
 
-// The best attention here, at most `isa` (and GREENROOM_ISA).
-const AttentionKernels& attention_kernels(const std::optional<std::string>& isa);
+// The best attention over keys and values of this type here, at most `isa` (and GREENROOM_ISA).
+const AttentionKernels& attention_kernels(KvType type, const std::optional<std::string>& isa);
 
 // The best vector kernels here, likewise.
 const VectorKernels& vector_kernels(const std::optional<std::string>& isa);

@@ -197,9 +197,9 @@ void activations_at_the_edge(const std::string& isa) {
 void attention(ThreadPool& pool, const std::string& isa) {
   std::mt19937 rng(3);
   constexpr size_t kHeads = 6, kKvHeads = 2, kTokens = 600;
-  for (size_t head_dim : {24u, 64u}) {
+  for (size_t head_dim : {24u, 33u, 64u}) {
     AttentionShape shape{kHeads, kKvHeads, static_cast<long long>(head_dim), 8, kTokens, 0.2f, 1e-6f};
-    shape.window = head_dim == 24 ? 70 : 0;
+    shape.window = head_dim < 64 ? 70 : 0;
     const size_t columns = (kHeads + 2 * kKvHeads) * head_dim, out = kHeads * head_dim;
     const std::vector<float> qkv = normal(kTokens * columns, rng), turns(kTokens * 8, 0.7f);
     for (const char* kv_type : {"f32", "bf16", "f16", "q8"}) {

@@ -1,4 +1,4 @@
-"""Attention in float64, one score at a time, and how far float32 may be from it."""
+"""Attention in float64, one score at a time, and how far the kernels may be from it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ import torch
 from engine import _native
 
 EPSILON = 2.0**-24
+#: Half a step of bf16 beside the number.
+BF16_EPSILON = 2.0**-9
+#: Of the powers of two that kernels of bf16 pairs take.
+POWER_ERROR = 2.0**-18
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
@@ -102,6 +106,11 @@ class Layer:
         # NaN everywhere: what was never written must never show.
         self._cache = np.full(nbytes, 0xFF, np.uint8)
 
+    @property
+    def pairs(self) -> bool:
+        """Whether queries and weights are rounded to bf16."""
+        return self._kernel.tier == "avx512bf16"
+
     def forward(self, pool: _native.ThreadPool, first: int, last: int) -> np.ndarray:
         """Tokens first .. last - 1 -> [last - first, heads * head_dim]."""
         shape = self._inputs.shape
@@ -120,8 +129,11 @@ class Layer:
         return y
 
 
-def reference(inputs: Inputs, kv_type: str, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """Results of tokens `first` and later, and the error allowed for each: [T - first, heads * head_dim]."""
+def reference(inputs: Inputs, kv_type: str, first: int, *, pairs: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Results of tokens `first` and later, and the error allowed for each: [T - first, heads * head_dim].
+
+    pairs: queries and weights may be rounded to bf16
+    """
     shape, tokens = inputs.shape, len(inputs.qkv)
     x = inputs.qkv.astype(np.float64) + inputs.weights.get("bias", np.zeros(1)).astype(np.float64)
     q, k, v = np.split(x.reshape(tokens, -1, shape.head_dim), [shape.heads, shape.heads + shape.kv_heads], axis=1)
@@ -147,7 +159,7 @@ def reference(inputs: Inputs, kv_type: str, first: int) -> tuple[np.ndarray, np.
     # Roundings on the way to one score: the parts' own (bias, norm, rotation, scale: at most 16), then one per
     # dimension; norms over all heads add up longer sums.
     norm = shape.heads * shape.head_dim / 32 if shape.qk_norm == "full" and shape.eps is not None else 0
-    per_score = (shape.head_dim + 16 + norm) * EPSILON + step * 2.0**-6
+    per_score = (shape.head_dim + 16 + norm) * EPSILON + step * 2.0**-6 + pairs * BF16_EPSILON
     results, limits = [], []
     for t in range(first, tokens):
         row, limit = [], []
@@ -165,6 +177,8 @@ def reference(inputs: Inputs, kv_type: str, first: int) -> tuple[np.ndarray, np.
             moved = 2 * (np.abs(keys) @ np.abs(q[t, h])).max() * per_score
             moved += 2 * (k_step[begin : t + 1, source] @ np.abs(q[t, h])).max()
             added = (min(t + 1, 512) + t / 512 + 16) * EPSILON + step * 2.0**-6
+            # A power for the weight, one for each larger score after it and for each split.
+            added += pairs * (BF16_EPSILON + (t / 64 + t / 512 + 2) * POWER_ERROR)
             error = (moved + added) * 2 * (weights @ np.abs(values))
             limit.append(error + weights @ v_step[begin : t + 1, source] + 1e-30)
         results.append(np.concatenate(row))

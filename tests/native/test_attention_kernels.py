@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from attention_reference import Inputs, Layer, Shape, reference
+from attention_reference import DTYPES, EPSILON, Inputs, Layer, Shape, reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import _native
 
 TIERS = ["avx512", "avx2", "portable"]
+#: Multiplies pairs of bf16, where keys and values are so.
+PAIRS = "avx512bf16"
 KV_TYPES = ["f32", "bf16", "f16", "q8"]
 #: What the families ask for, one or two at a time and all that can be together.
 SWITCHES: list[dict[str, Any]] = [
@@ -45,19 +47,25 @@ def kernel(**changes: object) -> _native.Attention:
     return _native.Attention(**{**values, **changes})  # type: ignore[arg-type]
 
 
-@pytest.fixture(params=TIERS)
+@pytest.fixture
 def isa(request: pytest.FixtureRequest) -> str:
     tier: str = request.param
-    if kernel(isa=tier).tier != tier:
+    if kernel(isa=tier, kv_type="bf16").tier != tier:
         pytest.skip(f"this CPU has no {tier}")
     return tier
+
+
+def ways(*kv_types: str) -> pytest.MarkDecorator:
+    """Every tier with each of these types, and the kernels of pairs with theirs."""
+    every = [*itertools.product(TIERS, kv_types), (PAIRS, "bf16")]
+    return pytest.mark.parametrize(("isa", "kv_type"), every, indirect=["isa"])
 
 
 @settings(max_examples=25, deadline=None)
 @given(
     kv_heads=st.integers(1, 3),
     group=st.integers(1, 9),
-    head_dim=st.sampled_from([1, 16, 24, 48, 64, 80, 128]),
+    head_dim=st.sampled_from([1, 16, 24, 33, 48, 64, 80, 128]),
     rotated=st.sampled_from([0.0, 0.5, 1.0]),
     kv_type=st.sampled_from(KV_TYPES),
     normed=st.booleans(),
@@ -85,27 +93,30 @@ def test_any_shape_against_float64(
     rotated_dims = int(head_dim * rotated) // 2 * 2
     shape = Shape(kv_heads * group, kv_heads, head_dim, rotated_dims, head_dim**-0.5, eps, biased, **switches)
     inputs = Inputs.random(shape, start + tokens, seed)
-    expected, limits = reference(inputs, kv_type, start)
-    for tier in TIERS:
+    for tier in (*TIERS, PAIRS):
         layer = Layer(inputs, start + tokens + 3, kv_type, tier)
+        if tier == PAIRS and not layer.pairs:
+            continue
+        if tier in (TIERS[0], PAIRS):
+            expected, limits = reference(inputs, kv_type, start, pairs=layer.pairs)
         for first, last in itertools.pairwise([*range(0, start, shape.rollback), start]):
             layer.forward(pool, first, last)
         error = np.abs(layer.forward(pool, start, start + tokens) - expected)
         assert (error <= limits).all(), (tier, (error / limits).max())
 
 
-@pytest.mark.parametrize("kv_type", KV_TYPES)
+@ways(*KV_TYPES)
 def test_long_contexts_against_float64(pool: _native.ThreadPool, isa: str, kv_type: str) -> None:
     """Several splits, joined by one thread (many tokens) and by many (one token)."""
     inputs = Inputs.random(Shape(4, 2, 32, 32), 1300, 1)
     layer = Layer(inputs, 1300, kv_type, isa)
     got = layer.forward(pool, 0, 1300)
-    expected, limits = reference(inputs, kv_type, 1290)
+    expected, limits = reference(inputs, kv_type, 1290, pairs=layer.pairs)
     assert (np.abs(got[1290:] - expected) <= limits).all()
     assert (np.abs(layer.forward(pool, 1299, 1300) - expected[-1:]) <= limits[-1:]).all()
 
 
-@pytest.mark.parametrize("kv_type", KV_TYPES)
+@ways(*KV_TYPES)
 @pytest.mark.parametrize("group", [1, 3, 8])
 def test_bits_depend_on_nothing_but_the_sequence(isa: str, kv_type: str, group: int) -> None:
     """One piece, pieces of any length, token by token; one thread or several."""
@@ -126,7 +137,7 @@ def test_bits_depend_on_nothing_but_the_sequence(isa: str, kv_type: str, group: 
     several.close()
 
 
-@pytest.mark.parametrize("kv_type", ["f16", "q8"])
+@ways("f16", "q8")
 @pytest.mark.parametrize("switches", SWITCHES[1:], ids=lambda s: "-".join(s))
 def test_bits_with_every_switch(isa: str, kv_type: str, switches: dict[str, Any]) -> None:
     """The same, in pieces that a cache of limited reach can take."""
@@ -146,13 +157,16 @@ def test_bits_with_every_switch(isa: str, kv_type: str, switches: dict[str, Any]
     several.close()
 
 
+@ways("f32")
 @pytest.mark.parametrize("limit", [{"window": 100}, {"chunk": 100}])
-def test_a_limited_cache_takes_tokens_back(pool: _native.ThreadPool, isa: str, limit: dict[str, Any]) -> None:
+def test_a_limited_cache_takes_tokens_back(
+    pool: _native.ThreadPool, isa: str, kv_type: str, limit: dict[str, Any]
+) -> None:
     """Up to `rollback` tokens, from anywhere; and no more are taken at once, so that an interruption loses nothing."""
     inputs = Inputs.random(Shape(2, 1, 16, 16, rollback=70, **limit), 1000, 8)
-    layer = Layer(inputs, 1000, "f32", isa)
+    layer = Layer(inputs, 1000, kv_type, isa)
     expected = np.concatenate([layer.forward(pool, t, t + 10) for t in range(0, 1000, 10)])
-    layer = Layer(inputs, 1000, "f32", isa)
+    layer = Layer(inputs, 1000, kv_type, isa)
     length = 0
     for back in [0, 70, 3, 69, 0, 70, 70, 1, 64, 63, 0, 65, 70, 12, 70]:
         for first in (length, length + 70, length + 140):
@@ -170,13 +184,18 @@ def test_the_limited_cache_is_small() -> None:
     assert _native.kv_cache_nbytes(2, 16, 1000, "f16", 128, 1024) == _native.kv_cache_nbytes(2, 16, 1000, "f16")
 
 
-def test_what_a_window_hides_does_not_spoil(pool: _native.ThreadPool, isa: str) -> None:
+@ways("f16")
+def test_what_a_window_hides_does_not_spoil(pool: _native.ThreadPool, isa: str, kv_type: str) -> None:
     """A NaN is gone once the window has passed it, whatever tokens are computed together."""
-    for limit, spoilt in (({"window": 20}, range(70, 90)), ({"chunk": 40}, range(70, 80))):
+    for limit, spoilt in (
+        ({"window": 20}, range(70, 90)),
+        ({"window": 20}, range(71, 91)),
+        ({"chunk": 40}, range(70, 80)),
+    ):
         inputs = Inputs.random(Shape(8, 2, 16, 16, **limit), 200, 3)
-        expected = Layer(inputs, 200, "f16", isa).forward(pool, 0, 200)
-        inputs.qkv[70, 8 * 16 :] = np.nan
-        got = Layer(inputs, 200, "f16", isa).forward(pool, 0, 200)
+        expected = Layer(inputs, 200, kv_type, isa).forward(pool, 0, 200)
+        inputs.qkv[spoilt[0], 8 * 16 :] = np.nan
+        got = Layer(inputs, 200, kv_type, isa).forward(pool, 0, 200)
         good = [t for t in range(200) if t not in spoilt]
         np.testing.assert_array_equal(got[good], expected[good])
         assert np.isnan(got[list(spoilt)]).all()
@@ -184,34 +203,46 @@ def test_what_a_window_hides_does_not_spoil(pool: _native.ThreadPool, isa: str) 
 
 @pytest.mark.parametrize("spoilt", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("part", [0, 2, 3])
-@pytest.mark.parametrize("kv_type", ["f16", "q8"])
+@ways("f16", "q8")
 def test_earlier_tokens_never_see_a_bad_number(
     pool: _native.ThreadPool, isa: str, part: int, spoilt: float, kv_type: str
 ) -> None:
-    """In q, k or v of token 70 of 100: the tokens before keep their bits."""
+    """In q, k or v of token 70 or 71 of 100: the tokens before keep their bits."""
     shape = Shape(2, 1, 16, 16)
-    inputs = Inputs.random(shape, 100, 3)
-    expected = Layer(inputs, 100, kv_type, isa).forward(pool, 0, 100)
-    inputs.qkv[70, part * 16 + 5] = spoilt
-    got = Layer(inputs, 100, kv_type, isa).forward(pool, 0, 100)
-    np.testing.assert_array_equal(got[:70], expected[:70])
-    assert not np.isfinite(got[70]).all()
-    if part == 0:
-        np.testing.assert_array_equal(got[71:], expected[71:])
+    for token in (70, 71):
+        inputs = Inputs.random(shape, 100, 3)
+        expected = Layer(inputs, 100, kv_type, isa).forward(pool, 0, 100)
+        inputs.qkv[token, part * 16 + 5] = spoilt
+        got = Layer(inputs, 100, kv_type, isa).forward(pool, 0, 100)
+        np.testing.assert_array_equal(got[:token], expected[:token])
+        assert not np.isfinite(got[token]).all()
+        if part == 0:
+            np.testing.assert_array_equal(got[token + 1 :], expected[token + 1 :])
 
 
-def test_huge_scores_are_no_trouble(pool: _native.ThreadPool, isa: str) -> None:
+@ways("f32")
+def test_huge_scores_are_no_trouble(pool: _native.ThreadPool, isa: str, kv_type: str) -> None:
     """Scores beyond the range of e^x: the largest takes all."""
     shape = Shape(1, 1, 16, 0, scale=1.0)
     inputs = Inputs.random(shape, 80, 5)
     inputs.qkv[:, :32] = 0
     inputs.qkv[:, 0] = 100.0
     inputs.qkv[:, 16] = np.arange(80) * 50.0
-    got = Layer(inputs, 80, isa=isa).forward(pool, 0, 80)
-    np.testing.assert_array_equal(got, inputs.qkv[:, 32:])
+    got = Layer(inputs, 80, kv_type, isa).forward(pool, 0, 80)
+    values = torch.from_numpy(inputs.qkv[:, 32:]).to(DTYPES[kv_type]).float().numpy()
+    np.testing.assert_array_equal(got, values)
 
 
-@pytest.mark.parametrize("kv_type", ["bf16", "f16"])
+@ways("bf16")
+def test_weights_count_as_they_are_multiplied(pool: _native.ThreadPool, isa: str, kv_type: str) -> None:
+    """Values that are all the same come out so, however weights are rounded: these are divided by their own sum."""
+    inputs = Inputs.random(Shape(4, 2, 16, scale=1.0), 600, 2)
+    inputs.qkv[:, 6 * 16 :] = 1.5
+    got = Layer(inputs, 600, kv_type, isa).forward(pool, 0, 600)
+    np.testing.assert_allclose(got, 1.5, rtol=2 * (512 + 2 + 16) * EPSILON)
+
+
+@ways("bf16", "f16")
 def test_narrow_types_round_to_nearest_even(pool: _native.ThreadPool, isa: str, kv_type: str) -> None:
     """A single token gives back its value as stored."""
     rng = np.random.default_rng(0)
@@ -222,8 +253,11 @@ def test_narrow_types_round_to_nearest_even(pool: _native.ThreadPool, isa: str, 
     inputs.qkv[0, 1024:] = np.where(np.isfinite(values), values, 1.5)
     inputs.qkv[0, 1024:1040] = [0.0, -0.0, 65504, 65519, 65520, 1e30, 6e-8, 2.9e-8, 3e-8, 6.1e-5, 1, 2, 3, 4, 5, 6]
     got = Layer(inputs, 1, kv_type, isa).forward(pool, 0, 1)[0]
-    stored = torch.from_numpy(inputs.qkv[0, 1024:]).to({"bf16": torch.bfloat16, "f16": torch.float16}[kv_type])
+    stored = torch.from_numpy(inputs.qkv[0, 1024:]).to(DTYPES[kv_type])
     expected = stored.float().numpy()
+    if isa == PAIRS:
+        # Its instructions take subnormal numbers for 0.
+        expected = np.where(np.abs(expected) < np.finfo(np.float32).tiny, 0, expected)
     np.testing.assert_array_equal(got, expected)
 
 
@@ -298,6 +332,15 @@ def test_the_environment_caps_the_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernel().tier == "portable"
     monkeypatch.setenv("GREENROOM_ISA", "avxvnni")
     assert kernel().tier in ("avx2", "portable")
+    monkeypatch.setenv("GREENROOM_ISA", "avx512vnni")
+    assert kernel(kv_type="bf16").tier in TIERS
+
+
+@pytest.mark.parametrize("isa", [PAIRS], indirect=True)
+def test_only_a_cache_in_bf16_is_multiplied_in_pairs(isa: str) -> None:
+    tiers = {kv_type: kernel(kv_type=kv_type).tier for kv_type in KV_TYPES}
+    assert tiers == dict.fromkeys(KV_TYPES, "avx512") | {"bf16": isa}
+    assert kernel(kv_type="bf16", isa="avx512vnni").tier == "avx512"
 
 
 def test_the_cache_is_as_large_as_its_numbers() -> None:
