@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 
 #: Tokens that are not divided further when memory is short.
 SMALLEST_CHUNK = 16
+#: Share of the planned work space that answers do with: devices hand memory out in steps, of which sums know nothing.
+ENOUGH = 0.98
 #: Calls per layer, of all experts together, after which it is worth keeping which ones were called.
 WORTH_KEEPING = 256
 
@@ -165,7 +167,7 @@ class TorchExecutor(LoadedModel):
         device = self._device.device
         memory = device.memory()
         work = _work_bytes(plan)
-        if device.accelerator and memory.free < work:
+        if device.accelerator and memory.free < ENOUGH * work:
             if memory.free < work // 4:
                 raise torch.OutOfMemoryError(f"{memory.free} bytes are left for {work} of work space")
             self.chunk = max(SMALLEST_CHUNK, self.chunk * memory.free // work)
@@ -209,7 +211,7 @@ class TorchExecutor(LoadedModel):
         experts.open_slots(
             plan.hot_slots,
             known,
-            keep_free=_work_bytes(plan),
+            keep_free=int(ENOUGH * _work_bytes(plan)),
             # A simulated device is there to be looked at, not to be fast.
             measured=not is_simulated(plan.device),
             report=lambda: loader.report(say("Copying experts to the GPU")),

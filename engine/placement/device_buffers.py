@@ -122,11 +122,16 @@ def largest_matrix(inventory: Inventory) -> int:
 
 
 def _scoring(spec: ModelSpec, context: int, width: float, piece: int) -> float:
-    """Logits of a chunk in the device's arithmetic and as float32."""
+    """Logits of a chunk in the device's arithmetic and as float32; beside them the residual stream, its norm, and that
+    as the head takes it.
+    """
     tokens = min(SCORING_CHUNK, context)
+    held = 4 * tokens * spec.hidden * (2 + (width if width < 1 else 0))
     if piece:
-        return 4 * tokens * spec.vocab + max(piece, 4 * tokens * min(spec.vocab, DENSE_AT_ONCE // spec.hidden))
-    return 4 * tokens * spec.vocab * (1 + width)
+        # A piece's results beside it, then these as float32.
+        rows = min(spec.vocab, DENSE_AT_ONCE // spec.hidden)
+        return held + 4 * tokens * spec.vocab + max(piece + 2 * tokens * rows, 6 * tokens * rows)
+    return held + 4 * tokens * spec.vocab * (1 + width)
 
 
 def _attending(

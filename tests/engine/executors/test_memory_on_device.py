@@ -22,6 +22,7 @@ from engine.checkpoints.checkpoint import Checkpoint
 from engine.errors import GreenroomError
 from engine.executors import load
 from engine.executors.executor import TryAgain
+from engine.executors.expert_slots import HybridExperts
 from engine.executors.narrower import narrower
 from engine.executors.sim import SimDevice
 from engine.executors.torch_executor import TorchExecutor
@@ -65,25 +66,31 @@ WISHES = [
     {"device": "sim", "dtype": "float32"},
     {"device": "sim", "kv_type": "q8"},
     {"device": "sim:vram=80e6", "leave_vram": 0},
+    {"device": "sim:vram=50e6", "leave_vram": 0},
 ]
 
 
 @pytest.mark.parametrize("wishes", WISHES, ids=lambda wishes: ",".join(map(str, wishes.values())))
-def test_a_device_holds_what_was_planned(model: Checkpoint, wishes: dict[str, Any]) -> None:
-    """At its peak, through loading, a full chunk of a prompt, scoring and a token: within 5 % of the plan."""
+def test_a_device_of_just_the_planned_size_is_enough(model: Checkpoint, wishes: dict[str, Any]) -> None:
+    """It is full within 5 % through loading, a full chunk of a prompt, scoring and a token, and nothing is given up."""
     plan = make(model, HERE, 512, **wishes)
     assert plan.runnable
-    executor = opened(model, plan)
+    executor = opened(model, replace(plan, device=f"sim:vram={plan.bytes.vram_total}"))
     try:
         device = device_of(executor)
         ids = np.random.default_rng(0).integers(0, 16384, plan.prefill_chunk)
         weights = plan.bytes.vram_total - plan.bytes.vram["buffers"]
         assert device.memory().held == pytest.approx(weights, rel=0.02)
+        if isinstance(executor._experts, HybridExperts):
+            # Prompts are streamed where that can be.
+            executor._experts.speeds.cpu = dict.fromkeys(range(1, 16), 1.0)
         executor.forward(ids)
         executor.truncate(100)
         executor.forward(ids[:128], "all")
         executor.forward(ids[:1])
-        assert device.memory().peak == pytest.approx(plan.bytes.vram_total, rel=0.05)
+        if not plan.hot_slots:  # work space outweighs so few weights
+            assert device.memory().peak == pytest.approx(plan.bytes.vram_total, rel=0.05)
+        assert executor.chunk == plan.prefill_chunk
         assert not executor.status().notes
     finally:
         executor.close()
