@@ -61,9 +61,11 @@ class Notices(QObject):
         self.show(error, "warn", "saving")
 
     def show_store_problem(self, problem: GreenroomError | None) -> None:
-        if problem is not None and problem is not self._store_problem_said:
-            self._store_problem_said = problem
+        if problem is None and self._store_problem_said is not None:
+            self.dismiss("saving")
+        elif problem is not None and problem is not self._store_problem_said:
             self.show_saving_problem(problem)
+        self._store_problem_said = problem
 
     @Slot(object)
     def show_download(self, status: DownloadStatus) -> None:

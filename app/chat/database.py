@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -84,6 +85,8 @@ COLUMNS = (
 )
 #: Bytes of a file that is read through once when it is opened, to find damage before anything is shown.
 CHECKED = 64_000_000
+#: Bytes that must be free besides what the chats take, before a file whose disk was full is written again.
+SPARE = 1_000_000
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -141,6 +144,8 @@ class Database:
         self.path = Path(path)
         #: Why chats are kept in memory only; None when all is well.
         self.problem: GreenroomError | None = None
+        #: The file, while its disk is full: what is in memory goes there as soon as there is room.
+        self._left: sqlite3.Connection | None = None
         self._listeners: list[Callable[[int], None]] = []
         self._closed = False
         try:
@@ -150,7 +155,7 @@ class Database:
             self.problem = error
             self._db = self._prepare(_connect(":memory:"))
         except (OSError, sqlite3.Error, ValueError) as error:
-            self.problem = self._explain(error)
+            self.problem = self._explain(error, tr("Free some space and start Greenroom again."))
             try:
                 self._db = self._prepare(self._readable_copy())
             except (GreenroomError, sqlite3.Error, ValueError):
@@ -199,6 +204,9 @@ class Database:
 
     def look_for_changes(self) -> None:
         """Tell the listeners when another program has changed the file since this, or the opening, looked last."""
+        if self._left is not None:
+            self._go_back()
+            return
         try:
             version = self._db.execute("PRAGMA data_version").fetchone()[0]
         except sqlite3.Error:
@@ -288,16 +296,46 @@ class Database:
         log.error("The chat file cannot be written any more: %s", error)
         memory = _connect(":memory:")
         try:
+            # What others have written until here is copied; whatever they write later shows.
+            version = self._db.execute("PRAGMA data_version").fetchone()[0]
             self._db.backup(memory)
-            self._db.close()
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL:
+                self._left, self._version = self._db, version
+            else:
+                self._db.close()
         except sqlite3.Error as second:
-            raise self._explain(error) from second
+            raise self._explain(error, tr("Free some space and start Greenroom again.")) from second
         self._db = memory
         self._db.execute("PRAGMA foreign_keys = ON")
-        self.problem = self._explain(error)
+        waits = tr("Free some space, and leave Greenroom open: all is saved as soon as there is room.")
+        self.problem = self._explain(error, waits)
         self._tell(0)
 
-    def _explain(self, error: Exception) -> GreenroomError:
+    def _go_back(self) -> bool:
+        """Bring what is in memory into the file, where there is room again. False while it cannot be done.
+
+        A file that another program has changed meanwhile is left alone: what is here would take the place of that.
+        """
+        left, memory = self._left, self._db
+        if left is None or memory.in_transaction:
+            return False
+        try:
+            if shutil.disk_usage(self.path.parent).free < self._pages(memory) + SPARE:
+                return False
+            if left.execute("PRAGMA data_version").fetchone()[0] != self._version:
+                return False
+            memory.backup(left)
+        except (OSError, sqlite3.Error) as error:
+            log.info("The chat file cannot be written yet: %s", error)
+            return False
+        self._left, self._db, self.problem = None, left, None
+        memory.close()
+        log.info("The chats are saved again")
+        self._tell(0)
+        return True
+
+    def _explain(self, error: Exception, when_full: str) -> GreenroomError:
+        """when_full: what helps where the disk is full."""
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT if isinstance(error, ValueError) else None)
         primary = code & 0xFF if code is not None else None
         folder = self.path.parent
@@ -311,7 +349,7 @@ class Database:
         remedy = tr("Make that folder writable and start Greenroom again.")
         if primary == sqlite3.SQLITE_FULL:
             why = tr("the disk of {folder} is full", folder=folder)
-            remedy = tr("Free some space and start Greenroom again.")
+            remedy = when_full
         elif primary == sqlite3.SQLITE_BUSY:
             why = tr("another program is using {path}", path=self.path)
             remedy = tr("Close that program and start Greenroom again.")

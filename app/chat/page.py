@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QPoint, Qt, Signal, Slot
-from PySide6.QtGui import QDragEnterEvent, QDropEvent, QHideEvent, QResizeEvent, QShowEvent
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QFocusEvent, QHideEvent, QKeyEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.chat.advice import Advice
@@ -128,7 +128,6 @@ class ChatPage(QWidget):
         self._beside.addLayout(column, 1)
         #: Made when it is first wanted.
         self._figures: PerformancePanel | None = None
-        self.setFocusProxy(self.composer)
 
     def _connect(self) -> None:
         self._host.stateChanged.connect(self._show_state)
@@ -497,6 +496,17 @@ class ChatPage(QWidget):
         self._show_context()
         self._show_preset()
         self._advice.refresh()
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """Whoever turns to the chat wants to write. No focus proxy: Tab would jump over all that lies before it."""
+        self.composer.setFocus(event.reason())
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Esc also where a link was clicked, which has the keyboard then."""
+        if event.key() == Qt.Key.Key_Escape and self.link_bar.isVisible():
+            self.link_bar.hide()
+        else:
+            super().keyPressEvent(event)
 
     def showEvent(self, event: QShowEvent) -> None:
         """What Enter does may have been changed on the settings page."""

@@ -71,6 +71,8 @@ class ChatStore(Database):
         except (GreenroomError, sqlite3.Error):
             log.warning("Deleted chats stay until the next start", exc_info=True)
         self._writing.end_all()
+        if self._left is not None and not self._go_back():
+            self._left.close()
         self._db.close()
 
     # Chats

@@ -829,6 +829,11 @@
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
+        <source>Free some space and start Greenroom again.</source>
+        <translation>디스크 공간을 비우고 Greenroom을 다시 시작하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
         <source>The saved chats were left alone</source>
         <translation>저장된 채팅은 그대로 두었습니다</translation>
     </message>
@@ -841,6 +846,11 @@
         <location filename="../../app/chat/database.py"/>
         <source>Update Greenroom to see them. Chats of this session are not saved.</source>
         <translation>채팅을 보려면 Greenroom을 업데이트하세요. 이번 실행의 채팅은 저장되지 않습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/database.py"/>
+        <source>Free some space, and leave Greenroom open: all is saved as soon as there is room.</source>
+        <translation>디스크 공간을 비우고 Greenroom을 켜 두세요. 공간이 생기는 대로 모두 저장합니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
@@ -871,11 +881,6 @@
         <location filename="../../app/chat/database.py"/>
         <source>the disk of {folder} is full</source>
         <translation>{folder} 폴더가 있는 디스크가 가득 찼습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>Free some space and start Greenroom again.</source>
-        <translation>디스크 공간을 비우고 Greenroom을 다시 시작하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/database.py"/>
