@@ -101,7 +101,8 @@ def open_window(model: str | None = None) -> int:
     window = MainWindow(host, SettingsStore(), welcome=model is None)
     sys.excepthook = _FaultReporter(window)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: window.close())
+        # Later: it comes between any two steps of Python's, in the middle of painting or with a lock in hand.
+        signal.signal(number, lambda *_: QTimer.singleShot(0, window.close))
     # Python sees a signal only when it runs; without this it would wait for the next event.
     heartbeat = QTimer(window)
     heartbeat.start(500)

@@ -278,16 +278,19 @@ class StatusBar(QWidget):
         next(part for part in self._parts if part.widget is widget).wanted = on
 
     def _share_room(self) -> None:
-        """The least important parts go first where the line is short; the kernel keeps a little."""
+        """The least important parts go first where the line is short, the line of speeds before any of the kernel's
+        name, which keeps a little in any case."""
         margins = self.layout().contentsMargins()
         room = self.width() - margins.left() - margins.right()
-        room -= self.kernel.minimumSizeHint().width() + GAP if self.kernel.text() else 0
+        least = self.kernel.minimumSizeHint().width()
+        whole = self.kernel.sizeHint().width() if self.kernel.text() else least
+        room -= least + GAP if self.kernel.text() else 0
         room -= self.note.minimumSizeHint().width() + GAP if self.note.text() else 0
         shown = set()
         for part in sorted(self._parts, key=lambda part: part.importance):
             if part.wanted:
-                room -= part.widget.sizeHint().width() + GAP
-                if room < 0:
+                room -= max(part.widget.sizeHint().width(), part.widget.minimumWidth()) + GAP
+                if room < (whole - least if part.widget is self.spark else 0):
                     break
                 shown.add(part.importance)
         for part in self._parts:

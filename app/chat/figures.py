@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.host import HostState
 from app.language import mark, told, tr
-from app.words import rate, rate_range
+from app.words import brief, rate, rate_range
 from engine.placement.plan import Range
 from engine.runtime.events import GenerationStats
 
@@ -80,7 +80,7 @@ def why_not_ready(state: HostState) -> str:
     """Why no message can be sent now; "" when one can."""
     if state.busy:
         share = f" {state.progress.fraction * 100:.0f} %" if state.progress and state.progress.total > 0 else ""
-        return tr("Loading {name}…{share}", name=state.model_name, share=share)
+        return tr("Loading {name}…{share}", name=brief(state.model_name), share=share)
     if state.kind == "failed":
         return told(state.error.what) if state.error else tr("The model could not be loaded")
     if state.kind == "empty":

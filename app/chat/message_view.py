@@ -6,7 +6,7 @@ import time
 
 from PySide6.QtCore import QEvent, QPoint, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QEnterEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.chat.body_view import BodyView
 from app.chat.chips import ChipRows
@@ -297,9 +297,18 @@ class AnswerView(QWidget):
         self._show_end()
         self._fit()
 
+    def _fold_foot(self) -> None:
+        """The actions stand under the figures where beside them there is no room even for the fewest."""
+        if self._footer is None or not self._width:
+            return
+        actions = self._foot.itemAt(1).sizeHint().width()
+        beside = self._least_foot + self._foot.spacing() + actions <= self._width
+        self._foot.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
+
     def set_width(self, width: int) -> None:
         self._width = width
         self.setFixedWidth(width)
+        self._fold_foot()
         for part in (self._body, self._thought, self._error, self._stepped_down):
             if part is not None:
                 part.set_width(width)
@@ -373,8 +382,10 @@ class AnswerView(QWidget):
             self._stepped_down = SteppedDownLine(message.stepped_down, self)
             self._append(self._stepped_down)
         self._footer = QWidget(self)
-        row = QHBoxLayout(self._footer)
-        row.setContentsMargins(0, 0, 0, 0)
+        self._foot = QBoxLayout(QBoxLayout.Direction.LeftToRight, self._footer)
+        self._foot.setContentsMargins(0, 0, 0, 0)
+        self._foot.setSpacing(2)
+        row = QHBoxLayout()
         row.setSpacing(2)
         line, *shorter = stats_lines(message.stats, message.stop_reason, message.predicted)
         figures = FiguresLabel(line)
@@ -383,7 +394,8 @@ class AnswerView(QWidget):
         figures.detail = stats_detail(message.stats)
         figures.setAccessibleDescription(figures.detail)
         figures.chosen.connect(lambda: self.figuresWanted.emit(self.message))
-        row.addWidget(figures, 1)
+        self._foot.addWidget(figures, 1)
+        self._foot.addLayout(row)
         if message.versions > 1:
             pager = Pager(message.version, message.versions)
             pager.stepped.connect(lambda step: self.versionWanted.emit(self.message, step))
@@ -398,7 +410,11 @@ class AnswerView(QWidget):
         more.setObjectName("more")
         more.clicked.connect(lambda: self.menuWanted.emit(self.message, _below(more)))
         row.addWidget(more)
+        row.addStretch(0)
+        figures.ensurePolished()
+        self._least_foot = figures.fontMetrics().horizontalAdvance(shorter[-1] if shorter else line)
         self._column.addWidget(self._footer)
+        self._fold_foot()
         self._footer.show()
 
     def _append(self, part: ErrorView | SteppedDownLine) -> None:

@@ -80,7 +80,7 @@ class StagePanel(QWidget):
         self._legend.addWidget(self.meaning, 0, Qt.AlignmentFlag.AlignLeft)
         self._legend.addStretch(1)
         self.served, self.bar = _Row(tr("Served from VRAM")), _ShareBar()
-        self.from_ram = _Row(tr("Experts from RAM per token"))
+        self.from_ram = _Row(tr("Experts from RAM per token"), tr("RAM per token"))
         self.bandwidth = _Row(tr("RAM bandwidth they use"), tr("RAM bandwidth"))
         self.hand_off = _Row(tr("CPU ↔ GPU hand-off"))
         self.replay_bar = ReplayBar()

@@ -106,8 +106,9 @@ QCheckBox:focus, QRadioButton:focus { border-color: $accent; }
 QCheckBox::indicator { width: 16px; height: 16px; border: 1px solid $faint; border-radius: 4px; background: $panel; }
 QCheckBox::indicator:checked { background: $accent; border-color: $accent; image: url("$icon_check"); }
 
-QRadioButton::indicator { width: 14px; height: 14px; border: 1px solid $faint; border-radius: 8px; background: $panel; }
-QRadioButton::indicator:checked { width: 6px; height: 6px; border: 5px solid $accent; background: $accent_ink; }
+QRadioButton::indicator { width: 14px; height: 14px; border: 1px solid $faint; border-radius: 7px; background: $panel; }
+QRadioButton::indicator:checked { width: 6px; height: 6px; border: 5px solid $accent; border-radius: 8px;
+    background: $accent_ink; }
 
 QFrame[surface="card"], QWidget[surface="card"] { background: $panel; border: 1px solid $line; border-radius: 12px; }
 QFrame[surface="palette"] { background: $panel; border: 1px solid $line; border-radius: 14px; }

@@ -4153,6 +4153,11 @@
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
+        <source>RAM per token</source>
+        <translation>토큰당 RAM</translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/panel.py"/>
         <source>RAM bandwidth they use</source>
         <translation>사용하는 RAM 대역폭</translation>
     </message>

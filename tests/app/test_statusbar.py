@@ -129,6 +129,12 @@ def test_a_short_line_keeps_what_matters(qtbot: QtBot) -> None:
     bar.show()
     bar.resize(1400, 30)
     assert not any(part.isHidden() for part in parts)
+    # The line of speeds goes before any of the kernel's name does.
+    for width in range(1400, 600, -10):
+        bar.resize(width, 30)
+        bar.grab()
+        assert bar.spark.isHidden() or bar.kernel.width() >= bar.kernel.sizeHint().width(), width
+    assert bar.spark.isHidden()
     bar.resize(430, 30)
     assert not bar.speed.isHidden()
     assert not bar.ram.isHidden()

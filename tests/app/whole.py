@@ -40,7 +40,8 @@ def unreadable(window: QWidget) -> list[str]:
 def _seen(window: QWidget, kinds: type | tuple[type, ...]) -> Iterator[QWidget]:
     for kind in kinds if isinstance(kinds, tuple) else (kinds,):
         for widget in window.findChildren(kind):
-            if widget.isVisible() and not widget.visibleRegion().isEmpty():
+            # Popups and dialogs over the window are windows of their own.
+            if widget.isVisible() and widget.window() is window.window() and not widget.visibleRegion().isEmpty():
                 yield widget
 
 

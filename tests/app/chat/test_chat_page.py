@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from chat_fakes import PLAN, READY, STATS, fill
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 
@@ -15,6 +15,7 @@ from app.chat.message_view import AnswerView, QuestionView
 from app.chat.store import ChatStore
 from app.host import HostState
 from app.theme import theme
+from app.widgets.labels import ElideLabel
 from engine.errors import GreenroomError
 from engine.progress import Progress
 from engine.runtime.events import GenerationStats
@@ -402,6 +403,21 @@ class TestLongChats:
             for part in view.findChildren(FlowView):
                 left = part.mapTo(view, part.rect().topLeft()).x()
                 assert 0 <= left <= left + part.width() <= view.width()
+
+
+def test_actions_stand_below_the_figures_where_both_have_no_room(page, host):
+    page.send("q")
+    host.answer("a")
+    view = last(page)
+    for width in (640, 220):
+        view.set_width(width)
+        QApplication.processEvents()
+        stats, again = view.findChild(ElideLabel, "stats"), view.findChild(QPushButton, "regenerate")
+        spots = [part.mapTo(view, QPoint()) for part in (stats, again)]
+        assert (spots[0].y() + stats.height() <= spots[1].y()) == (width == 220)
+        assert spots[1].y() + again.height() <= view.height()
+        shortest = stats.shorter[-1]
+        assert stats.fontMetrics().horizontalAdvance(shortest) <= stats.width()
 
 
 def test_a_stopped_stream_without_figures(page, host):

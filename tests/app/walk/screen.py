@@ -120,6 +120,8 @@ class Screen:
         try:
             return self.program.wait(QUIT_S)
         except subprocess.TimeoutExpired:
+            self.program.send_signal(signal.SIGUSR1)
+            time.sleep(1)
             self.kill()
             raise NotSeen(f"the program's end within {QUIT_S} s") from None
 
@@ -187,6 +189,14 @@ class Screen:
         asked = re.compile(pattern)
         return any(asked.search(item["name"]) or asked.search(item["text"]) for item in self.look()["items"])
 
+    def _still(self, faults: list[str]) -> list[str]:
+        """Those that are not over when the window has been laid out anew."""
+        if not faults:
+            return []
+        time.sleep(0.6)
+        again = set(self.look()["unreadable"])
+        return [fault for fault in faults if fault in again]
+
     def shoot(self, name: str, window: bool = False) -> Path:
         """A picture of the screen once it has come to rest, or of the window alone with few colours.
 
@@ -195,7 +205,7 @@ class Screen:
         time.sleep(0.35)
         # The window's thread answers: whatever it was at has been painted.
         seen = self.look()
-        self.unreadable += [f"{name}: {fault}" for fault in seen["unreadable"]]
+        self.unreadable += [f"{name}: {fault}" for fault in self._still(seen["unreadable"])]
         path = self.pictures / f"{name}.png"
         (width, height), (left, top) = seen["size"], seen["corner"]
         only = (

@@ -8,7 +8,9 @@ what of it cannot be read as a whole. It never acts: hands are xdotool's.
 
 from __future__ import annotations
 
+import faulthandler
 import json
+import signal
 import socket
 import sys
 import threading
@@ -139,5 +141,7 @@ def _serve(path: str) -> None:
 
 
 if __name__ == "__main__":
+    # What every thread is at, to stderr, for a program that does not end.
+    faulthandler.register(signal.SIGUSR1)
     threading.Thread(target=_serve, args=(sys.argv[1],), daemon=True, name="witness").start()
     sys.exit(main([]))
