@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import islice
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chat.markdown import Leaf
-from app.chat.markdown_stream import StreamParser
+from app.chat.markdown_stream import StreamParser, definitions
 
 #: Characters parsed at once, and seconds of that between two turns of the event loop.
 PIECE, SECONDS = 1500, 0.01
+#: Definitions read at once.
+LINES = 50
 
 
 class LateLinks(QObject):
@@ -22,7 +25,8 @@ class LateLinks(QObject):
     def __init__(self, text: str, parent: QObject) -> None:
         super().__init__(parent)
         self._text, self._end = text, 0
-        self._parser = StreamParser(text)
+        self._parser = StreamParser()
+        self._definitions = definitions(text)
         self._leaves: list[Leaf] = []
         self._timer = QTimer(self, singleShot=True, interval=0)
         self._timer.timeout.connect(self._read)
@@ -36,6 +40,11 @@ class LateLinks(QObject):
     @Slot()
     def _read(self) -> None:
         until = time.perf_counter() + SECONDS
+        while time.perf_counter() < until:
+            lines = list(islice(self._definitions, LINES))
+            self._parser.learn(lines)
+            if len(lines) < LINES:
+                break
         while self._end < len(self._text) and time.perf_counter() < until:
             # A block without end is parsed anew for each piece: with growing ones, that is a few times.
             self._end += max(PIECE, self._end - self._parser.settled_to)

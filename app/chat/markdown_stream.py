@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -67,11 +67,10 @@ class StreamParser:
         self._start = 0
         #: What links refer to, by its name.
         self._references: dict[str, Any] = {}
+        #: Whether all of them are known from the beginning.
+        self._complete = False
         if whole:
-            # What stands in the lines is of no interest.
-            lines = "\n\n".join(_definitions(whole))
-            PARSER.block.parse(lines, PARSER, {"references": self._references}, [])
-        self._complete = bool(whole)
+            self.learn(definitions(whole))
         self._defined_late = False
         self._item: ListItem | None = None
         self._lead = _NO_LEAD
@@ -79,6 +78,12 @@ class StreamParser:
         self._table: _OpenTable | None = None
         #: Where a list item could not be taken apart.
         self._refused = -1
+
+    def learn(self, lines: Iterable[str]) -> None:
+        """Take definitions of links that the text will have; the first of a name counts."""
+        # What stands in the lines is of no interest.
+        PARSER.block.parse("\n\n".join(lines), PARSER, {"references": self._references}, [])
+        self._complete = True
 
     @property
     def settled_to(self) -> int:
@@ -208,7 +213,7 @@ def _with_few_blank_lines(text: str) -> str:
     return f"{text[:end]}\n\n" if 0 <= end < len(text) - MOST_BLANKS else text
 
 
-def _definitions(text: str) -> Iterator[str]:
+def definitions(text: str) -> Iterator[str]:
     """The lines that say what a link refers to, as far as a line and the one above it can tell."""
     above = fence = ""
     for line in text.splitlines():

@@ -8,10 +8,12 @@ from PySide6.QtGui import QGuiApplication, QTextCursor
 from PySide6.QtWidgets import QFileDialog
 
 from app import tasks
+from app.chat import late_links
 from app.chat.body_view import LONG_TEXT, BodyView
 from app.chat.code_view import LONGEST_LINE, CodeView, _CodeText, file_name_for
 from app.chat.flow_view import body_font
 from app.chat.markdown import parse
+from app.chat.markdown_stream import StreamParser
 from app.chat.math_object import CODE_STEP
 from app.chat.rich_text import TextView
 from app.chat.style import chat_style
@@ -386,3 +388,22 @@ def test_colours_go_on_in_the_next_piece_of_a_line(body, qtbot):
     string, *_, number = last.layout().formats()
     assert (string.start, string.length) == (0, rest.index("'") + 9)
     assert (number.start, number.length) == (len(rest) - 1 + 9, 1)
+
+
+def test_thousands_of_definitions_are_read_a_few_at_a_time(qtbot, monkeypatch):
+    text = "".join(f"[name {n}][r{n}]\n\n" for n in range(150)) + "".join(
+        f"[r{n}]: https://example.org/{n}\n" for n in range(150)
+    )
+    body = BodyView()
+    qtbot.addWidget(body)
+    body.set_width(500)
+    for end in range(500, len(text) + 500, 500):
+        body.grow(text[:end])
+    read = []
+    original = StreamParser.learn
+    monkeypatch.setattr(StreamParser, "learn", lambda self, lines: read.append(len(lines)) or original(self, lines))
+    body.finish()
+    qtbot.waitUntil(lambda: list(body.leaves) == parse(text))
+    assert max(read) <= late_links.LINES
+    assert sum(read) == 150
+    assert body.leaves[140].spans[0].link == "https://example.org/140"
