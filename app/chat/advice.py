@@ -23,6 +23,8 @@ from app.words import file_name, gigabytes, needed
 from engine.placement.plan import OffloadPlan
 
 QUOTE_LENGTH = 40
+#: Two lines or three.
+SUMMARY_LENGTH = 160
 #: Share of a file's tokens taken on trust: characters are not all of one size.
 SURE = 0.95
 
@@ -39,6 +41,8 @@ class Advice(QObject):
     chatWanted = Signal(int)
     #: StoredMessage
     continueWanted = Signal(object)
+    #: str: a summary that is to be read whole
+    summaryWanted = Signal(str)
     #: list[Attachment]: what the draft is to have instead
     attachmentsWanted = Signal(list)
 
@@ -201,13 +205,20 @@ class Advice(QObject):
         if not gone:
             return None
         first, last = _quote(gone[0].text), _quote(gone[-1].text)
+        choices: list[Choice] = [(tr("Send them again"), self._send_all)]
         if settings.summary:
-            text = tr(
-                "Instead of the first %n messages, this summary is sent: {text}", n=len(gone), text=settings.summary
-            )
+            begins = _quote(settings.summary, SUMMARY_LENGTH)
+            text = tr("Instead of the first %n messages, this summary is sent: {text}", n=len(gone), text=begins)
+            if begins != settings.summary:
+                choices.append((tr("Read all of it"), lambda: self._show_summary(settings.summary, settings.start)))
         else:
             text = tr("The first %n messages are not sent: “{first}” to “{last}”.", n=len(gone), first=first, last=last)
-        return Notice(f"left out {settings.start}", text, ((tr("Send them again"), self._send_all),))
+        return Notice(f"left out {settings.start}", text, tuple(choices))
+
+    def _show_summary(self, summary: str, start: int | None) -> None:
+        self.summaryWanted.emit(summary)
+        self._closed.discard((f"left out {start}", self._chat))
+        self.refresh()
 
     def _send_all(self) -> None:
         self._change_start(None, "")
@@ -337,6 +348,6 @@ def _memory(plan: OffloadPlan) -> str:
     return tr("{ram} and {size} of VRAM", ram=ram, size=gigabytes(plan.bytes.vram_total))
 
 
-def _quote(text: str) -> str:
+def _quote(text: str, length: int = QUOTE_LENGTH) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= QUOTE_LENGTH else line[:QUOTE_LENGTH].rstrip() + "…"
+    return line if len(line) <= length else line[:length].rstrip() + "…"

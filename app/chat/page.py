@@ -9,6 +9,7 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent, QFocusEvent, QHideEvent, 
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.chat.advice import Advice
+from app.chat.attachment_view import AttachmentView
 from app.chat.composer import Composer
 from app.chat.context import ContextMeter
 from app.chat.controller import ChatController
@@ -23,7 +24,7 @@ from app.chat.options import ChatOptions, preset_caption
 from app.chat.options_opener import OptionsOpener
 from app.chat.performance import performance_log
 from app.chat.performance_panel import PerformancePanel, copy_card
-from app.chat.records import StoredMessage
+from app.chat.records import Attachment, StoredMessage
 from app.chat.store import ChatStore
 from app.chat.style import chat_style
 from app.chat.transcript import NEAR_END, Transcript
@@ -154,6 +155,7 @@ class ChatPage(QWidget):
         self._drafting.attaching.connect(lambda: self.banners.dismiss("chat"))
         self._drafting.counted.connect(self._show_context)
         advice = self._advice
+        advice.summaryWanted.connect(self._show_summary)
         advice.changed.connect(lambda notice: self.notice_bar.show_notice(notice, advice.close))
         advice.modelWanted.connect(self.modelWanted)
         advice.modelsWanted.connect(self.modelsWanted)
@@ -550,6 +552,10 @@ class ChatPage(QWidget):
     def _show_preset(self) -> None:
         self.composer.set_preset(preset_caption(self._controller.settings_of(self._chat), self._controller.presets))
         self.composer.set_enter(self._settings().enter)
+
+    @Slot(str)
+    def _show_summary(self, text: str) -> None:
+        AttachmentView(Attachment(tr("Summary"), text, len(text)), self).open()
 
     @Slot(object)
     def show_failure(self, error: GreenroomError) -> None:

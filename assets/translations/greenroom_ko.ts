@@ -258,6 +258,11 @@
         <source>Loading it unloads {model} and frees {freed}.</source>
         <translation>불러오면 {model} 모델을 내리고 {freed}를 비웁니다.</translation>
     </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>Send them again</source>
+        <translation>다시 함께 보내기</translation>
+    </message>
     <message numerus="yes">
         <location filename="../../app/chat/advice.py"/>
         <source>Instead of the first %n messages, this summary is sent: {text}</source>
@@ -265,17 +270,17 @@
             <numerusform>처음 메시지 %n개 대신 이 요약을 보냅니다: {text}</numerusform>
         </translation>
     </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>Read all of it</source>
+        <translation>전체 보기</translation>
+    </message>
     <message numerus="yes">
         <location filename="../../app/chat/advice.py"/>
         <source>The first %n messages are not sent: “{first}” to “{last}”.</source>
         <translation>
             <numerusform>처음 메시지 %n개는 보내지 않습니다: “{first}” ~ “{last}”.</numerusform>
         </translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/advice.py"/>
-        <source>Send them again</source>
-        <translation>다시 함께 보내기</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
@@ -1660,6 +1665,11 @@
         <location filename="../../app/models/page.py"/>
         <source>Undo</source>
         <translation>실행 취소</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/page.py"/>
+        <source>Summary</source>
+        <translation>요약</translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_chart.py"/>

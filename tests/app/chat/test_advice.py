@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 from chat_fakes import PLAN, READY
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QApplication, QPushButton
 
+from app.chat.attachment_view import AttachmentView
 from app.chat.page import ChatPage
+from app.chat.presets import ChatSettings
 from app.chat.store import CLOSED
 from app.host import HostState
 from app.settings.store import Settings
@@ -208,3 +210,19 @@ def test_the_demo_leads_on_to_other_models(make_page, qtbot):
     assert page.welcome.bigger in bigger
     with qtbot.waitSignal(page.modelsWanted):
         qtbot.mouseClick(page.welcome.bigger, Qt.MouseButton.LeftButton)
+
+
+def test_a_long_summary_takes_little_room_and_can_be_read_whole(make_page, host, store, qtbot):
+    page = make_page()
+    page.send("q")
+    host.answer("a")
+    summary = "They spoke of the sea.\n\n" * 40
+    page._controller.set_settings(page.chat, ChatSettings(start=store.messages(page.chat)[-1].id, summary=summary))
+    page._advice.refresh()
+    assert len(page.notice_bar.text) < 260
+    assert choices(page) == ["Send them again", "Read all of it"]
+    press(qtbot, page, 1)
+    shown = QApplication.activeModalWidget() or next(w for w in page.window().findChildren(AttachmentView))
+    assert shown.text.toPlainText() == summary
+    shown.close()
+    assert choices(page) == ["Send them again", "Read all of it"]
