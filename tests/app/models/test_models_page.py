@@ -209,3 +209,12 @@ def test_it_stays_readable_when_narrow(page: ModelsPage, model: str) -> None:
     page.resize(1190, 800)
     page.grab()
     assert row._size_cell.isVisible()
+
+
+def test_the_list_ends_with_where_models_lie(page: ModelsPage, tmp_path: Path, settings: SettingsStore) -> None:
+    settings.change(models_folder=str(tmp_path / "elsewhere"))
+    show(page)
+    item, widget = page.list.widgets[-1]
+    assert str(tmp_path / "elsewhere") in item.text
+    assert widget.text() == item.text
+    assert page._note.isHidden()
