@@ -168,7 +168,7 @@ CASES = (
     Case("Simulated GPU, BF16, slots", mixture("BF16", layers=1), {"device": "sim:vram=700e6", **_ALL}),
     Case("Simulated GPU, int8, cache in q8", mixture("Q4_0", layers=1),
          {"kind": ["hybrid", "int8"], "kv_type": "q8", **_ALL}, 4096),
-    Case("Simulated GPU, int4, cache in f16", mixture("Q4_0", layers=1),
+    Case("Simulated GPU, int4, cache in f16", mixture("Q4_0", layers=3),
          {"kind": ["hybrid", "int4"], "kv_type": "f16", **_ALL}),
     Case("Simulated GPU, wide vocabulary", mixture("Q4_0", layers=2, vocab=151936),
          {"device": "sim:vram=1.5e9", **_ALL}),

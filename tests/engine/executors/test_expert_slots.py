@@ -256,7 +256,7 @@ def test_too_little_vram_means_fewer_slots_and_a_note(tiny: MakeTiny, run: Run, 
     finally:
         monkey.undo()
     assert 0 < experts.cache.slots < 24
-    assert "were planned" in executor.status().notes[0]
+    assert "VRAM had room for fewer experts than planned" in executor.status().notes[0]
     expect_close(answer(executor), expected, 1e-4)
 
 
