@@ -212,9 +212,12 @@ class ChoiceRow(QFrame):
         text = QVBoxLayout()
         text.setSpacing(1)
         text.addWidget(ElideLabel(name, "strong", Qt.TextElideMode.ElideMiddle))
-        text.addWidget(
-            ElideLabel(detail if files == 1 else tr("{files} files, {detail}", files=files, detail=detail), "small")
+        about_it = ElideLabel(
+            detail if files == 1 else tr("{files} files, {detail}", files=files, detail=detail), "small"
         )
+        # The repository's name says more than its owner's.
+        about_it.shorter = (detail.rpartition("/")[2],)
+        text.addWidget(about_it)
         left = QWidget()
         left.setLayout(text)
         text.setContentsMargins(0, 0, 0, 0)

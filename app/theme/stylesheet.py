@@ -106,7 +106,8 @@ QCheckBox:focus, QRadioButton:focus { border-color: $accent; }
 QCheckBox::indicator { width: 16px; height: 16px; border: 1px solid $faint; border-radius: 4px; background: $panel; }
 QCheckBox::indicator:checked { background: $accent; border-color: $accent; image: url("$icon_check"); }
 
-QRadioButton::indicator { width: 14px; height: 14px; border: 1px solid $faint; border-radius: 7px; background: $panel; }
+QRadioButton::indicator { width: 14px; height: 14px; border: 1px solid $faint; border-radius: ${radio}px;
+    background: $panel; }
 QRadioButton::indicator:checked { width: 6px; height: 6px; border: 5px solid $accent; border-radius: 8px;
     background: $accent_ink; }
 
@@ -204,7 +205,9 @@ def build_stylesheet(
     if compact:
         for usual, tight in _COMPACT:
             sheet = sheet.replace(usual, tight)
-    return Template(scaled(sheet, zoom)).substitute(asdict(tokens) | {"mono": mono_family} | icons)
+    # Half of a circle with its line, which does not grow: with a larger radius Qt draws a square.
+    radio = (round(14 * zoom) + 2) // 2
+    return Template(scaled(sheet, zoom)).substitute(asdict(tokens) | {"mono": mono_family, "radio": radio} | icons)
 
 
 def scaled(sheet: str, zoom: float) -> str:

@@ -257,7 +257,11 @@ class Screen:
         time.sleep(0.3)
 
     def click(self, pattern: str, button: int = 1, **how: Any) -> None:
-        self.move_to(self.find(pattern, **how))
+        place = None
+        # Where it still is when the hand is there: a page that fills moves what is on it.
+        while (item := self.find(pattern, **how))["place"] != place:
+            self.move_to(item)
+            place = item["place"]
         self.xdotool("click", str(button))
         time.sleep(0.2)
 

@@ -73,7 +73,7 @@ SCENES = {
     "gone": _fresh(beginnings.model_gone, start="last", last_model="/nowhere/Qwen3-30B-A3B-Q4_K_M.gguf"),
     "offline": _fresh(beginnings.offline, start="demo", offline=True),
     "full": _fresh(chatting.full_context, start="demo", context=256),
-    "switch": _fresh(chatting.switch_model, start="demo", max_tokens=32),
+    "switch": _fresh(chatting.switch_model, start="demo", max_tokens=400),
     "readme": Scene((views.pictures_for_the_readme,), 1440, 900),
     "small": Scene((views.tour,), 1024, 700),
     "zoomed": Scene((views.zoomed,), 1024, 700),
