@@ -62,6 +62,8 @@ class ChatPart(QObject):
         page.fileWanted.connect(self.fileWanted)
         chats.hitChosen.connect(page.show_hit)
         chats.failed.connect(self._show_failure)
+        # What went wrong with files before is no matter of these.
+        chats.exchange.begun.connect(lambda: self._notices.dismiss("chats"))
         self._page, self._list = page, chats
         return page, chats
 

@@ -25,6 +25,8 @@ SLICE = 8
 class Exchange(QObject):
     """One import or export at a time; others wait for its end."""
 
+    #: The user has chosen files.
+    begun = Signal()
     #: str: how far it is, or how it ended
     said = Signal(str)
     #: GreenroomError
@@ -56,6 +58,7 @@ class Exchange(QObject):
         dialog.setDefaultSuffix(ending[1:])
         dialog.setNameFilter(f"*{ending}")
         dialog.selectFile(file_name(title) + ending)
+        dialog.fileSelected.connect(self.begun)
         dialog.fileSelected.connect(lambda path: self.export(chats, Path(path)))
         dialog.open()
 
@@ -64,6 +67,7 @@ class Exchange(QObject):
         dialog.setFileMode(FileDialog.FileMode.ExistingFiles)
         names = tr("Chats of Greenroom, ChatGPT and LM Studio")
         dialog.setNameFilters([f"{names} (*.json *.zip)", tr("All files") + " (*)"])
+        dialog.filesSelected.connect(self.begun)
         dialog.filesSelected.connect(lambda paths: [self.take(Path(path)) for path in paths])
         dialog.open()
 

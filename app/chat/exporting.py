@@ -46,12 +46,17 @@ def to_markdown(chats: Sequence[PortableChat]) -> str:
 
 
 def _markdown(chat: PortableChat) -> str:
-    parts = [f"# {chat.title}", f"*{_when(chat.created)}*"]
+    parts = [f"# {_literal(chat.title)}", f"*{_when(chat.created)}*"]
     for message in chat.path:
         parts.append(f"## {_speaker(message)}")
-        parts += [f"{_file_line(a)}\n\n{_fenced(a.text)}" for a in message.attachments]
+        parts += [f"{_literal(_file_line(a))}\n\n{_fenced(a.text)}" for a in message.attachments]
         parts.append(_said(message).strip())
     return "\n\n".join(parts) + "\n"
+
+
+def _literal(name: str) -> str:
+    """A name as Markdown shows it, whatever signs are in it."""
+    return re.sub(r"([\\`*\[<&])", r"\\\1", name)
 
 
 def _fenced(text: str) -> str:

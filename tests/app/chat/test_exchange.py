@@ -9,6 +9,7 @@ import zipfile
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 from PySide6.QtWidgets import QWidget
 
 from app.chat import importing
@@ -57,7 +58,7 @@ def test_our_json_gives_the_same_again(tmp_path):
 
 def test_markdown_shows_the_visible_path():
     text = to_markdown([CHAT])
-    assert text.startswith("# Pipes | and <b>\n")
+    assert text.startswith("# Pipes | and \\<b>\n")
     assert "## You\n\na.md\n\n````\n```\ncode\n```\n````\n\nLook <at> this" in text
     assert "## Qwen3\n\n**Bold** <img src=x>" in text
     assert "hm" not in text
@@ -226,6 +227,14 @@ LM_STUDIO = {
         },
     ],
 }
+
+
+def test_names_are_no_markup_in_markdown():
+    message = PortableMessage("user", "q", None, 1.0, attachments=(Attachment("<b>R&D</b>_[1].txt", "x", 1),))
+    text = to_markdown([PortableChat("*Sea* & <i>", 1.0, 1.0, (message,))])
+    page = MarkdownIt("commonmark").render(text)
+    assert "<h1>*Sea* &amp; &lt;i&gt;</h1>" in page
+    assert "<p>&lt;b&gt;R&amp;D&lt;/b&gt;_[1].txt</p>" in page
 
 
 def test_lm_studio(tmp_path):
