@@ -288,7 +288,9 @@ class Attention:
     ) -> None: ...
     @property
     def tier(self) -> str:
-        """ "avx512", "avx2" or "portable"."""
+        """ "avx512", "avx2" or "portable"; "avx512bf16" for keys and values in bf16, which are multiplied by queries
+        and weights in bf16, subnormal numbers taken for 0, and summed in float32.
+        """
 
     def forward(self, pool: ThreadPool, qkv: int, tokens: int, turns: int, start: int, cache: int, y: int) -> None:
         """Tokens at positions start .. start + tokens - 1 join the cache and attend to everything up to themselves.

@@ -10,6 +10,7 @@ from engine.placement.amounts import amount
 from engine.placement.candidates import Candidate, Problem, candidates, choose, with_wishes
 from engine.placement.explain import tps
 from engine.placement.plan import LABELS, Prediction
+from engine.placement.profiles import multiplies_pairs
 from engine.words import say
 
 RUNNABLE = ("all_gpu", "hybrid", "cpu")
@@ -76,7 +77,8 @@ def _fitting(problem: Problem) -> tuple[Candidate, str] | None:
 def _narrower_cache(problem: Problem, chosen: Candidate) -> list[str]:
     if problem.wishes.dtype == "float32":
         return []
-    kinds = ["bf16" if chosen.vram else "f16"] if chosen.kv_type == "f32" else []
+    bf16 = chosen.vram or multiplies_pairs(problem.report, problem.wishes.isa)
+    kinds = ["bf16" if bf16 else "f16"] if chosen.kv_type == "f32" else []
     if chosen.kv_type != "q8":
         kinds.append("q8")
     for kind in kinds:

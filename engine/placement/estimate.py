@@ -22,6 +22,7 @@ from engine.placement.profiles import (
     SIMULATED_THREAD_TERAFLOPS,
     EngineProfile,
     measured_profile,
+    multiplies_pairs,
     simulated_profile,
 )
 from engine.placement.sizes import Layout, Shapes
@@ -78,6 +79,7 @@ def predict_candidate(problem: Problem, chosen: Candidate, threads: int) -> Pred
         active_share=sum(moe.top_k for moe in moes) / max(1, sum(moe.experts for moe in moes)),
         cached_bytes=0 if on_gpu else _kept_in_cache(problem, experts_ram + dense_total, chosen.ram.get("experts", 0)),
         short_kv_bytes=sizes.kv_traffic(spec, short, chosen.kv_type),
+        kv_pairs=chosen.kv_type == "bf16" and multiplies_pairs(problem.report, problem.wishes.isa),
         gpu_beside_bytes=dense.get("shared_experts", 0) if hybrid else 0,
         hit_bytes=there if hybrid else 0,
         hits=cache_hits(problem, chosen) if hybrid else NO_HITS,

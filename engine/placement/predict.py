@@ -66,7 +66,7 @@ def _prefill_seconds(work: Work, speeds: Speeds, profile: EngineProfile, prompt:
     on_cpu = 0.0
     if work.uses_cpu:
         computed = 2 * work.cpu_values / (gops * 1e9)
-        computed += work.cpu_between * profile.between_s[work.attention_tier] / work.threads
+        computed += work.cpu_between * profile.between_s[work.between_tier] / work.threads
         chosen = work.all_expert_bytes * (1 - (1 - work.active_share) ** chunk)
         rate = speeds.ram.likely * achieved_share(profile, (chosen + work.cpu_dense_bytes) / max(1, work.layers))
         read = (chosen + work.cpu_dense_bytes) / (rate * 1e9 * chunk)

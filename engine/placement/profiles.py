@@ -59,9 +59,10 @@ class EngineProfile:
 #: Ours, where nothing was measured. On a Zen 5 virtual machine without other programs (see docs/performance.md) decode
 #: reached 80 to 87 % of the read loop beside what layers and experts cost. In prompts wide matrices took 750 to 800
 #: GOP/s a core on int4 and 700 on int8 codes, capped at AVX2 330 and 190; a number between two matrices 0.17 to 0.35
-#: ns; attention 185, 110 and 12 GOP/s; keys and values in f16 20 to 26 GB/s with 3 to 8 heads to each of them, 11 to 20
-#: capped at AVX2. Most CPUs are slower and more threads share less well, so the likely figures lie below. The GPU's are
-#: estimates from the number of launches (5 to 10 us each) until they are measured.
+#: ns; attention 185, 110 and 12 GOP/s, and 1.7 times as much where pairs of bf16 are multiplied; keys and values in f16
+#: 20 to 26 GB/s with 3 to 8 heads to each of them, 11 to 20 capped at AVX2. Most CPUs are slower and more threads share
+#: less well, so the likely figures lie below. The GPU's are estimates from the number of launches (5 to 10 us each)
+#: until they are measured.
 GREENROOM = EngineProfile(
     share_small=0.78,
     share_large=0.84,
@@ -105,8 +106,8 @@ GREENROOM = EngineProfile(
     },
     between_s={"portable": 0.8e-9, "avx2": 0.5e-9, "avx512": 0.4e-9},
     core_gbs={("int4", "portable"): 1.4, ("int8", "portable"): 2.6, ("bf16", "portable"): 14.0},
-    kv_core_gbs={"portable": 1.0, "avx2": 10.0, "avx512": 18.0},
-    attention_gops={"portable": 10.0, "avx2": 90.0, "avx512": 150.0},
+    kv_core_gbs={"portable": 1.0, "avx2": 10.0, "avx512": 18.0, "avx512bf16": 28.0},
+    attention_gops={"portable": 10.0, "avx2": 90.0, "avx512": 150.0, "avx512bf16": 250.0},
     gpu_prefill_share=0.25,
     gpu_expert_s=80e-6,
     # Taken apart by torch's operations one after the other it is more, by how much is measured with the card.
@@ -161,8 +162,16 @@ def measured_profile(report: HardwareReport, profile: EngineProfile = GREENROOM)
     )
 
 
+def multiplies_pairs(report: HardwareReport, isa: str | None) -> bool:
+    """Whether attention multiplies pairs of bf16 here, twice as many numbers at once as of float32."""
+    able = ("avx512bf16", "amx")
+    return report.cpu.kernels.bf16 in able and (isa is None or isa in able)
+
+
 def attention_tier(tier: str) -> str:
-    """Attention and what stands between matrices have no kernels of their own for tiers that only multiply faster."""
+    """Attention and what stands between matrices have no kernels of their own for tiers that only multiply faster; but
+    see `multiplies_pairs`.
+    """
     if tier.startswith(("avx512", "amx")):
         return "avx512"
     return "avx2" if tier.startswith("avx") else "portable"

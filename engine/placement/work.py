@@ -54,6 +54,7 @@ class Work:
     cached_bytes:      weights of a token that the CPU's cache kept from the one before
     gpu_experts:       routed experts of all layers that the GPU computes
     code, tier:        of the kernels that read from RAM
+    kv_pairs:          attention multiplies keys and values in pairs of bf16
     hit_bytes:         VRAM traffic of a token whose experts all lie in VRAM
     hits:              share of the experts' uses that VRAM serves; cpu_expert_bytes and gpu_beside_bytes are without it
     """
@@ -81,11 +82,16 @@ class Work:
     gpu_beside_bytes: int = 0
     streamed_bytes: int = 0
     streamed_experts: int = 0
+    kv_pairs: bool = False
     hit_bytes: int = 0
     hits: Hits = NO_HITS
 
     @property
     def attention_tier(self) -> str:
+        return "avx512bf16" if self.kv_pairs else attention_tier(self.tier)
+
+    @property
+    def between_tier(self) -> str:
         return attention_tier(self.tier)
 
     @property

@@ -42,7 +42,7 @@ def numbers(text: str) -> list[int]:
 def test_no_gpu_means_cpu(machine: MakeReport) -> None:
     made = plan(QWEN3, machine(ram=64 * GB))
     assert (made.mode, made.label, made.device) == ("cpu", "On the CPU", "cpu")
-    assert (made.dense_dtype, made.kv_type, made.experts) == ("quantised", "f16", "stored")
+    assert (made.dense_dtype, made.kv_type, made.experts) == ("quantised", "bf16", "stored")
     assert (made.context, made.threads) == (8192, 8)
     assert made.bytes.vram == {}
     assert made.bytes.vram_total == 0
@@ -315,7 +315,13 @@ def test_gpus_that_cannot_be_used_are_named(
 
 
 def test_the_cache_is_as_wide_as_wished(machine: MakeReport) -> None:
-    assert plan(QWEN3, machine(ram=24 * GB, free=21 * GB)).kv_type == "f16"
+    report = machine(ram=24 * GB, free=21 * GB)
+    assert plan(QWEN3, report).kv_type == "bf16"
+    # Where pairs of bf16 are not multiplied, f16 rounds less.
+    assert plan(QWEN3, report, isa="avx512vnni").kv_type == "f16"
+    older = replace(report.cpu.kernels, bf16="avx512vnni")
+    assert plan(QWEN3, replace(report, cpu=replace(report.cpu, kernels=older))).kv_type == "f16"
+    assert plan(QWEN3, report, kv_type="f16").kv_type == "f16"
     assert plan(QWEN3, machine(ram=64 * GB), kv_type="f32").kv_type == "f32"
     assert plan(QWEN3, machine(ram=24 * GB, free=21 * GB), kv_type="f32").mode == "tight"
 
@@ -550,7 +556,7 @@ def test_a_shorter_context_is_offered_when_it_helps(machine: MakeReport) -> None
 
 def test_a_narrower_cache_is_offered_when_f32_was_asked_for(machine: MakeReport) -> None:
     made = plan(QWEN3, machine(ram=24 * GB, free=21 * GB), kv_type="f32")
-    assert made.alternatives[0].startswith("A KV cache in f16 instead of f32 would fit")
+    assert made.alternatives[0].startswith("A KV cache in bf16 instead of f32 would fit")
 
 
 def test_a_cache_in_q8_is_planned_and_offered(machine: MakeReport) -> None:
@@ -565,7 +571,7 @@ def test_a_cache_in_q8_is_planned_and_offered(machine: MakeReport) -> None:
     short = (wide.bytes.ram_total + made.bytes.ram_total) // 2 + made.bytes.ram["reserve"]
     offered = plan(QWEN3, machine(ram=64 * GB, free=short), context=32768)
     assert offered.mode == "tight"
-    assert offered.alternatives[0].startswith("A KV cache in q8 instead of f16 would fit")
+    assert offered.alternatives[0].startswith("A KV cache in q8 instead of bf16 would fit")
     on_gpu = plan(QWEN3, machine(vram=24 * GB), kv_type="q8")
     assert (on_gpu.mode, on_gpu.kv_type) == ("all_gpu", "q8")
     assert on_gpu.bytes.vram["kv_cache"] == 48 * 2 * 4 * (128 + 4) * 8192

@@ -83,6 +83,16 @@ def test_attention_has_fewer_tiers(tier: str, attention: str) -> None:
     assert seconds == pytest.approx(1.6 / GREENROOM.kv_core_gbs[attention])
 
 
+def test_attention_over_pairs_of_bf16_is_faster() -> None:
+    pairs = replace(QWEN3, kv_pairs=True)
+    assert pairs.attention_tier == "avx512bf16"
+    assert pairs.between_tier == QWEN3.between_tier == "avx512"
+    saved = 1 / predict(QWEN3, DDR5).prefill_tps.likely - 1 / predict(pairs, DDR5).prefill_tps.likely
+    gops = GREENROOM.attention_gops
+    operations = 256 * 2 * (2 * 48 * 32 * 128)
+    assert saved == pytest.approx(operations / 8e9 * (1 / gops["avx512"] - 1 / gops["avx512bf16"]))
+
+
 def test_prefill_by_hand() -> None:
     # Two operations per weight on 8 cores; each layer's fixed cost is shared by 512 tokens. On average a token looks
     # back at 256 others, with a product for the score and one for the sum.
