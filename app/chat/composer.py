@@ -232,8 +232,7 @@ class Composer(QFrame):
     def set_model(self, name: str) -> None:
         """Names the model that will answer; "" for none."""
         names = (name, brief(name)) if name else ()
-        hints = [tr("Message {model}", model=said) for said in names] or [tr("Write a message")]
-        self._field.set_placeholder(*hints)
+        self._field.set_placeholder(*(tr("Message {model}", model=said) for said in names), tr("Write a message"))
 
     def set_ready(self, reason: str, soon: bool = False) -> None:
         """reason: why nothing can be sent now; "" when it can. soon: it can be in a while, Enter may wait for it."""

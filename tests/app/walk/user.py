@@ -137,6 +137,7 @@ class User:
         s, names = self.screen, "|".join(SECTIONS[key])
         if s.sees("^(?:Page of the settings|설정 페이지)$"):
             s.click("Page of the settings|설정 페이지", kind="Combo")
+            s.find("|".join(SECTIONS["general"]), kind="row")
             s.key("Home", *["Down"] * list(SECTIONS).index(key), "Return")
         else:
             s.click(names, kind="QPushButton")
