@@ -297,6 +297,31 @@ static inline void multiply(const Panel<Code>* panel, typename Panel<Code>::Fill
   }
 }
 
+// What the minima of a step of strip i add before their d, of all tokens side by side: one after the other they would
+// load twice as much, and wait.
+template <class Code, int kTokens>
+static inline void step_mins(const Panel<Code>* panel, size_t i, size_t first, const ActivationGroup* const* a,
+                             __m256 (&mins)[kTokens][2]) {
+  GREENROOM_UNROLL
+  for (int t = 0; t < kTokens; ++t)
+    mins[t][0] = mins[t][1] = _mm256_setzero_ps();
+  for (size_t g = first; Code::kHasMin && g < first + Panel<Code>::kUnit; ++g) {
+    GREENROOM_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      const ActivationGroup* here = a[t] + g;
+      GREENROOM_UNROLL
+      for (int h = 0; h < 2; ++h) {
+        if constexpr (Code::kParts == 1)
+          mins[t][h] = _mm256_fmadd_ps(_mm256_load_ps(panel->min[g][0][i] + 8 * h), _mm256_set1_ps(here->scaled_sum),
+                                       mins[t][h]);
+        else
+          mins[t][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_madd_epi16(panel->offset[g][i][h], half_sums(here))),
+                                       _mm256_set1_ps(here->scale), mins[t][h]);
+      }
+    }
+  }
+}
+
 // The same where scales are whole numbers: sums of a step are added up before d multiplies them.
 template <class Code, int kTokens>
 static inline void multiply_whole(const Panel<Code>* panel, typename Panel<Code>::Filler* filler, size_t i,
@@ -324,21 +349,15 @@ static inline void multiply_whole(const Panel<Code>* panel, typename Panel<Code>
           totals[t][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[t][h]), x_scale, totals[t][h]);
       }
     }
+    __m256 mins[kTokens][2];
+    step_mins<Code, kTokens>(panel, i, first, a, mins);
     GREENROOM_UNROLL
-    for (int h = 0; h < 2; ++h) {
+    for (int t = 0; t < kTokens; ++t) {
       GREENROOM_UNROLL
-      for (int t = 0; t < kTokens; ++t) {
-        __m256 mins = _mm256_setzero_ps();
-        for (size_t g = first; Code::kHasMin && g < first + kUnit; ++g) {
-          if constexpr (Code::kParts == 1)
-            mins =
-                _mm256_fmadd_ps(_mm256_load_ps(panel->min[g][0][i] + 8 * h), _mm256_set1_ps(a[t][g].scaled_sum), mins);
-          else
-            mins = _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_madd_epi16(panel->offset[g][i][h], half_sums(a[t] + g))),
-                                   _mm256_set1_ps(a[t][g].scale), mins);
-        }
+      for (int h = 0; h < 2; ++h) {
         float* to = out + t * out_stride + 8 * h;
-        const __m256 acc = add_step<Code>(panel->heads[first / kUnit][i][h], _mm256_loadu_ps(to), totals[t][h], mins);
+        const __m256 acc =
+            add_step<Code>(panel->heads[first / kUnit][i][h], _mm256_loadu_ps(to), totals[t][h], mins[t][h]);
         _mm256_storeu_ps(to, acc);
       }
     }
