@@ -45,9 +45,11 @@ checkpoint = engine.open_checkpoint(sys.argv[1])
 wishes = json.loads(sys.argv[2])
 kind = wishes.pop("kind", None)
 
+here = engine.probe(quick=True)
+
 def planned(vram=0):
     device = {"device": f"sim:vram={vram}e6"} if vram else {}
-    return engine.plan(checkpoint, engine.probe(quick=True), int(sys.argv[3]), ram_free=1 << 40, **wishes, **device)
+    return engine.plan(checkpoint, here, int(sys.argv[3]), ram_free=1 << 40, **wishes, **device)
 
 def fits(vram):
     plan = planned(vram)
