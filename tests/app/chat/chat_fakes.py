@@ -96,6 +96,15 @@ class FakeHost(QObject):
         self.end()
 
 
+def ask(store, question, answer, chat_id=None, parent_id=None):
+    """One finished exchange. Returns (chat, question, answer) ids."""
+    chat_id = store.create_chat(question) if chat_id is None else chat_id
+    question_id = store.add_message(chat_id, parent_id, "user", question)
+    answer_id = store.add_message(chat_id, question_id, "assistant", model="demo")
+    store.finish(answer_id, answer, GenerationStats(prompt_tokens=3, completion_tokens=5, decode_tps=12.5), "end")
+    return chat_id, question_id, answer_id
+
+
 def fill(store, count, answer="An answer with **bold** text and `code`.\n\n- one\n- two"):
     """A chat of `count` questions and answers. Returns its id."""
     chat_id, parent = store.create_chat("Question 0"), None
