@@ -45,6 +45,8 @@ class ChatList(QWidget):
         self._model.folded = set(filter(None, store.note(FOLDED).split("\n")))
         self.view = ChatView(self)
         self.view.setModel(self._model)
+        # In a low window the list gives way, not what stands around it.
+        self.view.setMinimumHeight(1)
         self.view.chosen.connect(self._choose)
         self.view.renamed.connect(self._rename)
         self.view.deleted.connect(self.delete)

@@ -74,6 +74,14 @@ def test_chat_with_its_panels(window: MainWindow, settings: SettingsStore) -> No
     window.open_palette()
 
 
+def test_the_list_of_chats_unfolded(window: MainWindow) -> None:
+    for number in range(20):
+        window.store.create_chat(f"Chat {number}")
+    window.sidebar.focus_search()
+    assert cut(window) == []
+    assert window.sidebar.minimumSizeHint().height() <= window.sidebar.height()
+
+
 def test_the_wizard(window: MainWindow) -> None:
     window.open_wizard()
     wizard = next(w for w in QApplication.topLevelWidgets() if isinstance(w, SetupWizard))

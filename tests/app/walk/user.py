@@ -109,7 +109,7 @@ class User:
     # Finding the way
 
     def palette(self, words: str, entry: str) -> None:
-        """A command by some of its words. entry: the title that must come first."""
+        """A command or a chat by some of its words. entry: a pattern for the title that must come first."""
         s = self.screen
         s.key("ctrl+k")
         s.find("Find a command, chat, model or setting|명령, 채팅, 모델, 설정 찾기", kind="QLineEdit")
@@ -117,7 +117,10 @@ class User:
         listed = "What was found|찾은 결과"
         s.until(
             lambda seen: any(
-                item["kind"] == "row" and re.fullmatch(listed, item["list"]) and item["on"] and item["name"] == entry
+                item["kind"] == "row"
+                and re.fullmatch(listed, item["list"])
+                and item["on"]
+                and re.fullmatch(entry, item["name"])
                 for item in seen["items"]
             ),
             f"“{entry}” for “{words}” in the palette",
@@ -137,7 +140,7 @@ class User:
         s, names = self.screen, "|".join(SECTIONS[key])
         if s.sees("^(?:Page of the settings|설정 페이지)$"):
             s.click("Page of the settings|설정 페이지", kind="Combo")
-            s.find("|".join(SECTIONS["general"]), kind="row")
+            s.find("|".join(name for both in SECTIONS.values() for name in both), kind="row")
             s.key("Home", *["Down"] * list(SECTIONS).index(key), "Return")
         else:
             s.click(names, kind="QPushButton")

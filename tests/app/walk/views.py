@@ -177,9 +177,8 @@ def tour(user: User, mark: str = "") -> None:
     seen = s.look()
     name = mark or f"80-{seen['size'][0]}x{seen['size'][1]}-{s.scale:g}"
     user.page("ctrl+1")
-    # A narrow window has folded the list of chats; this unfolds it.
-    s.key("ctrl+f")
-    s.click("What is the capital.*", kind="row")
+    # A narrow window has folded the list of chats, and a low one shows few of them.
+    user.palette("what is the capital", "What is the capital.*")
     s.find("Messages|메시지 목록|메시지")
     user.panels(stage=False, performance=False)
     s.shoot(f"{name}-0-chat")
