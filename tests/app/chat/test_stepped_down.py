@@ -16,7 +16,11 @@ from engine.errors import GreenroomError
 from engine.words import joined, say
 
 #: As the engine says it.
-SHORT = say("VRAM ran short in an answer: {left} experts are left in it, so answers are slower.", left=12)
+SHORT = say(
+    "VRAM ran short in an answer: %n experts are left in it, so answers are slower.",
+    n=12,
+    one="VRAM ran short in an answer: %n expert is left in it, so answers are slower.",
+)
 BROKEN = GreenroomError(
     say("The answer broke off"),
     say("{name} has stopped working ({value})", name="cuda:0", value="an illegal memory access"),
@@ -60,8 +64,8 @@ def test_it_is_kept_and_read_in_another_language(page, host, store, qtbot):
     view = AnswerView(message)
     qtbot.addWidget(view)
     assert view.findChild(SteppedDownLine).text() == (
-        "답변 중에 VRAM이 부족해져 전문가 12개만 VRAM에 남았습니다. 답변이 느려집니다. 원래대로 되돌리려면 그래픽 "
-        "카드를 쓰는 다른 프로그램을 닫고 모델을 다시 불러오세요."
+        "답변 중 VRAM이 부족해져 전문가 12개만 남겼으며, 그만큼 답변이 느려집니다. 원래대로 되돌리려면 그래픽 카드를 "
+        "쓰는 다른 프로그램을 닫고 모델을 다시 불러오세요."
     )
 
 
