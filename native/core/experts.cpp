@@ -77,6 +77,9 @@ struct Experts::Pass {
   const std::byte* up_acts = nullptr;
   std::byte* down_acts = nullptr; // [pairs] rows
   size_t gate_row_nbytes = 0, up_row_nbytes = 0, down_row_nbytes = 0;
+  bool own_rows = false; // gate's and up's activations are there for every pair, not for every token
+
+  size_t row(size_t pair) const { return own_rows ? pair : pair_token[pair]; }
 };
 
 Experts::Experts(long long experts, long long hidden, long long intermediate, const std::string& gate_format,
@@ -314,6 +317,7 @@ void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed, 
   const bool own_rows = reordered(), shared_form = gate_.form == up_.form && !own_rows;
   const size_t act_rows = own_rows ? slots : routed.tokens;
   Pass pass{routed};
+  pass.own_rows = own_rows;
   pass.gate_row_nbytes = activation_row_nbytes(gate_.form, hidden_);
   pass.up_row_nbytes = activation_row_nbytes(up_.form, hidden_);
   pass.down_row_nbytes = activation_row_nbytes(down_.form, intermediate_);
@@ -436,20 +440,37 @@ void Experts::gate_up_tile(const Pass& pass, const Slice& slice, size_t tile, co
   const uint8_t* next_gate =
       behind ? behind : matrix(next_expert, Part::gate, slice).strip(same_expert ? last : slice.first_strip);
 
+  // What the first tile of the expert that follows would wait for: each tile before it fetches some rows.
+  const Active& follower = pass.active[pass.largest[(place + 1) % pass.largest.size()]];
+  const size_t soon_all = active.pairs < kPairTokens ? 0 : std::min<size_t>(kTokenBlock, follower.pairs);
+  const size_t turn = tile % tiles_per_expert;
+  const size_t soon_first = soon_all * turn / tiles_per_expert;
+  const size_t soon_rows = soon_all * (turn + 1) / tiles_per_expert - soon_first;
+  const void* soon[kTokenBlock];
+  for (size_t i = 0; i < soon_rows; ++i)
+    soon[i] = pass.gate_acts + pass.row(follower.first_pair + soon_first + i) * pass.gate_row_nbytes;
+
   float g[kTokenBlock * kGroup], u[kTokenBlock * kGroup], h[kTokenBlock * kGroup];
   const void* gate_rows[kTokenBlock];
   const void* up_rows[kTokenBlock];
   for (size_t p0 = 0; p0 < active.pairs; p0 += kTokenBlock) {
     const size_t n = std::min<size_t>(kTokenBlock, active.pairs - p0);
     for (size_t i = 0; i < n; ++i) {
-      const size_t pair = active.first_pair + p0 + i, row = reordered() ? pair : pass.pair_token[pair];
+      const size_t row = pass.row(active.first_pair + p0 + i);
       gate_rows[i] = pass.gate_acts + row * pass.gate_row_nbytes;
       up_rows[i] = pass.up_acts + row * pass.up_row_nbytes;
     }
     if (n >= kPairTokens && last - first == kTileStrips) {
       const uint8_t* next = p0 + n == active.pairs ? next_gate : gate.strip(first);
-      const StripTask gate_task = {gate.strip(first), gate.strip(first + 1), gate_.layout.steps,
-                                   up.strip(first),   up.strip(first + 1),   gate_.layout.scaling};
+      const StripTask gate_task = {gate.strip(first),
+                                   gate.strip(first + 1),
+                                   gate_.layout.steps,
+                                   up.strip(first),
+                                   up.strip(first + 1),
+                                   gate_.layout.scaling,
+                                   soon,
+                                   p0 == 0 ? soon_rows : 0,
+                                   pass.gate_row_nbytes};
       const StripTask up_task = {up.strip(first),          up.strip(first + 1), up_.layout.steps, next,
                                  next + gate.strip_stride, up_.layout.scaling};
       gate_.kernel()(&gate_task, gate_rows, n, g, kGroup);
@@ -505,8 +526,11 @@ void Experts::down_tile(const Pass& pass, const Slice& slice, size_t first, size
     const Active& active = pass.active[a];
     for (size_t p0 = 0; p0 < active.pairs; p0 += kTokenBlock) {
       const size_t n = std::min<size_t>(kTokenBlock, active.pairs - p0);
-      down_block(pass, down, {active.expert, active.first_pair + p0, n}, first, strips,
-                 p0 + n < active.pairs ? down.strip(first) : next, sums);
+      const bool more = p0 + n < active.pairs;
+      const Active block = {active.expert, active.first_pair + p0, n};
+      const Active follower =
+          more ? Active{active.expert, block.first_pair + n, active.pairs - p0 - n} : pass.active[last ? 0 : a + 1];
+      down_block(pass, down, block, follower, first, strips, more ? down.strip(first) : next, sums);
     }
   }
   const size_t row = first * kStripRows, valid = std::min<size_t>(width, hidden_ - row);
@@ -521,19 +545,26 @@ void Experts::down_tile(const Pass& pass, const Slice& slice, size_t first, size
   }
 }
 
-// The same for some pairs of one expert. next: what is read afterwards.
-void Experts::down_block(const Pass& pass, const PackedMatrix& down, const Active& block, size_t first, size_t strips,
-                         const uint8_t* next, float* sums) const {
+// The same for some pairs of one expert. next: what is read afterwards, for the follower's pairs.
+void Experts::down_block(const Pass& pass, const PackedMatrix& down, const Active& block, const Active& follower,
+                         size_t first, size_t strips, const uint8_t* next, float* sums) const {
   const void* rows[kTokenBlock];
+  const void* soon[kTokenBlock];
+  const size_t soon_all = block.pairs < kPairTokens ? 0 : std::min<size_t>(kTokenBlock, follower.pairs);
+  for (size_t i = 0; i < soon_all; ++i)
+    soon[i] = pass.down_acts + (follower.first_pair + i) * pass.down_row_nbytes;
   float out[kTokenBlock * 2 * kStripRows];
   for (size_t i = 0; i < block.pairs; ++i)
     rows[i] = pass.down_acts + (block.first_pair + i) * pass.down_row_nbytes;
   for (size_t s = 0; s < strips;) {
     const size_t count = block.pairs >= kPairTokens && s + 1 < strips ? 2 : 1, width = count * kStripRows;
-    const uint8_t* soon = s + count < strips ? down.strip(first + s + count) : next;
+    const uint8_t* then = s + count < strips ? down.strip(first + s + count) : next;
+    const size_t soon_first = soon_all * s / strips, soon_last = soon_all * (s + count) / strips;
     const StripTask task = {down.strip(first + s),    count == 2 ? down.strip(first + s + 1) : nullptr,
-                            down_.layout.steps,       soon,
-                            soon + down.strip_stride, down_.layout.scaling};
+                            down_.layout.steps,       then,
+                            then + down.strip_stride, down_.layout.scaling,
+                            soon + soon_first,        soon_last - soon_first,
+                            pass.down_row_nbytes};
     down_.kernel()(&task, rows, block.pairs, out, width);
     scale(out, block.pairs * width, down_.factors[block.expert]);
     if (!down_.bias.empty()) {

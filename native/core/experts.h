@@ -136,8 +136,9 @@ private:
   void gate_up_tile(const Pass& pass, const Slice& slice, size_t tile, const uint8_t* behind) const;
   void down_tile(const Pass& pass, const Slice& slice, size_t first, size_t strips, float* sums,
                  const uint8_t* behind) const;
-  void down_block(const Pass& pass, const PackedMatrix& down, const Active& block, size_t first, size_t strips,
-                  const uint8_t* next, float* sums) const;
+  // follower: the block after this one.
+  void down_block(const Pass& pass, const PackedMatrix& down, const Active& block, const Active& follower, size_t first,
+                  size_t strips, const uint8_t* next, float* sums) const;
 
   size_t experts_, hidden_, intermediate_, nbytes_ = 0;
   std::vector<Slice> slices_;

@@ -93,11 +93,13 @@ template <class Weights>
 void two_float_strips(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
   alignas(64) float sums[kTokenBlock][2][2][16];
   const size_t units = task->steps * Weights::kUnits, passes = (tokens + kFloatTokens - 1) / kFloatTokens;
+  Soon soon(task, (units + kBlockUnits - 1) / kBlockUnits * passes);
   for (size_t unit = 0; unit < units; unit += kBlockUnits) {
     const size_t end = units - unit < kBlockUnits ? units : unit + kBlockUnits;
     for (size_t pass = 0, t = 0; pass < passes; ++pass) {
       const Share share(task, (unit + kBlockUnits) * Weights::kBytes, units * Weights::kBytes, 16 * Weights::kBytes,
                         pass, passes);
+      soon.fetch();
       const size_t n = (tokens - t + passes - pass - 1) / (passes - pass);
       if (n == 6)
         add_block<Weights, 6>(task, unit, end, share, x + t, sums + t);

@@ -117,6 +117,9 @@ struct StripTask {
   const uint8_t* next; // what will be read afterwards, fetched meanwhile
   const uint8_t* next_second;
   Scaling scaling;
+  // Activations that will be read soon, whole cache lines of each row: two strips fetch them meanwhile.
+  const void* const* soon = nullptr;
+  size_t soon_rows = 0, soon_nbytes = 0;
 };
 
 // out[t * out_stride + r] = sum over columns of weight[r, c] * x_t[c] for the 16 rows of the strip, t < tokens; those

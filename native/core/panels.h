@@ -23,6 +23,7 @@ void two_strips(const StripTask* task, const void* const* x, size_t tokens, floa
   const size_t fewest = (all + Panel::kGroups - 1) / Panel::kGroups;
   const size_t most = ((all + fewest - 1) / fewest + Panel::kUnit - 1) / Panel::kUnit * Panel::kUnit;
   const size_t blocks = (all + most - 1) / most;
+  Soon soon(task, blocks * passes);
   for (size_t block = 0; block < blocks; ++block) {
     const size_t first = block * most, groups = all - first < most ? all - first : most;
     // Two blocks are time enough for main memory.
@@ -36,6 +37,7 @@ void two_strips(const StripTask* task, const void* const* x, size_t tokens, floa
     for (size_t pass = 0, t = 0; pass < passes; ++pass) {
       const Share share(task, begin * total / all, total, total / all, pass, passes);
       const size_t n = (tokens - t + passes - pass - 1) / (passes - pass);
+      soon.fetch();
       Multiplier::run(&panel, pass || Panel::kInPlace ? nullptr : fillers, groups, share, x + t, n, first,
                       out + t * out_stride, out_stride);
       t += n;

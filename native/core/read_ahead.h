@@ -52,5 +52,27 @@ struct Share {
   }
 };
 
+// The activations that a task is to fetch for later ones, a part with each of `turns` passes.
+class Soon {
+public:
+  Soon(const StripTask* task, size_t turns)
+      : rows_(task->soon), lines_(task->soon_nbytes / 64), left_(task->soon_rows * lines_),
+        each_((left_ + turns - 1) / turns) {}
+
+  void fetch() {
+    for (size_t n = each_ < left_ ? each_ : left_; n > 0; --n, --left_) {
+      touch(static_cast<const uint8_t*>(*rows_) + 64 * line_);
+      if (++line_ == lines_) {
+        line_ = 0;
+        ++rows_;
+      }
+    }
+  }
+
+private:
+  const void* const* rows_;
+  size_t lines_, left_, each_, line_ = 0;
+};
+
 } // namespace
 } // namespace greenroom
