@@ -28,7 +28,7 @@ NEARLY_FULL = 0.9
 #: A narrower composer leaves out the words of its buttons and the bar of the meter.
 NARROW = 460
 #: And in one narrower than this only its sign on the button.
-BARE = 240
+BARE = 304
 METER_WIDTH = 64
 #: Pixels between the icon and the word of a tool, beside those that Qt leaves.
 GAP = 3

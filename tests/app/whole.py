@@ -75,6 +75,8 @@ def _cut_labels(window: QWidget) -> Iterator[str]:
                 yield f"shortened: {text!r} in {room.toTuple()}"
             continue
         flags = Qt.TextFlag.TextWordWrap if label.wordWrap() else Qt.TextFlag.TextSingleLine
+        if label.buddy() is not None:
+            flags |= Qt.TextFlag.TextShowMnemonic
         needed = label.fontMetrics().boundingRect(QRect(0, 0, room.width(), 100_000), flags, text).size()
         if needed.width() > room.width() + _SLACK or needed.height() > room.height() + _SLACK:
             yield f"cut: {text!r} needs {needed.toTuple()}, has {room.toTuple()}"
