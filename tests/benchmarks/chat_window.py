@@ -374,6 +374,7 @@ def memory(answers: int, per_chat: int, clock: Clock) -> None:
             if number % per_chat == per_chat - 1:
                 tasks.finish()
                 page.new_chat()
+                gc.collect()  # as the program does a second after an answer
             page.transcript.release_far()
             # Without a running event loop nobody else does this.
             QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
