@@ -15,6 +15,7 @@ from app.theme.theme import restyle
 from app.widgets.buttons import button
 from app.widgets.labels import label
 from app.widgets.logo import Logo
+from app.widgets.tab_order import tab_in_order_made
 
 WIDTH, RAIL_WIDTH = 248, 64
 
@@ -174,11 +175,7 @@ class Sidebar(QWidget):
                 item.widget().deleteLater()
         self._chats.addWidget(chats)
         # Tab goes by age otherwise, and the chats were made last.
-        before: QWidget = self.search
-        for part in chats.findChildren(QWidget):
-            if part.focusPolicy() & Qt.FocusPolicy.TabFocus:
-                self.setTabOrder(before, part)
-                before = part
+        tab_in_order_made(chats, self.search)
 
     def mark(self, page: str) -> None:
         """Shows which page is open; a page without an entry here (the chat) marks none."""

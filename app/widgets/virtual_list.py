@@ -10,6 +10,8 @@ from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QApplication, QFrame, QScrollArea, QWidget
 
+from app.widgets.tab_order import tab_in_order_made
+
 Item = TypeVar("Item")
 
 #: Beyond the view, in pixels, where widgets are kept ready.
@@ -142,11 +144,7 @@ class VirtualList(QScrollArea, Generic[Item]):
         """Tab goes from top to bottom, whatever order the widgets were made in."""
         before: QWidget | None = None
         for _, widget in self.widgets:
-            for child in widget.findChildren(QWidget):
-                if child.focusPolicy() & Qt.FocusPolicy.TabFocus:
-                    if before is not None:
-                        QWidget.setTabOrder(before, child)
-                    before = child
+            before = tab_in_order_made(widget, before)
 
     def _make_next_to(self, widget: QWidget, step: int) -> None:
         for key, (_, shown) in self._shown.items():
