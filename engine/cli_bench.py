@@ -185,7 +185,7 @@ def status_lines(status: EngineStatus) -> list[str]:
             lines[-1] += f"; copies {copies}; prompts' experts computed {prompts[status.prefill]}"
         lines.append(f"Memory: {gigabytes(status.ram_bytes)} RAM, {gigabytes(status.vram_bytes)} VRAM")
         if status.path == "hybrid":
-            lines[-1] += f"; handing over the experts of a token takes {status.handoff_s * 1e6:.0f} us a layer"
+            lines[-1] += f"; handing over the experts of a token takes {status.handoff_s * 1e6:.0f} µs a layer"
     if status.cache_slots:
         rate = "none called" if status.hit_rate is None else f"{status.hit_rate:.0%} of calls found there"
         lines.append(

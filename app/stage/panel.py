@@ -216,7 +216,7 @@ class StagePanel(QWidget):
     @Slot()
     def _restyle(self) -> None:
         self._fit()
-        self.meaning.setText(tr("brighter = used more often") if self._settled else tr("brighter = used lately"))
+        self.meaning.setText(tr("stronger = used more often") if self._settled else tr("stronger = used lately"))
         self.meaning.setAccessibleName(self.meaning.text())
         self._frames.setInterval(STILL_MS if theme().reduced_motion else FRAME_MS)
         self._wake()

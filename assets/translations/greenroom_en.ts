@@ -377,34 +377,34 @@
     </message>
     <message numerus="yes">
         <location filename="../../engine/placement/predict.py"/>
-        <source>limited by the fixed cost of each layer: %n layers at about {each:.0f} us (an estimate)</source>
+        <source>limited by the fixed cost of each layer: %n layers at about {each:.0f} µs (an estimate)</source>
         <translation>
-            <numerusform>limited by the fixed cost of each layer: %n layer at about {each:.0f} us (an estimate)</numerusform>
-            <numerusform>limited by the fixed cost of each layer: %n layers at about {each:.0f} us (an estimate)</numerusform>
+            <numerusform>limited by the fixed cost of each layer: %n layer at about {each:.0f} µs (an estimate)</numerusform>
+            <numerusform>limited by the fixed cost of each layer: %n layers at about {each:.0f} µs (an estimate)</numerusform>
         </translation>
     </message>
     <message numerus="yes">
         <location filename="../../engine/placement/token_time.py"/>
-        <source>fixed costs of %n layers: {each:.1f} us each, and {waits:.1f} us of waiting with {threads}</source>
+        <source>fixed costs of %n layers: {each:.1f} µs each, and {waits:.1f} µs of waiting with {threads}</source>
         <translation>
-            <numerusform>fixed costs of %n layer: {each:.1f} us, and {waits:.1f} us of waiting with {threads}</numerusform>
-            <numerusform>fixed costs of %n layers: {each:.1f} us each, and {waits:.1f} us of waiting with {threads}</numerusform>
+            <numerusform>fixed costs of %n layer: {each:.1f} µs, and {waits:.1f} µs of waiting with {threads}</numerusform>
+            <numerusform>fixed costs of %n layers: {each:.1f} µs each, and {waits:.1f} µs of waiting with {threads}</numerusform>
         </translation>
     </message>
     <message numerus="yes">
         <location filename="../../engine/placement/token_time.py"/>
-        <source>starting the GPU&apos;s work in %n layers: {each:.1f} us each</source>
+        <source>starting the GPU&apos;s work in %n layers: {each:.1f} µs each</source>
         <translation>
-            <numerusform>starting the GPU&apos;s work in %n layer: {each:.1f} us</numerusform>
-            <numerusform>starting the GPU&apos;s work in %n layers: {each:.1f} us each</numerusform>
+            <numerusform>starting the GPU&apos;s work in %n layer: {each:.1f} µs</numerusform>
+            <numerusform>starting the GPU&apos;s work in %n layers: {each:.1f} µs each</numerusform>
         </translation>
     </message>
     <message numerus="yes">
         <location filename="../../engine/placement/token_time.py"/>
-        <source>handing over between GPU and CPU in %n layers: {each:.1f} us each, and {waits:.1f} us of waiting with {threads}</source>
+        <source>handing over between GPU and CPU in %n layers: {each:.1f} µs each, and {waits:.1f} µs of waiting with {threads}</source>
         <translation>
-            <numerusform>handing over between GPU and CPU in %n layer: {each:.1f} us, and {waits:.1f} us of waiting with {threads}</numerusform>
-            <numerusform>handing over between GPU and CPU in %n layers: {each:.1f} us each, and {waits:.1f} us of waiting with {threads}</numerusform>
+            <numerusform>handing over between GPU and CPU in %n layer: {each:.1f} µs, and {waits:.1f} µs of waiting with {threads}</numerusform>
+            <numerusform>handing over between GPU and CPU in %n layers: {each:.1f} µs each, and {waits:.1f} µs of waiting with {threads}</numerusform>
         </translation>
     </message>
     <message numerus="yes">

@@ -4208,13 +4208,13 @@
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
-        <source>brighter = used more often</source>
-        <translation>밝을수록 자주 사용</translation>
+        <source>stronger = used more often</source>
+        <translation>진할수록 자주 사용</translation>
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
-        <source>brighter = used lately</source>
-        <translation>밝을수록 최근 사용</translation>
+        <source>stronger = used lately</source>
+        <translation>진할수록 최근 사용</translation>
     </message>
     <message>
         <location filename="../../app/stage/recording.py"/>
@@ -5657,8 +5657,8 @@
     </message>
     <message>
         <location filename="../../engine/executors/expert_slots.py"/>
-        <source>Experts in VRAM serve prompts only: in answers the GPU would take {gpu:.0f} us for {some} of a layer&apos;s, the CPU takes {cpu:.0f} us for all {used}.</source>
-        <translation>VRAM의 전문가는 프롬프트에만 쓰입니다. 답변에서는 GPU가 레이어당 {some}개에 {gpu:.0f} us 걸리고, CPU는 {used}개 모두에 {cpu:.0f} us 걸립니다.</translation>
+        <source>Experts in VRAM serve prompts only: in answers the GPU would take {gpu:.0f} µs for {some} of a layer&apos;s, the CPU takes {cpu:.0f} µs for all {used}.</source>
+        <translation>VRAM의 전문가는 프롬프트에만 쓰입니다. 답변에서는 GPU가 레이어당 {some}개에 {gpu:.0f} µs 걸리고, CPU는 {used}개 모두에 {cpu:.0f} µs 걸립니다.</translation>
     </message>
     <message>
         <location filename="../../engine/executors/expert_store.py"/>
@@ -7818,9 +7818,9 @@
     </message>
     <message numerus="yes">
         <location filename="../../engine/placement/predict.py"/>
-        <source>limited by the fixed cost of each layer: %n layers at about {each:.0f} us (an estimate)</source>
+        <source>limited by the fixed cost of each layer: %n layers at about {each:.0f} µs (an estimate)</source>
         <translation>
-            <numerusform>레이어별 고정 비용 한계: 레이어 %n개, 각각 약 {each:.0f} us(추정)</numerusform>
+            <numerusform>레이어별 고정 비용 한계: 레이어 %n개, 각각 약 {each:.0f} µs(추정)</numerusform>
         </translation>
     </message>
     <message>
@@ -7905,15 +7905,15 @@
     </message>
     <message numerus="yes">
         <location filename="../../engine/placement/token_time.py"/>
-        <source>fixed costs of %n layers: {each:.1f} us each, and {waits:.1f} us of waiting with {threads}</source>
+        <source>fixed costs of %n layers: {each:.1f} µs each, and {waits:.1f} µs of waiting with {threads}</source>
         <translation>
-            <numerusform>레이어 %n개의 고정 비용: 각각 {each:.1f} us와 {threads}의 대기 {waits:.1f} us</numerusform>
+            <numerusform>레이어 %n개의 고정 비용: 각각 {each:.1f} µs와 {threads}의 대기 {waits:.1f} µs</numerusform>
         </translation>
     </message>
     <message>
         <location filename="../../engine/placement/token_time.py"/>
-        <source>starting experts on the CPU, {experts:.4g} of them: {each:.1f} us each</source>
-        <translation>CPU에서 전문가 {experts:.4g}개 시작: 각각 {each:.1f} us</translation>
+        <source>starting experts on the CPU, {experts:.4g} of them: {each:.1f} µs each</source>
+        <translation>CPU에서 전문가 {experts:.4g}개 시작: 각각 {each:.1f} µs</translation>
     </message>
     <message>
         <location filename="../../engine/placement/token_time.py"/>
@@ -7947,16 +7947,16 @@
     </message>
     <message numerus="yes">
         <location filename="../../engine/placement/token_time.py"/>
-        <source>starting the GPU&apos;s work in %n layers: {each:.1f} us each</source>
+        <source>starting the GPU&apos;s work in %n layers: {each:.1f} µs each</source>
         <translation>
-            <numerusform>레이어 %n개의 GPU 작업 시작: 각각 {each:.1f} us</numerusform>
+            <numerusform>레이어 %n개의 GPU 작업 시작: 각각 {each:.1f} µs</numerusform>
         </translation>
     </message>
     <message numerus="yes">
         <location filename="../../engine/placement/token_time.py"/>
-        <source>handing over between GPU and CPU in %n layers: {each:.1f} us each, and {waits:.1f} us of waiting with {threads}</source>
+        <source>handing over between GPU and CPU in %n layers: {each:.1f} µs each, and {waits:.1f} µs of waiting with {threads}</source>
         <translation>
-            <numerusform>레이어 %n개에서 GPU와 CPU 사이 전달: 각각 {each:.1f} us와 {threads}의 대기 {waits:.1f} us</numerusform>
+            <numerusform>레이어 %n개에서 GPU와 CPU 사이 전달: 각각 {each:.1f} µs와 {threads}의 대기 {waits:.1f} µs</numerusform>
         </translation>
     </message>
     <message>

@@ -385,8 +385,8 @@ class HybridExperts:
             self._hits_pay = False
             self.notes.append(
                 say(
-                    "Experts in VRAM serve prompts only: in answers the GPU would take {gpu:.0f} us for {some} of a "
-                    "layer's, the CPU takes {cpu:.0f} us for all {used}.",
+                    "Experts in VRAM serve prompts only: in answers the GPU would take {gpu:.0f} µs for {some} of a "
+                    "layer's, the CPU takes {cpu:.0f} µs for all {used}.",
                     gpu=device_us,
                     some=len(inside),
                     cpu=cpu_us,

@@ -125,9 +125,9 @@ def _bottleneck(parts: Sequence[TimePart], work: Work, speeds: Speeds, profile: 
         )
     each = terms["layers"] / max(1, work.layers)
     return say(
-        "limited by the fixed cost of each layer: %n layers at about {each:.0f} us (an estimate)",
+        "limited by the fixed cost of each layer: %n layers at about {each:.0f} µs (an estimate)",
         n=work.layers,
-        one="limited by the fixed cost of each layer: %n layer at about {each:.0f} us (an estimate)",
+        one="limited by the fixed cost of each layer: %n layer at about {each:.0f} µs (an estimate)",
         each=each * 1e6,
     )
 

@@ -69,9 +69,9 @@ def token_time(
             "layers",
             work.layers * (profile.cpu_layer_s + waits),
             say(
-                "fixed costs of %n layers: {each:.1f} us each, and {waits:.1f} us of waiting with {threads}",
+                "fixed costs of %n layers: {each:.1f} µs each, and {waits:.1f} µs of waiting with {threads}",
                 n=work.layers,
-                one="fixed costs of %n layer: {each:.1f} us, and {waits:.1f} us of waiting with {threads}",
+                one="fixed costs of %n layer: {each:.1f} µs, and {waits:.1f} µs of waiting with {threads}",
                 each=profile.cpu_layer_s * 1e6,
                 waits=waits * 1e6,
                 threads=_threads(work),
@@ -82,7 +82,7 @@ def token_time(
         "layers",
         missed * profile.expert_s,
         say(
-            "starting experts on the CPU, {experts:.4g} of them: {each:.1f} us each",
+            "starting experts on the CPU, {experts:.4g} of them: {each:.1f} µs each",
             experts=missed,
             each=profile.expert_s * 1e6,
         ),
@@ -170,9 +170,9 @@ def _on_the_gpu(
         "layers",
         work.layers * profile.gpu_layer_s,
         say(
-            "starting the GPU's work in %n layers: {each:.1f} us each",
+            "starting the GPU's work in %n layers: {each:.1f} µs each",
             n=work.layers,
-            one="starting the GPU's work in %n layer: {each:.1f} us",
+            one="starting the GPU's work in %n layer: {each:.1f} µs",
             each=profile.gpu_layer_s * 1e6,
         ),
     )
@@ -182,10 +182,10 @@ def _on_the_gpu(
             "layers",
             work.layers * (profile.handoff_s + waits),
             say(
-                "handing over between GPU and CPU in %n layers: {each:.1f} us each, and {waits:.1f} us of waiting "
+                "handing over between GPU and CPU in %n layers: {each:.1f} µs each, and {waits:.1f} µs of waiting "
                 "with {threads}",
                 n=work.layers,
-                one="handing over between GPU and CPU in %n layer: {each:.1f} us, and {waits:.1f} us of waiting with "
+                one="handing over between GPU and CPU in %n layer: {each:.1f} µs, and {waits:.1f} µs of waiting with "
                 "{threads}",
                 each=profile.handoff_s * 1e6,
                 waits=waits * 1e6,

@@ -103,7 +103,7 @@ def test_what_has_no_translation_keeps_its_form_and_what_it_holds_is_translated(
 #: Words on -s after a hole that is no count: verbs, and what is no plural.
 NO_NOUN = frozenset(
     {"asks", "claims", "does", "fits", "has", "is", "its", "kernels", "lacks", "ms", "runs", "takes", "this", "times"}
-    | {"us", "was", "weights"}
+    | {"µs", "was", "weights"}
 )
 #: Sentences whose count is never 1, each as it stands in the code.
 NEVER_ONE = frozenset(

@@ -264,7 +264,7 @@ def test_brightness_by_the_whole_run_stands_still(panel: StagePanel, qtbot: QtBo
     replay.pause()
     replay.seek(10.0)
     panel.meaning.click()
-    assert panel.meaning.text() == "brighter = used more often"
+    assert panel.meaning.text() == "stronger = used more often"
     qtbot.waitUntil(lambda: not panel._frames.isActive(), timeout=LONG)
     assert panel.activity.glow[0, 1] == 1.0, "used twice, though not lately"
 
@@ -272,7 +272,7 @@ def test_brightness_by_the_whole_run_stands_still(panel: StagePanel, qtbot: QtBo
 def test_with_reduced_motion_nothing_fades(panel: StagePanel, qtbot: QtBot) -> None:
     theme().set_look("system", 1.0, "comfortable", True)
     try:
-        assert panel.meaning.text() == "brighter = used more often"
+        assert panel.meaning.text() == "stronger = used more often"
         assert panel._frames.interval() >= 500
     finally:
         theme().set_look("system", 1.0, "comfortable", False)

@@ -77,7 +77,7 @@ def test_the_benchmark_says_what_was_really_in_use() -> None:
         "launched one by one",
         "page-locked",
         "streamed",
-        "42 us",
+        "42 µs",
         "30%",
         "7.0 MB",
         "Note: V",
