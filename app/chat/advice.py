@@ -233,8 +233,12 @@ class Advice(QObject):
 
     def full_context(self) -> None:
         """What is written does not fit."""
-        used, size = tokens(self._meter.used), tokens(self._meter.size)
-        text = tr("This does not fit: it takes {used} tokens, and the context holds {size}.", used=used, size=size)
+        text = tr(
+            "This does not fit: it takes {used} tokens, an answer at least {room}, and the context holds {size}.",
+            used=tokens(self._meter.used),
+            room=tokens(ROOM),
+            size=tokens(self._meter.size),
+        )
         self._ask(Notice("full", text, self._making_room(), warns=True))
 
     def _making_room(self) -> tuple[Choice, ...]:

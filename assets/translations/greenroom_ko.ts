@@ -284,8 +284,8 @@
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>This does not fit: it takes {used} tokens, and the context holds {size}.</source>
-        <translation>들어가지 않습니다: 토큰 {used}개가 필요한데 컨텍스트는 {size}개입니다.</translation>
+        <source>This does not fit: it takes {used} tokens, an answer at least {room}, and the context holds {size}.</source>
+        <translation>들어가지 않습니다: 토큰 {used}개와 답변에 적어도 {room}개가 필요한데 컨텍스트는 {size}개입니다.</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/advice.py"/>

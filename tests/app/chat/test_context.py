@@ -104,7 +104,8 @@ def test_a_full_context_offers_ways_out_instead_of_sending(page, host, qtbot):
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
     assert len(host.asked) == asked
     assert page.composer.text == "one more"
-    assert page.notice_bar.text == "This does not fit: it takes 8.2k tokens, and the context holds 8k."
+    told = "This does not fit: it takes 8.2k tokens, an answer at least 32, and the context holds 8k."
+    assert page.notice_bar.text == told
     assert choices(page) == ["Leave out the oldest 4 messages", "More context…", "Summarise the beginning"]
     press(page, qtbot, "Leave out the oldest 4 messages")
     assert "The first 4 messages are not sent: “q1 q1" in page.notice_bar.text, "what is left out is shown"

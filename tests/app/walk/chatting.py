@@ -186,7 +186,10 @@ def switch_model(user: User) -> None:
     s.shoot("79-another-model")
     before = s.look()["model"]
     s.click("Load .*", kind="QPushButton")
-    s.find(".* is unloaded, which frees .*", 20, enabled=False)
+    # Said while it loads, which a small model may do between two looks.
+    user.until(
+        lambda: s.sees(".* is unloaded, which frees .*") or s.look()["model"] not in ("", before), "what is unloaded"
+    )
     user.answered()
     if s.look()["model"] == before:
         raise NotSeen("another model")
