@@ -30,6 +30,8 @@ NARROW = 460
 #: And in one narrower than this only its sign on the button.
 BARE = 304
 METER_WIDTH = 64
+#: Between its edges and what is in it, and between the parts of the lowest row.
+LEFT, RIGHT, SPACING = 16, 14, 12
 #: Pixels between the icon and the word of a tool, beside those that Qt leaves.
 GAP = 3
 
@@ -104,7 +106,7 @@ class Composer(QFrame):
         self._button = button("", parent=self)
         self._button.clicked.connect(self._press)
         bottom = QHBoxLayout()
-        bottom.setSpacing(12)
+        bottom.setSpacing(SPACING)
         tools = QHBoxLayout()
         tools.setSpacing(2)
         tools.setContentsMargins(-8, 0, 0, 0)
@@ -117,7 +119,7 @@ class Composer(QFrame):
         bottom.addWidget(self._button)
 
         column = QVBoxLayout(self)
-        column.setContentsMargins(16, 14, 14, 12)
+        column.setContentsMargins(LEFT, 14, RIGHT, 12)
         column.setSpacing(10)
         column.addWidget(self._editing)
         column.addWidget(self._chips)
@@ -204,14 +206,24 @@ class Composer(QFrame):
         self._show_words()
 
     def _show_words(self) -> None:
-        wide = self.width() >= theme().px(NARROW)
-        for tool, text in ((self._attach, tr("Attach")), (self._settings, self._preset)):
-            tool.setText(text if wide else "")
-            icon = theme().px(ICON)
-            tool.setIconSize(QSize(icon + GAP if wide else icon, icon))
-        self._meter.setFixedWidth(theme().px(METER_WIDTH if wide else 0))
-        self._meter_text.setText(self._counts[0 if wide else 1])
-        self._show_button_words()
+        roomy = self.width() >= theme().px(NARROW)
+        for words, bar in ((roomy, roomy), (roomy, False), (False, False)):
+            for tool, text in ((self._attach, tr("Attach")), (self._settings, self._preset)):
+                tool.setText(text if words else "")
+                icon = theme().px(ICON)
+                tool.setIconSize(QSize(icon + GAP if words else icon, icon))
+            self._meter.setFixedWidth(theme().px(METER_WIDTH if bar else 0))
+            self._meter_text.setText(self._counts[0 if bar else 1])
+            self._show_button_words()
+            if self._room_left() >= 0:
+                return
+
+    def _room_left(self) -> int:
+        """Pixels beside what stands in the lowest row, whole."""
+        parts = (self._attach, self._settings, self._meter_text, self._button)
+        needed = sum(part.sizeHint().width() + SPACING for part in parts if not part.isHidden())
+        needed += 0 if self._meter.isHidden() else self._meter.maximumWidth() + SPACING
+        return self.contentsRect().width() - LEFT - RIGHT - needed
 
     def _show_button_words(self) -> None:
         wide = self.width() >= theme().px(NARROW)

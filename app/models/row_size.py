@@ -15,7 +15,7 @@ from app.words import predicted, sentence
 from engine.hub.download_words import progress_text
 from engine.hub.downloads import DownloadStatus
 
-CHIP_WIDTH, SPEED_WIDTH, SIZE_WIDTH = 250, 92, 72
+CHIP_WIDTH, SPEED_WIDTH, SIZE_WIDTH = 250, 112, 72
 MARGIN_X, MARGIN_Y, GAP, LINE_GAP = 16, 12, 12, 2
 #: The line around a row.
 _FRAME = 1

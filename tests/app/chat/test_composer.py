@@ -224,6 +224,16 @@ def test_an_estimate_is_marked_as_one_and_a_full_meter_warns(composer):
     assert composer._meter.property("full")
 
 
+def test_no_word_of_a_composer_is_cut_at_any_width(composer):
+    composer.set_preset("Recommended")
+    composer.set_context(403, 8192)
+    for width in range(300, 760, 10):
+        composer.resize(width, 120)
+        composer.grab()
+        for tool in (composer.settings_button, composer.action_button):
+            assert tool.width() >= tool.sizeHint().width(), width
+
+
 def test_a_narrow_composer_leaves_out_the_words_of_its_buttons(composer):
     composer.set_preset("Balanced")
     assert composer.settings_button.text() == "Balanced"
