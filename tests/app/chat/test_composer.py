@@ -225,7 +225,7 @@ def test_an_estimate_is_marked_as_one_and_a_full_meter_warns(composer):
 
 
 def test_no_word_of_a_composer_is_cut_at_any_width(composer):
-    composer.set_preset("Recommended")
+    composer.set_preset("A preset with a long name")
     composer.set_context(403, 8192)
     for width in range(300, 760, 10):
         composer.resize(width, 120)
