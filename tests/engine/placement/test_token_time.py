@@ -64,10 +64,10 @@ def test_every_line_has_the_numbers_that_give_its_time(place: str) -> None:
             seconds = nbytes / float(read[3]) * (CACHED_COST if "cache kept" in line else 1)
             if beside := re.search(r"less the ([\d.]+) ms", line):
                 seconds -= float(beside[1]) * 1e-3
-        elif each := re.search(r"([\d.]+) layers?: ([\d.]+) us(?: each)?(?:, and ([\d.]+) us)?", line):
+        elif each := re.search(r"([\d.]+) layers?: ([\d.]+) µs(?: each)?(?:, and ([\d.]+) µs)?", line):
             seconds = float(each[1]) * (float(each[2]) + float(each[3] or 0)) * 1e-6
         else:
-            each = re.search(r"starting experts on the CPU, ([\d.]+) of them: ([\d.]+) us each", line)
+            each = re.search(r"starting experts on the CPU, ([\d.]+) of them: ([\d.]+) µs each", line)
             assert each, line
             seconds = float(each[1]) * float(each[2]) * 1e-6
         assert shown == pytest.approx(seconds * 1e3, rel=0.02, abs=2 * step), line
