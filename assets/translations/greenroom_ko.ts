@@ -7233,6 +7233,11 @@
     </message>
     <message>
         <location filename="../../engine/placement/explain.py"/>
+        <source>It is kept in bf16: this CPU multiplies twice as many of these numbers at once as in f16.</source>
+        <translation>bf16으로 보관합니다. 이 CPU는 한 번에 f16보다 두 배 많은 수를 곱합니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/placement/explain.py"/>
         <source>The free RAM counts {freed} of the model loaded now.</source>
         <translation>여유 RAM에는 지금 불러온 모델의 {freed}가 포함됩니다.</translation>
     </message>

@@ -51,6 +51,8 @@ def explanation(
         )
     lines += _cached(problem, chosen)
     lines.append(_context(problem, chosen))
+    if chosen.kv_type == "bf16" and problem.wishes.kv_type == "auto" and not chosen.vram:
+        lines.append(say("It is kept in bf16: this CPU multiplies twice as many of these numbers at once as in f16."))
     lines += _weights(problem, chosen)
     if problem.wishes.unload_bytes:
         freed = free_amount(problem.wishes.unload_bytes)

@@ -316,9 +316,14 @@ def test_gpus_that_cannot_be_used_are_named(
 
 def test_the_cache_is_as_wide_as_wished(machine: MakeReport) -> None:
     report = machine(ram=24 * GB, free=21 * GB)
-    assert plan(QWEN3, report).kv_type == "bf16"
+    pairs = plan(QWEN3, report)
+    assert pairs.kv_type == "bf16"
+    assert any("bf16: this CPU multiplies twice as many" in line for line in pairs.explanation)
     # Where pairs of bf16 are not multiplied, f16 rounds less.
-    assert plan(QWEN3, report, isa="avx512vnni").kv_type == "f16"
+    single = plan(QWEN3, report, isa="avx512vnni")
+    assert single.kv_type == "f16"
+    for made in (single, plan(QWEN3, report, kv_type="bf16"), plan(QWEN3, machine(vram=24 * GB))):
+        assert not any("twice as many" in line for line in made.explanation)
     older = replace(report.cpu.kernels, bf16="avx512vnni")
     assert plan(QWEN3, replace(report, cpu=replace(report.cpu, kernels=older))).kv_type == "f16"
     assert plan(QWEN3, report, kv_type="f16").kv_type == "f16"
