@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QPoint, Qt, Signal, Slot
+from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QFocusEvent, QHideEvent, QKeyEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
@@ -18,12 +18,13 @@ from app.chat.field import HISTORY, local_files
 from app.chat.figures import why_not_ready
 from app.chat.find_bar import FindBar
 from app.chat.link_bar import LinkBar
-from app.chat.message_menu import MessageMenu
+from app.chat.message_actions import MessageActions
 from app.chat.notice import NoticeBar
 from app.chat.options import ChatOptions, preset_caption
 from app.chat.options_opener import OptionsOpener
 from app.chat.performance import performance_log
-from app.chat.performance_panel import PerformancePanel, copy_card
+from app.chat.performance_opener import PerformanceOpener
+from app.chat.performance_panel import PerformancePanel
 from app.chat.records import Attachment, StoredMessage
 from app.chat.store import ChatStore
 from app.chat.style import chat_style
@@ -74,8 +75,7 @@ class ChatPage(QWidget):
         self._meter = ContextMeter(host, self._controller, self)
         self._advice = Advice(host, store, self._controller, self._meter, settings, self)
         self._messages: list[StoredMessage] = []
-        #: A message that was deleted last, until something else happens.
-        self._deleted: int | None = None
+        self.message_actions = MessageActions(store, self._controller, lambda: self._messages, self)
         self._opener = OptionsOpener(host, self._controller, settings, self)
         #: What was written is sent as soon as it is known to fit.
         self._sends_when_counted = False
@@ -123,12 +123,11 @@ class ChatPage(QWidget):
         column.addWidget(self.banners)
         column.addWidget(self._stack, 1)
         column.addLayout(row)
-        self._beside = QHBoxLayout(self)
-        self._beside.setContentsMargins(0, 0, 0, 0)
-        self._beside.setSpacing(0)
-        self._beside.addLayout(column, 1)
-        #: Made when it is first wanted.
-        self._figures: PerformancePanel | None = None
+        beside = QHBoxLayout(self)
+        beside.setContentsMargins(0, 0, 0, 0)
+        beside.setSpacing(0)
+        beside.addLayout(column, 1)
+        self._performance = PerformanceOpener(performance_log(self._host), beside, self)
 
     def _connect(self) -> None:
         self._host.stateChanged.connect(self._show_state)
@@ -141,11 +140,18 @@ class ChatPage(QWidget):
         controller.streamEnded.connect(self._finish)
         controller.failed.connect(self.show_failure)
         transcript.editWanted.connect(self._begin_edit)
-        transcript.regenerateWanted.connect(self._regenerate)
-        transcript.versionWanted.connect(self._show_version)
         transcript.linkChosen.connect(self.link_bar.offer)
-        transcript.figuresWanted.connect(lambda message: self.show_performance(True, message.id))
-        transcript.menuWanted.connect(self._open_message_menu)
+        transcript.figuresWanted.connect(lambda message: self._performance.show(True, message.id))
+        self._performance.shown.connect(self.performanceShown)
+        actions = self.message_actions
+        transcript.regenerateWanted.connect(actions.regenerate)
+        transcript.versionWanted.connect(actions.show_version)
+        transcript.menuWanted.connect(actions.open_menu)
+        actions.editWanted.connect(self._begin_edit)
+        actions.changed.connect(self._show_path)
+        actions.failed.connect(self.show_failure)
+        actions.deleted.connect(self._offer_undo)
+        actions.forgotten.connect(lambda: self.banners.dismiss("deleted"))
         self.find_bar.closed.connect(self.composer.setFocus)
         controller.settingsChanged.connect(self._settings_changed)
         self._meter.changed.connect(self._show_context)
@@ -160,7 +166,7 @@ class ChatPage(QWidget):
         advice.modelWanted.connect(self.modelWanted)
         advice.modelsWanted.connect(self.modelsWanted)
         advice.chatWanted.connect(self.open_chat)
-        advice.continueWanted.connect(self._continue)
+        advice.continueWanted.connect(actions.continue_answer)
         advice.attachmentsWanted.connect(self.composer.set_attachments)
         self.welcome.modelsWanted.connect(self.modelsWanted)
         self.welcome.fileWanted.connect(self.fileWanted)
@@ -232,7 +238,8 @@ class ChatPage(QWidget):
         except GreenroomError as error:
             self.show_failure(error)
             return
-        self._edited = self._deleted = None
+        self._edited = None
+        self.message_actions.forget()
         self._drafting.sent(chat)
         self._chat = chat
         self._show_path()
@@ -241,35 +248,24 @@ class ChatPage(QWidget):
     @property
     def performance(self) -> PerformancePanel | None:
         """The panel beside the messages while it is shown."""
-        return self._figures
+        return self._performance.panel
 
-    def show_performance(self, on: bool, message_id: int | None = None) -> None:
-        """The figures of an answer beside the messages; of the newest one without a message."""
-        if on and self._figures is None:
-            self._figures = PerformancePanel(performance_log(self._host), self)
-            self._figures.closed.connect(lambda: self.show_performance(False))
-            self._beside.addWidget(self._figures)
-        elif not on and self._figures is not None:
-            self._beside.removeWidget(self._figures)
-            self._figures.hide()
-            self._figures.deleteLater()
-            self._figures = None
-        if self._figures is not None:
-            self._share_room()
-            self._figures.choose(message_id)
-        self.performanceShown.emit(on)
-
-    def _share_room(self) -> None:
-        if self._figures is not None:
-            self._figures.set_room(self.width() // 2)
+    def show_performance(self, on: bool) -> None:
+        """The figures of the newest answer beside the messages."""
+        self._performance.show(on)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._share_room()
+        self._performance.share_room()
 
     def copy_card(self) -> bool:
         """Copy the benchmark card of the newest answer; False when there is none."""
-        return copy_card(performance_log(self._host).newest)
+        return self._performance.copy_card()
+
+    def regenerate_last(self) -> None:
+        """Have the last question of the open chat answered anew."""
+        if self._messages and self._messages[-1].role == "assistant":
+            self.message_actions.regenerate(self._messages[-1])
 
     def save_draft(self) -> None:
         """At once, not a moment after the last key: another page is about to take this one's place."""
@@ -286,11 +282,11 @@ class ChatPage(QWidget):
 
     def _switch(self, chat_id: int | None) -> None:
         self._drafting.save()
-        self._edited = self._deleted = None
+        self._edited = None
+        self.message_actions.forget()
         self._sends_when_counted = False
         self.composer.clear()
         self.link_bar.hide()
-        self.banners.dismiss("deleted")
         if chat_id != self._chat:
             self.find_bar.close_bar()
         self._chat = chat_id
@@ -308,6 +304,7 @@ class ChatPage(QWidget):
             self._title = title
             self.titleChanged.emit(title)
 
+    @Slot(bool)
     def _show_path(self, stay: bool = False) -> None:
         messages = self._messages = self._store.messages(self._chat) if self._chat is not None else []
         self.transcript.show_messages(messages, self._controller.stream, stay)
@@ -318,28 +315,6 @@ class ChatPage(QWidget):
         self._show_context()
         self._show_stream_state()
         self._advice.look(self._chat, messages)
-
-    @Slot(object)
-    def _regenerate(self, message: StoredMessage) -> None:
-        if self._controller.can_ask:
-            try:
-                self._controller.regenerate(message)
-            except GreenroomError as error:
-                self.show_failure(error)
-            self._show_path()
-
-    def regenerate_last(self) -> None:
-        """Have the last question of the open chat answered anew."""
-        if self._messages and self._messages[-1].role == "assistant":
-            self._regenerate(self._messages[-1])
-
-    @Slot(object, int)
-    def _show_version(self, message: StoredMessage, step: int) -> None:
-        try:
-            self._store.show_version(message.id, step)
-        except GreenroomError as error:
-            self.show_failure(error)
-        self._show_path(stay=True)
 
     @Slot(object)
     def _begin_edit(self, message: StoredMessage) -> None:
@@ -353,54 +328,11 @@ class ChatPage(QWidget):
         self._edited = None
         self._drafting.open(self._chat)
 
-    @Slot(object, QPoint)
-    def _open_message_menu(self, message: StoredMessage, place: QPoint) -> None:
-        self.message_menu(message).popup(place)
-
-    def message_menu(self, message: StoredMessage) -> MessageMenu:
-        """What else can be done with a message."""
-        menu = MessageMenu(message, self._controller, self._messages[-1:] == [message], self)
-        menu.continueWanted.connect(self._continue)
-        menu.editWanted.connect(self._begin_edit)
-        menu.deleteWanted.connect(self._delete_message)
-        return menu
-
-    @Slot(object)
-    def _continue(self, message: StoredMessage) -> None:
-        if self._controller.can_ask:
-            try:
-                self._controller.continue_answer(message)
-            except GreenroomError as error:
-                self.show_failure(error)
-            self._show_path()
-
-    @Slot(object)
-    def _delete_message(self, message: StoredMessage) -> None:
-        """Hide a message with all that follows it, and offer to bring it back."""
-        stream = self._controller.stream
-        if stream is not None and stream.chat_id == message.chat_id:
-            return
-        try:
-            self._store.delete_message(message.id)
-        except GreenroomError as error:
-            self.show_failure(error)
-            return
-        self._deleted = message.id
-        self._show_path()
+    @Slot()
+    def _offer_undo(self) -> None:
         what = tr("The message was deleted")
         note = GreenroomError(what, tr("what followed it went with it"), tr("It can be brought back for now."))
-        self.banners.show_error(note, "info", "deleted", [(tr("Undo"), self.undo_delete)])
-
-    @Slot()
-    def undo_delete(self) -> None:
-        if self._deleted is not None:
-            message, self._deleted = self._deleted, None
-            self.banners.dismiss("deleted")
-            try:
-                self._store.restore_message(message)
-            except GreenroomError as error:
-                self.show_failure(error)
-            self._show_path()
+        self.banners.show_error(note, "info", "deleted", [(tr("Undo"), self.message_actions.undo_delete)])
 
     def _chat_changed(self, chat_id: int) -> None:
         """The store says that a chat was renamed, deleted or has a new message; 0: any may be another now."""

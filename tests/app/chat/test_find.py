@@ -75,7 +75,7 @@ def test_a_hit_of_the_search_opens_in_its_version(page, host, store, qtbot):
     page.send("q")
     host.answer("an apple")
     first = page._messages[-1]
-    page._regenerate(first)
+    page.message_actions.regenerate(first)
     host.answer("a pear")
     page.open_chat(page.chat)
     page.show_hit(first.id, "apple")

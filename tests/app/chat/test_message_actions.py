@@ -30,12 +30,12 @@ def talk(page, host, *questions):
 
 def test_the_menu_of_an_answer(page, host, qtbot):
     talk(page, host, "q1", "q2")
-    first, last = page.message_menu(page._messages[1]), page.message_menu(page._messages[3])
+    first, last = page.message_actions.menu(page._messages[1]), page.message_actions.menu(page._messages[3])
     assert not entry(first, "Continue the answer").isEnabled(), "others follow it"
     assert entry(first, "Delete, with all that follows").isEnabled()
     entry(last, "Continue the answer").trigger()
     assert host.wished[-1] == (None, Begun("answer to q2"))
-    during = page.message_menu(page._messages[1])
+    during = page.message_actions.menu(page._messages[1])
     assert not entry(during, "Delete, with all that follows").isEnabled(), "while the chat is answered"
     host.answer(" and more")
     assert texts(page)[-1] == "answer to q2 and more"
@@ -46,7 +46,7 @@ def test_the_menu_of_an_answer(page, host, qtbot):
 def test_copying(page, host):
     page.send("q")
     host.answer("Paris", "hm")
-    question, answer = (page.message_menu(message) for message in page._messages)
+    question, answer = (page.message_actions.menu(message) for message in page._messages)
     entry(answer, "Copy answer").trigger()
     assert QGuiApplication.clipboard().text() == "Paris"
     entry(answer, "Copy as it was written").trigger()
@@ -59,15 +59,15 @@ def test_copying(page, host):
 
 def test_deleting_a_message_can_be_undone(page, host, qtbot):
     talk(page, host, "q1", "q2")
-    menu = page.message_menu(page._messages[2])
+    menu = page.message_actions.menu(page._messages[2])
     entry(menu, "Delete, with all that follows").trigger()
     assert texts(page) == ["q1", "answer to q1"]
     undo = next(b for b in page.banners.findChildren(QPushButton) if b.text() == "Undo")
     qtbot.mouseClick(undo, Qt.MouseButton.LeftButton)
     assert texts(page) == ["q1", "answer to q1", "q2", "answer to q2"]
-    page._delete_message(page._messages[0])
+    page.message_actions.delete(page._messages[0])
     assert page.welcome.isVisible()
-    page.undo_delete()
+    page.message_actions.undo_delete()
     assert len(texts(page)) == 4
     menu.close()
 
@@ -75,7 +75,7 @@ def test_deleting_a_message_can_be_undone(page, host, qtbot):
 def test_the_dots_open_the_menu(page, host, qtbot, monkeypatch):
     talk(page, host, "q")
     opened = []
-    monkeypatch.setattr(page, "message_menu", lambda message: opened.append(message.text) or QMenuStub())
+    monkeypatch.setattr(page.message_actions, "menu", lambda message: opened.append(message.text) or QMenuStub())
     more = page.transcript.views[-1].findChild(QPushButton, "more")
     qtbot.mouseClick(more, Qt.MouseButton.LeftButton)
     assert opened == ["answer to q"]

@@ -73,7 +73,7 @@ def test_an_answer_that_is_continued_keeps_what_its_beginning_did_without(page, 
     page.send("q")
     host.say("half")
     host.end("length", stepped_down=(SHORT,))
-    page._continue(store.messages(page.chat)[-1])
+    page.message_actions.continue_answer(store.messages(page.chat)[-1])
     host.say(" more")
     host.end("length", stepped_down=(SHORT, "Another."))
     assert store.messages(page.chat)[-1].stepped_down == (SHORT, "Another.")

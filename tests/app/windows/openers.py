@@ -271,12 +271,12 @@ OPENERS = {
     "all options of the chat": Opener(_all_options),
     "menu of presets": Opener(lambda window: _options(window).preset_menu().popup(window.mapToGlobal(QPoint(9, 9)))),
     "menu of a question": Opener(
-        lambda window: window.chat_page._open_message_menu(
+        lambda window: window.chat_page.message_actions.open_menu(
             _view(window, QuestionView).message, window.mapToGlobal(QPoint(300, 200))
         )
     ),
     "menu of an answer": Opener(
-        lambda window: window.chat_page._open_message_menu(
+        lambda window: window.chat_page.message_actions.open_menu(
             _view(window, AnswerView).message, window.mapToGlobal(QPoint(300, 200))
         )
     ),
