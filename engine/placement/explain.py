@@ -214,7 +214,7 @@ def _context(problem: Problem, chosen: Candidate) -> str:
         line = say(
             "The KV cache is the memory of the conversation: {kv_bytes} for {tokens}; layers with a window, {short} "
             "of {layers}, keep only the last {last} of them, and a copy to go back to",
-            kv_bytes=_bytes(spec.kv_bytes(problem.context, chosen.kv_type)),
+            kv_bytes=amount(spec.kv_bytes(problem.context, chosen.kv_type)),
             tokens=tokens,
             short=len(short),
             layers=len(spec.layers),

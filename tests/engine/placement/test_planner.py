@@ -702,7 +702,7 @@ def test_the_memory_of_a_windowed_model_is_explained(machine: MakeReport) -> Non
     mistral.config["llama.attention.sliding_window"] = 1000
     made = plan(mistral, machine(ram=64 * GB), context=8192)
     line = next(line for line in made.explanation if line.startswith("The KV cache"))
-    assert f"{made.bytes.ram['kv_cache']} bytes for 8192 tokens" in line
+    assert f"{amount(made.bytes.ram['kv_cache'])} for 8192 tokens" in line
     assert line.endswith("layers with a window, 4 of 4, keep only the last 1512 of them, and a copy to go back to.")
     assert "bytes each" in "\n".join(plan(mistral, machine(ram=64 * GB), context=512).explanation)
 
