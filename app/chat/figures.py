@@ -27,7 +27,7 @@ def stats_line(stats: GenerationStats | None, stop_reason: str | None, predicted
 def stats_lines(
     stats: GenerationStats | None, stop_reason: str | None, predicted: Range | None = None
 ) -> tuple[str, ...]:
-    """The line, and shorter ones for less room: without the first token, the prediction, the count, the speed.
+    """The line, and shorter ones for less room: without the first token, the count, the prediction, the speed.
 
     Why the answer ended is in all of them.
     """
@@ -43,10 +43,9 @@ def stats_lines(
             foreseen = [tr("{speed} tok/s (predicted {range})", speed=figure, range=rate_range(predicted))]
     count = [tr("%n tokens", n=stats.completion_tokens)]
     first = [tr("first token {time}", time=seconds(stats.first_token_s))]
-    lines = [speed + count + first, speed + count, speed or count]
-    if foreseen:
-        lines = [foreseen + count + first, foreseen + count, *lines]
-    return (*(" · ".join([*parts, ending]) for parts in lines), ending)
+    widest = foreseen or speed
+    lines = [widest + count + first, widest + count, foreseen, speed or count]
+    return (*(" · ".join([*parts, ending]) for parts in lines if parts), ending)
 
 
 def stats_detail(stats: GenerationStats | None) -> str:
