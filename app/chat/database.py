@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from app.chat import file_index
+from app.chat import file_index, unsaved
 from app.language import tr
 from app.tasks import alive
 from engine.errors import GreenroomError
@@ -161,6 +161,8 @@ class Database:
             except (GreenroomError, sqlite3.Error, ValueError):
                 log.warning("What could be read of the chat file cannot be used", exc_info=True)
                 self._db = self._prepare(_connect(":memory:"))
+        if self.problem is not None:
+            unsaved.watch(self._db)
         #: SQLite's, of the file as it was when it was looked at last: now, before anybody reads a chat.
         self._version: int = self._db.execute("PRAGMA data_version").fetchone()[0]
 
@@ -307,6 +309,7 @@ class Database:
             raise self._explain(error, tr("Free some space and start Greenroom again.")) from second
         self._db = memory
         self._db.execute("PRAGMA foreign_keys = ON")
+        unsaved.watch(self._db)
         waits = tr("Free some space, and leave Greenroom open: all is saved as soon as there is room.")
         self.problem = self._explain(error, waits)
         self._tell(0)

@@ -1,7 +1,7 @@
 """Where chats are kept: one SQLite file.
 
-Messages form a tree: a regenerated answer or an edited question is a sibling of the old one, so nothing is overwritten.
-A chat shows one path through its tree, from the root to `leaf_id`.
+`database` opens it, `messages` has what is said, `travelling` whole chats; here is the list of chats and what belongs
+to each.
 
 Calls take far less than 10 ms on everyday histories, so the UI thread makes them directly.
 """
@@ -12,32 +12,24 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
 
-from app.chat import columns, file_index, finding
-from app.chat.database import Database, saves
-from app.chat.portable import PortableChat, PortableMessage
-from app.chat.records import Attachment, ChatInfo, Draft, Hit, StoredMessage
-from app.chat.writing import Writing
+from app.chat import columns, file_index, finding, unsaved
+from app.chat.database import saves
+from app.chat.portable import PortableChat
+from app.chat.records import ChatInfo, Draft, Hit, StoredMessage
+from app.chat.travelling import FOLDER_LENGTH, Travelling
+from app.chat.unsaved import Unsaved
 from app.language import tr
 from engine.errors import GreenroomError
-from engine.placement.plan import Range
-from engine.runtime.events import GenerationStats
 
 __all__ = ["ChatInfo", "ChatStore", "StoredMessage", "title_of"]
 
 log = logging.getLogger(__name__)
 
 TITLE_LENGTH = 60
-FOLDER_LENGTH = 60
 #: The note that holds what is written for a chat that has no message yet.
 DRAFT = "draft"
-#: stop_reason of an answer that a crash cut off, once the user has been told.
-CLOSED = "closed"
 
 
 def title_of(text: str) -> str:
@@ -53,13 +45,8 @@ def title_of(text: str) -> str:
     return (head.rsplit(" ", 1)[0] if " " in head[TITLE_LENGTH // 2 :] else head).rstrip(" ,.;:") + "…"
 
 
-class ChatStore(Database):
+class ChatStore(Travelling):
     """The chats. Use it from one thread."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._writing = Writing(self.path)
-        self._held: WeakValueDictionary[int, StoredMessage] = WeakValueDictionary()
 
     def close(self) -> None:
         """Drop what was deleted for good and close the file. Unusable afterwards; closing again is fine."""
@@ -74,6 +61,59 @@ class ChatStore(Database):
         if self._left is not None and not self._go_back():
             self._left.close()
         self._db.close()
+
+    # While the file cannot be written
+
+    @property
+    def unsaved(self) -> Unsaved:
+        """What would be lost if the program ended now."""
+        return Unsaved() if self.problem is None else unsaved.found(self._db, DRAFT)
+
+    def save_now(self) -> bool:
+        """Whether nothing would be lost now: another try is made to save what is in memory only.
+
+        Where the file cannot take the place of memory, because another window has changed it or it could not be written
+        when the program started, what is new goes into it beside what is there.
+        """
+        if not self.unsaved or self._go_back():
+            return True
+        file = ChatStore(self.path)
+        try:
+            if file.problem is None:
+                file.take_unsaved(*self.give_unsaved())
+            saved = file.problem is None
+        except (GreenroomError, sqlite3.Error):
+            log.info("The chats cannot be saved yet", exc_info=True)
+            saved = False
+        finally:
+            file.close()
+        if saved:
+            unsaved.forget(self._db)
+        return saved
+
+    def give_unsaved(self) -> tuple[list[PortableChat], list[tuple[int | None, str]]]:
+        """The chats with something unsaved, and drafts, each with the place of its chat there; None: of a new one."""
+        chats: list[PortableChat] = []
+        drafts: list[tuple[int | None, str]] = []
+        lost = self.unsaved
+        for known in lost.chats:
+            chat = self.portable(known.id)
+            if chat is not None:
+                draft = self._draft(known.id)
+                drafts += [(len(chats), draft)] if draft else []
+                chats.append(chat)
+        if lost.draft:
+            drafts.append((None, self._draft(None)))
+        return chats, drafts
+
+    def take_unsaved(self, chats: list[PortableChat], drafts: list[tuple[int | None, str]]) -> list[int]:
+        """What `give_unsaved` gave. A draft that is here stays. Returns the ids of the chats."""
+        ids = self.bring_in(chats)
+        for place, draft in drafts:
+            chat_id = None if place is None else ids[place]
+            if self.draft(chat_id).empty:
+                self.set_draft(chat_id, columns.draft(draft))
+        return ids
 
     # Chats
 
@@ -150,12 +190,13 @@ class ChatStore(Database):
 
     def draft(self, chat_id: int | None) -> Draft:
         """What was being written; None: for a chat that has no message yet."""
+        return columns.draft(self._draft(chat_id))
+
+    def _draft(self, chat_id: int | None) -> str:
         if chat_id is None:
-            raw = self.note(DRAFT)
-        else:
-            row = self._db.execute("SELECT draft FROM chats WHERE id = ?", (chat_id,)).fetchone()
-            raw = "" if row is None else row[0]
-        return columns.draft(raw)
+            return self.note(DRAFT)
+        row = self._db.execute("SELECT draft FROM chats WHERE id = ?", (chat_id,)).fetchone()
+        return "" if row is None else str(row[0])
 
     def set_draft(self, chat_id: int | None, draft: Draft) -> None:
         files = [[a.name, a.text, a.length] for a in draft.attachments]
@@ -202,312 +243,3 @@ class ChatStore(Database):
             (3 * most,),
         )
         return list(dict.fromkeys(str(row[0]) for row in rows))[:most]
-
-    # Messages
-
-    def messages(self, chat_id: int) -> list[StoredMessage]:
-        """The visible messages of a chat, first to last."""
-        rows = self._db.execute(
-            """
-            WITH RECURSIVE visible(id, depth) AS (
-                SELECT leaf_id, 0 FROM chats WHERE id = ?1 AND leaf_id IS NOT NULL
-                UNION ALL
-                SELECT m.parent_id, depth + 1 FROM visible JOIN messages m ON m.id = visible.id
-                WHERE m.parent_id IS NOT NULL
-            )
-            SELECT m.id, m.chat_id, m.parent_id, m.role, m.text, m.model, m.thought_s, m.stats, m.stop_reason, m.error,
-                (SELECT COUNT(*) FROM messages s
-                 WHERE s.chat_id = ?1 AND s.parent_id IS m.parent_id AND s.id <= m.id AND s.deleted IS NULL),
-                (SELECT COUNT(*) FROM messages s
-                 WHERE s.chat_id = ?1 AND s.parent_id IS m.parent_id AND s.deleted IS NULL)
-            FROM visible JOIN messages m ON m.id = visible.id ORDER BY depth DESC
-            """,
-            (chat_id,),
-        )
-        files = self._attachments(chat_id)
-        return [self._message(row, files.get(row[0], ())) for row in rows]
-
-    def _message(self, row: tuple[Any, ...], files: tuple[Attachment, ...]) -> StoredMessage:
-        """A row as a message. Whoever holds the same one already shares it: a long chat is in memory once."""
-        elsewhere = row[3] == "assistant" and row[8] is None and self._writing.elsewhere(row[0])
-        stats, error, predicted = columns.stats(row[7]), columns.error(row[9]), columns.predicted(row[7])
-        steps = columns.stepped_down(row[7])
-        read = StoredMessage(*row[:7], stats, row[8], error, *row[10:], files, predicted, elsewhere, steps)
-        known = self._held.get(read.id)
-        if known == read:
-            return known
-        self._held[read.id] = read
-        return read
-
-    def _attachments(self, chat_id: int) -> dict[int, tuple[Attachment, ...]]:
-        """By message."""
-        found: dict[int, tuple[Attachment, ...]] = {}
-        rows = self._db.execute(
-            "SELECT message_id, name, a.text, length FROM messages m JOIN attachments a ON a.message_id = m.id "
-            "WHERE m.chat_id = ? ORDER BY a.id",
-            (chat_id,),
-        )
-        for message_id, *values in rows:
-            found[message_id] = (*found.get(message_id, ()), Attachment(*values))
-        return found
-
-    def add_message(
-        self,
-        chat_id: int,
-        parent_id: int | None,
-        role: str,
-        text: str = "",
-        model: str = "",
-        attachments: Sequence[Attachment] = (),
-    ) -> int:
-        """Append a message below `parent_id` and make it the end of the visible path. Returns its id."""
-        message_id = self._add(chat_id, parent_id, role, text, model, attachments)
-        if role == "assistant":
-            self._writing.begin(message_id)
-        self._tell(chat_id)
-        return message_id
-
-    @saves
-    def _add(
-        self, chat_id: int, parent_id: int | None, role: str, text: str, model: str, files: Sequence[Attachment]
-    ) -> int:
-        now = time.time()
-        message_id = self._insert(chat_id, parent_id, PortableMessage(role, text, None, now, model, attachments=files))
-        self._db.execute("UPDATE chats SET leaf_id = ?, updated = ? WHERE id = ?", (message_id, now, chat_id))
-        return message_id
-
-    def _insert(self, chat_id: int, parent_id: int | None, message: PortableMessage) -> int:
-        message_id = self._db.execute(
-            "INSERT INTO messages(chat_id, parent_id, role, text, created, model, thought_s, stats, stop_reason) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                chat_id,
-                parent_id,
-                message.role,
-                message.text,
-                message.created,
-                message.model,
-                message.thought_s,
-                json.dumps(asdict(message.stats)) if message.stats else None,
-                message.stop_reason,
-            ),
-        ).lastrowid
-        assert message_id is not None
-        for a in message.attachments:
-            self._db.execute(
-                "INSERT INTO attachments(message_id, name, text, length) VALUES (?, ?, ?, ?)",
-                (message_id, a.name, a.text, a.length),
-            )
-        if message.text:
-            self._index(message_id)
-        return message_id
-
-    @saves
-    def set_text(self, message_id: int, text: str) -> None:
-        """Save an answer so far."""
-        self._replace_text(message_id, text)
-
-    def finish(
-        self,
-        message_id: int,
-        text: str,
-        stats: GenerationStats | None,
-        stop_reason: str,
-        error: GreenroomError | None = None,
-        thought_s: float | None = None,
-        predicted: Range | None = None,
-        stepped_down: Sequence[str] = (),
-    ) -> None:
-        """Save a whole answer with how it went, how fast it was to be, and what it had to do without."""
-        figures = columns.figures(stats, predicted, stepped_down)
-        try:
-            self._finish(message_id, text, figures, stop_reason, columns.packed_error(error), thought_s)
-        finally:
-            self._writing.end(message_id)
-
-    @saves
-    def _finish(
-        self,
-        message_id: int,
-        text: str,
-        figures: str | None,
-        stop_reason: str,
-        error: str | None,
-        thought_s: float | None,
-    ) -> None:
-        self._replace_text(message_id, text)
-        self._db.execute(
-            "UPDATE messages SET stats = ?, stop_reason = ?, error = ?, thought_s = ? WHERE id = ?",
-            (figures, stop_reason, error, thought_s, message_id),
-        )
-        self._index(message_id)
-
-    def reopen(self, message_id: int) -> None:
-        """An answer is written again: until `finish` it counts as cut off. GreenroomError while another does it."""
-        if not self._writing.begin(message_id):
-            raise GreenroomError(
-                tr("The answer cannot be continued here"),
-                tr("another window is writing it"),
-                tr("Wait for its end."),
-            )
-        self._set("UPDATE messages SET stop_reason = NULL, error = NULL WHERE id = ?", message_id)
-
-    def unfinished(self) -> tuple[int, int] | None:
-        """(chat, message) of the newest answer that a crash cut off at the end of a visible path, if there is one."""
-        rows = self._db.execute(
-            "SELECT c.id, m.id FROM chats c JOIN messages m ON m.id = c.leaf_id WHERE m.role = 'assistant' "
-            "AND m.stop_reason IS NULL AND c.deleted IS NULL ORDER BY m.id DESC"
-        )
-        return next(((chat, message) for chat, message in rows if not self._writing.elsewhere(message)), None)
-
-    def settle_unfinished(self, newest: int) -> None:
-        """The user knows of the answers that were cut off, up to that message."""
-        rows = self._db.execute(
-            "SELECT id FROM messages WHERE role = 'assistant' AND stop_reason IS NULL AND id <= ?", (newest,)
-        ).fetchall()
-        for (message_id,) in rows:
-            if not self._writing.elsewhere(message_id):
-                self._set("UPDATE messages SET stop_reason = ? WHERE id = ?", CLOSED, message_id)
-
-    @saves
-    def show_version(self, message_id: int, step: int) -> None:
-        """Page to the sibling `step` places on; the visible path then runs to the newest message below it."""
-        # Another window may have deleted it meanwhile, here and below.
-        siblings = [
-            row[0]
-            for row in self._db.execute(
-                "SELECT s.id FROM messages s JOIN messages m ON s.chat_id = m.chat_id AND s.parent_id IS m.parent_id "
-                "WHERE m.id = ? AND s.deleted IS NULL ORDER BY s.id",
-                (message_id,),
-            )
-        ]
-        if message_id in siblings:
-            place = siblings.index(message_id) + step
-            self._show_below(siblings[max(0, min(place, len(siblings) - 1))])
-
-    @saves
-    def show_message(self, message_id: int) -> None:
-        """Have the visible path go through a message."""
-        visible = (
-            "WITH RECURSIVE up(id) AS ("
-            "SELECT leaf_id FROM chats WHERE id = (SELECT chat_id FROM messages WHERE id = ?1) "
-            "UNION ALL SELECT parent_id FROM up JOIN messages USING (id) WHERE parent_id IS NOT NULL) "
-            "SELECT 1 FROM up WHERE id = ?1"
-        )
-        if self._db.execute(visible, (message_id,)).fetchone() is None:
-            self._show_below(message_id)
-
-    def _show_below(self, leaf: int) -> None:
-        newest_child = "SELECT MAX(id) FROM messages WHERE parent_id = ? AND deleted IS NULL"
-        while (child := self._db.execute(newest_child, (leaf,)).fetchone()[0]) is not None:
-            leaf = child
-        self._db.execute(
-            "UPDATE chats SET leaf_id = ? WHERE id = (SELECT chat_id FROM messages WHERE id = ?)", (leaf, leaf)
-        )
-
-    @saves
-    def delete_message(self, message_id: int) -> None:
-        """Hide a message and all that follows it. `restore_message` brings them back until `close`."""
-        now = time.time()
-        self._db.execute(
-            "WITH RECURSIVE below(id) AS (SELECT ?1 UNION ALL SELECT m.id FROM messages m JOIN below ON m.parent_id = "
-            "below.id) UPDATE messages SET deleted = ?2 WHERE deleted IS NULL AND id IN (SELECT id FROM below)",
-            (message_id, now),
-        )
-        row = self._db.execute("SELECT chat_id, parent_id FROM messages WHERE id = ?", (message_id,)).fetchone()
-        if row is None:
-            return
-        chat_id, parent_id = row
-        sibling = self._db.execute(
-            "SELECT MAX(id) FROM messages WHERE chat_id = ? AND parent_id IS ? AND deleted IS NULL",
-            (chat_id, parent_id),
-        ).fetchone()[0]
-        if sibling is not None:
-            self._show_below(sibling)
-        else:
-            self._db.execute("UPDATE chats SET leaf_id = ? WHERE id = ?", (parent_id, chat_id))
-
-    @saves
-    def restore_message(self, message_id: int) -> None:
-        """Undo `delete_message`."""
-        self._db.execute(
-            "UPDATE messages SET deleted = NULL WHERE chat_id = (SELECT chat_id FROM messages WHERE id = ?1) "
-            "AND deleted = (SELECT deleted FROM messages WHERE id = ?1)",
-            (message_id,),
-        )
-        self._show_below(message_id)
-
-    # Chats as they travel
-
-    def portable(self, chat_id: int) -> PortableChat | None:
-        """All of a chat, with every version; None when there is no such chat (any more)."""
-        info = self._db.execute(
-            "SELECT title, created, updated, pinned, folder, settings, leaf_id FROM chats WHERE id = ?", (chat_id,)
-        ).fetchone()
-        rows = self._db.execute(
-            "SELECT id, parent_id, role, text, created, model, thought_s, stats, stop_reason FROM messages "
-            "WHERE chat_id = ? AND deleted IS NULL ORDER BY id",
-            (chat_id,),
-        ).fetchall()
-        if info is None:
-            return None
-        files = self._attachments(chat_id)
-        places = {row[0]: place for place, row in enumerate(rows)}
-        messages = tuple(
-            PortableMessage(
-                role,
-                text,
-                places.get(parent),
-                created,
-                model,
-                thought_s,
-                columns.stats(stats),
-                reason,
-                files.get(i, ()),
-            )
-            for i, parent, role, text, created, model, thought_s, stats, reason in rows
-        )
-        settings = columns.moved(columns.settings(info[5]), places)
-        return PortableChat(info[0], info[1], info[2], messages, places.get(info[6]), bool(info[3]), info[4], settings)
-
-    def add_portable(self, chats: Sequence[PortableChat]) -> list[int]:
-        """Take chats in, each as a new one. All of them or, when one cannot be saved, none. Returns their ids."""
-        added = self._add_portable(chats)
-        self._tell(0)
-        return added
-
-    @saves
-    def _add_portable(self, chats: Sequence[PortableChat]) -> list[int]:
-        added = []
-        for chat in chats:
-            chat_id = self._db.execute(
-                "INSERT INTO chats(title, created, updated, pinned, folder, settings) VALUES (?, ?, ?, ?, ?, ?)",
-                (
-                    chat.title,
-                    chat.created,
-                    chat.updated,
-                    int(chat.pinned),
-                    chat.folder[:FOLDER_LENGTH],
-                    json.dumps(chat.settings, ensure_ascii=False) if chat.settings else "",
-                ),
-            ).lastrowid
-            assert chat_id is not None
-            ids: list[int] = []
-            for message in chat.messages:
-                ids.append(self._insert(chat_id, None if message.parent is None else ids[message.parent], message))
-            if "start" in chat.settings:
-                settings = columns.moved(chat.settings, dict(enumerate(ids)))
-                self._db.execute(
-                    "UPDATE chats SET settings = ? WHERE id = ?", (json.dumps(settings, ensure_ascii=False), chat_id)
-                )
-            if ids:
-                leaf = ids[-1] if chat.leaf is None else ids[chat.leaf]
-                self._db.execute("UPDATE chats SET leaf_id = ? WHERE id = ?", (leaf, chat_id))
-            added.append(chat_id)
-        return added
-
-    # Inside
-
-    @saves
-    def _set(self, sql: str, *values: object) -> None:
-        self._db.execute(sql, values)

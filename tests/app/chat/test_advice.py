@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication, QPushButton
 from app.chat.attachment_view import AttachmentView
 from app.chat.page import ChatPage
 from app.chat.presets import ChatSettings
-from app.chat.store import CLOSED
+from app.chat.messages import CLOSED
 from app.host import HostState
 from app.settings.store import Settings
 from engine.placement.plan import PlanBytes

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.chat.records import Attachment, Draft
-from app.chat.store import CLOSED, TITLE_LENGTH, ChatStore, title_of
+from app.chat.messages import CLOSED
+from app.chat.store import TITLE_LENGTH, ChatStore, title_of
 from engine.errors import GreenroomError
 from engine.runtime.events import GenerationStats
 
