@@ -308,7 +308,7 @@ class MainWindow(QMainWindow):
         return SettingsPage(self._settings)
 
     def _live(self) -> LiveRun:
-        """What the stage follows; its last run is kept while the stage is closed."""
+        """What the stage follows, from the first model on: it also shows a run that it was closed in."""
         if self._live_run is None:
             from app.stage.sources import LiveRun
 
@@ -427,6 +427,7 @@ class MainWindow(QMainWindow):
         self.actions_by_key["eject"].setEnabled(self._host.loaded is not None)
         if state.kind == "ready" and state.path is not None:
             self._settings.remember_model(state.path)
+            self._live()
 
     @Slot(object)
     def _memory_measured(self, report: HardwareReport) -> None:

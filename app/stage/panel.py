@@ -42,7 +42,9 @@ class StagePanel(QWidget):
         self.live = live or LiveRun(host, parent=self)
         self._replay: Replay | None = None
         self._ticked = time.monotonic()
-        self._overall = False
+        #: By the whole run, or the last moment; None until the user says: the moment while it runs, the run after it.
+        self._overall: bool | None = None
+        self._over = False
         self._room = 1 << 16
         self.setProperty("surface", "stage")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -206,20 +208,23 @@ class StagePanel(QWidget):
     @property
     def _settled(self) -> bool:
         """Brightness by the whole run."""
-        return self._overall or theme().reduced_motion
+        return theme().reduced_motion or (self._over if self._overall is None else self._overall)
 
     @Slot()
     def _switch_meaning(self) -> None:
-        self._overall = not self._overall
+        self._overall = not self._settled
         self._restyle()
 
     @Slot()
     def _restyle(self) -> None:
         self._fit()
-        self.meaning.setText(tr("stronger = used more often") if self._settled else tr("stronger = used lately"))
-        self.meaning.setAccessibleName(self.meaning.text())
+        self._show_meaning()
         self._frames.setInterval(STILL_MS if theme().reduced_motion else FRAME_MS)
         self._wake()
+
+    def _show_meaning(self) -> None:
+        self.meaning.setText(tr("stronger = used more often") if self._settled else tr("stronger = used lately"))
+        self.meaning.setAccessibleName(self.meaning.text())
 
     def set_room(self, pixels: int) -> None:
         """How wide it may be; it takes less where it needs less, and never less than can be read."""
@@ -250,6 +255,11 @@ class StagePanel(QWidget):
         source.tick(passed)
         if self._replay is not None and self.live.running:
             self.live.tick(passed)
+        # A run that is over would fade into an empty picture: it shows what worked in it instead.
+        over = not source.running and (self._over or self.activity is None or not self.activity.alight)
+        if over != self._over:
+            self._over = over
+            self._show_meaning()
         if self.activity is not None:
             if self._settled:
                 self.activity.settle()

@@ -169,6 +169,17 @@ def test_the_last_run_is_still_there_when_the_stage_opens_again(
     assert window.contents.stage.replay_bar.again.isVisible()
 
 
+def test_a_run_that_the_stage_was_closed_in_is_there_when_it_opens(
+    window: MainWindow, host: EngineHost, qtbot: QtBot
+) -> None:
+    window.load_model(PATH)
+    qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
+    with qtbot.waitSignal(host.answerFinished, timeout=LONG):
+        window.chat_page.send("Hello?")
+    window.actions_by_key["stage"].trigger()
+    assert window.contents.stage.live.recording.frames
+
+
 def test_the_stage_leaves_room_to_the_chat(window: MainWindow) -> None:
     window.actions_by_key["stage"].trigger()
     window.resize(1400, 800)

@@ -258,12 +258,36 @@ def test_hover_and_arrow_keys_tell_about_an_expert(panel: StagePanel, qtbot: QtB
     assert view.mapToGlobal(QPoint(0, 0)) is not None
 
 
+def test_an_answer_that_is_over_leaves_the_picture_of_what_worked_in_it(
+    panel: StagePanel,
+    counters: Counters,
+    host: EngineHost,
+    api: FakeApi,
+    answer: Callable[[], None],
+    qtbot: QtBot,
+) -> None:
+    answer()
+    counters.counts[0] += np.array([4, 1, 0, 0], np.uint64)
+    qtbot.waitUntil(lambda: panel.activity.uses.sum() == 5, timeout=LONG)
+    assert panel.meaning.text() == "stronger = used lately"
+    finish(host, api, qtbot)
+    qtbot.waitUntil(lambda: not panel._frames.isActive(), timeout=LONG)
+    assert panel.meaning.text() == "stronger = used more often"
+    assert panel.activity.glow[0].tolist() == [1.0, 0.5, 0.0, 0.0]
+    panel.meaning.click()  # who asks for the last moment sees it: nothing
+    qtbot.waitUntil(lambda: not panel._frames.isActive(), timeout=LONG)
+    assert panel.meaning.text() == "stronger = used lately"
+    assert not panel.activity.alight
+
+
 def test_brightness_by_the_whole_run_stands_still(panel: StagePanel, qtbot: QtBot) -> None:
     replay = Replay(ten_seconds())
     panel.open_replay(replay)
     replay.pause()
-    replay.seek(10.0)
+    replay.seek(9.0)
+    panel._tick()
     panel.meaning.click()
+    replay.seek(10.0)
     assert panel.meaning.text() == "stronger = used more often"
     qtbot.waitUntil(lambda: not panel._frames.isActive(), timeout=LONG)
     assert panel.activity.glow[0, 1] == 1.0, "used twice, though not lately"
