@@ -21,8 +21,8 @@ from app.widgets.labels import ElideLabel, label
 from app.widgets.page import scrolled_panel
 from app.words import gigabytes
 
-#: As wide as it likes to be, and as narrow as it can be read; below the third the legend takes two lines.
-WIDTH, NARROWEST, ONE_LINE = 336, 226, 310
+#: As wide as it likes to be, and as narrow as it can be read.
+WIDTH, NARROWEST = 336, 226
 #: Milliseconds between two pictures while something moves, and between two looks at figures.
 FRAME_MS, FIGURES_MS = 33, 500
 #: Where nothing is to move, pictures come as seldom as figures.
@@ -71,14 +71,14 @@ class StagePanel(QWidget):
         self.meaning = button("", kind="link")
         self.meaning.setToolTip(tr("Show the last moment, or the whole run"))
         self.meaning.clicked.connect(self._switch_meaning)
-        places = QHBoxLayout()
-        places.setSpacing(12)
-        places.addWidget(_Key("vram", tr("in VRAM")))
-        places.addWidget(_Key("ram", tr("in RAM")))
-        places.addStretch(1)
+        self._places = QHBoxLayout()
+        self._places.setSpacing(12)
+        self._places.addWidget(_Key("vram", tr("in VRAM")))
+        self._places.addWidget(_Key("ram", tr("in RAM")))
+        self._places.addStretch(1)
         self._legend = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._legend.setSpacing(8)
-        self._legend.addLayout(places)
+        self._legend.addLayout(self._places)
         self._legend.addWidget(self.meaning, 0, Qt.AlignmentFlag.AlignLeft)
         self._legend.addStretch(1)
         self.served, self.bar = _Row(tr("Served from VRAM")), _ShareBar()
@@ -91,7 +91,7 @@ class StagePanel(QWidget):
         self.replay_bar.closed.connect(self.close_replay)
         self.card = button(tr("Copy benchmark card"))
         self.card.clicked.connect(self.cardWanted)
-        column = QVBoxLayout()
+        self._column = column = QVBoxLayout()
         column.setSpacing(10)
         column.addLayout(head)
         column.addWidget(self.nothing)
@@ -218,12 +218,11 @@ class StagePanel(QWidget):
     @Slot()
     def _restyle(self) -> None:
         self._fit()
-        self._show_meaning()
         self._frames.setInterval(STILL_MS if theme().reduced_motion else FRAME_MS)
         self._wake()
 
     def _show_meaning(self) -> None:
-        self.meaning.setText(tr("stronger = used more often") if self._settled else tr("stronger = used lately"))
+        self.meaning.setText(_meaning(self._settled))
         self.meaning.setAccessibleName(self.meaning.text())
 
     def set_room(self, pixels: int) -> None:
@@ -235,7 +234,16 @@ class StagePanel(QWidget):
         look = theme()
         width = min(look.px(WIDTH), max(look.px(NARROWEST), self._room))
         self.setFixedWidth(width)
-        beside = width >= look.px(ONE_LINE)
+        # In one line or two, whichever of its texts the legend shows.
+        margins = self._column.contentsMargins()
+        needed = margins.left() + margins.right() + 1 + self._places.sizeHint().width() + 2 * self._legend.spacing()
+        self.meaning.ensurePolished()
+        widths = []
+        for overall in (True, False):
+            self.meaning.setText(_meaning(overall))
+            widths.append(self.meaning.sizeHint().width())
+        self._show_meaning()
+        beside = width >= needed + max(widths)
         self._legend.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
         # Below each other they leave no room between them and what follows.
         self._legend.setStretch(2, 1 if beside else 0)
@@ -281,6 +289,10 @@ class StagePanel(QWidget):
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
         self._figures.stop()
+
+
+def _meaning(overall: bool) -> str:
+    return tr("stronger = used more often") if overall else tr("stronger = used lately")
 
 
 class _Key(QWidget):

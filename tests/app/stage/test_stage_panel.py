@@ -16,8 +16,9 @@ from pytestqt.qtbot import QtBot
 
 from app import tasks
 from app.host import EngineHost
+from app.language import set_language
 from app.stage.activity import Frame
-from app.stage.panel import StagePanel
+from app.stage.panel import NARROWEST, WIDTH, StagePanel
 from app.stage.recording import Recording, save_recording
 from app.stage.sources import LiveRun, Replay
 from app.theme import theme
@@ -278,6 +279,28 @@ def test_an_answer_that_is_over_leaves_the_picture_of_what_worked_in_it(
     qtbot.waitUntil(lambda: not panel._frames.isActive(), timeout=LONG)
     assert panel.meaning.text() == "stronger = used lately"
     assert not panel.activity.alight
+
+
+@pytest.mark.parametrize("spoken", ["en", "ko"])
+@pytest.mark.parametrize("zoom", [1.0, 2.0])
+def test_nothing_of_it_is_wider_than_the_panel(host: EngineHost, qtbot: QtBot, spoken: str, zoom: float) -> None:
+    set_language(spoken)
+    theme().set_look("system", zoom, "comfortable", False)
+    try:
+        panel = StagePanel(host)
+        qtbot.addWidget(panel)
+        panel.open_replay(Replay(ten_seconds()))
+        panel.show()
+        for room in range(NARROWEST, WIDTH + 1, 22):
+            panel.set_room(theme().px(room))
+            for _ in range(2):
+                panel.meaning.click()
+                panel.grab()
+                assert panel._column.minimumSize().width() < panel.width(), (room, panel.meaning.text())
+        panel.close()
+    finally:
+        theme().set_look("system", 1.0, "comfortable", False)
+        set_language("en")
 
 
 def test_brightness_by_the_whole_run_stands_still(panel: StagePanel, qtbot: QtBot) -> None:
