@@ -56,6 +56,8 @@ ACTIONS = (
     ActionSpec("show_models", mark("Models"), "Ctrl+2", "models", "Go"),
     ActionSpec("show_hardware", mark("This PC"), "Ctrl+3", "chip", "Go"),
     ActionSpec("show_settings", mark("Settings"), "Ctrl+,", "settings", "Go"),
+    ActionSpec("measure", mark("Measure this PC"), "", "gauge", "Go"),
+    ActionSpec("compare", mark("Compare PCs for one model…"), "", "sliders", "Go"),
     ActionSpec("wizard", mark("Set up this PC again…"), "", "", "Go"),
 )
 SPECS = {spec.key: spec for spec in ACTIONS}

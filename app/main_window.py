@@ -127,6 +127,8 @@ class MainWindow(QMainWindow):
             "show_models": lambda: self.show_page("models"),
             "show_hardware": lambda: self.show_page("hardware"),
             "show_settings": lambda: self.show_page("settings"),
+            "measure": lambda: self._on_this_pc("start_measuring"),
+            "compare": lambda: self._on_this_pc("open_comparison"),
             "wizard": self.open_wizard,
             "toggle_theme": self._toggle_theme,
             "quit": self.close,
@@ -378,6 +380,11 @@ class MainWindow(QMainWindow):
         if self._chat_page is not None:
             self.show_page("chat")
             getattr(self._chat_page, name)()
+
+    def _on_this_pc(self, name: str) -> None:
+        """Call a method of the This PC page, in sight."""
+        self.show_page("hardware")
+        getattr(self._pages["hardware"], name)()
 
     def _stop(self) -> None:
         if self._host.state.kind == "generating":

@@ -39,6 +39,7 @@ class HardwarePage(QWidget):
         self._api, self._measure = api, measure
         self._probing: tasks.Task | None = None
         self._measuring: tasks.Task | None = None
+        self._comparison_waits = False
         self.report: HardwareReport | None = None
 
         head = PageHead(tr("This PC"))
@@ -119,6 +120,15 @@ class HardwarePage(QWidget):
         self._card.show()
         self.copy.setEnabled(True)
         self.what_if.show_report(report)
+        if self._comparison_waits:
+            self.open_comparison()
+
+    @Slot()
+    def open_comparison(self) -> None:
+        """Of this PC with others; as soon as this one has been looked at."""
+        self._comparison_waits = self.report is None
+        if self.report is not None:
+            self.what_if.open_comparison()
 
     @Slot()
     def _copy(self) -> None:
@@ -129,6 +139,8 @@ class HardwarePage(QWidget):
 
     @Slot()
     def start_measuring(self) -> None:
+        if not self.measure.isEnabled():
+            return
         self.measuringStarted.emit()
         self._trouble.hide()
         self.measure.setEnabled(False)

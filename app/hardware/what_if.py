@@ -164,7 +164,7 @@ class WhatIfPanel(QFrame):
         column.addLayout(chips)
         column.addWidget(self.figures)
         self.compare = button(tr("Compare with this PC…"), icon="sliders")
-        self.compare.clicked.connect(self._open_comparison)
+        self.compare.clicked.connect(self.open_comparison)
         column.addSpacing(6)
         column.addWidget(self.compare, 0, Qt.AlignmentFlag.AlignLeft)
         self._timer = QTimer(self, singleShot=True, interval=WAIT_MS)
@@ -251,7 +251,8 @@ class WhatIfPanel(QFrame):
         self.figures.setText(f"{sentence(told(error.why))}. {told(error.remedy)}")
         self.answered.emit()
 
-    def _open_comparison(self) -> None:
+    def open_comparison(self) -> None:
+        """Of this PC with the one asked about, for the model of the answer. There must be a report."""
         from app.compare.dialog import CompareDialog
 
         asked = self.question

@@ -61,6 +61,7 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
+        <location filename="../../app/chat/unsaved_question.py"/>
         <source>Quit</source>
         <translation>종료</translation>
     </message>
@@ -176,6 +177,17 @@
         <location filename="../../app/sidebar.py"/>
         <source>Settings</source>
         <translation>설정</translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <location filename="../../app/hardware/page.py"/>
+        <source>Measure this PC</source>
+        <translation>이 PC 측정</translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Compare PCs for one model…</source>
+        <translation>한 모델로 PC 비교…</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
@@ -697,6 +709,7 @@
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/unsaved_question.py"/>
         <location filename="../../app/hardware/page.py"/>
         <location filename="../../app/models/row.py"/>
         <location filename="../../app/topbar.py"/>
@@ -1174,6 +1187,11 @@
     </message>
     <message>
         <location filename="../../app/chat/importing.py"/>
+        <source>it is none of Greenroom&apos;s own exports</source>
+        <translation>Greenroom이 내보낸 파일이 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/importing.py"/>
         <source>these are the chats that are open</source>
         <translation>지금 열려 있는 채팅 파일입니다</translation>
     </message>
@@ -1245,6 +1263,31 @@
         <location filename="../../app/chat/importing.py"/>
         <source>Imported chat</source>
         <translation>가져온 채팅</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/keeping.py"/>
+        <source>Some of your chats were not saved when Greenroom ended</source>
+        <translation>Greenroom이 끝날 때 저장되지 않은 채팅이 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/keeping.py"/>
+        <source>a copy was kept in {path}</source>
+        <translation>사본이 {path}에 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/keeping.py"/>
+        <source>Bring it in: what you have already stays as it is.</source>
+        <translation>가져오세요. 이미 있는 내용은 그대로 남습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/keeping.py"/>
+        <source>Bring it in</source>
+        <translation>가져오기</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/keeping.py"/>
+        <source>Leave it there</source>
+        <translation>그대로 두기</translation>
     </message>
     <message>
         <location filename="../../app/chat/link_bar.py"/>
@@ -1392,6 +1435,21 @@
         <location filename="../../app/chat/message_view.py"/>
         <source>More for this answer</source>
         <translation>이 답변의 추가 메뉴</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/messages.py"/>
+        <source>The answer cannot be continued here</source>
+        <translation>여기서는 답변을 이어 쓸 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/messages.py"/>
+        <source>another window is writing it</source>
+        <translation>다른 창에서 쓰고 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/messages.py"/>
+        <source>Wait for its end.</source>
+        <translation>끝날 때까지 기다리세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/notice.py"/>
@@ -2006,21 +2064,6 @@
         <translation>원래대로 되돌리려면 그래픽 카드를 쓰는 다른 프로그램을 닫고 모델을 다시 불러오세요.</translation>
     </message>
     <message>
-        <location filename="../../app/chat/store.py"/>
-        <source>The answer cannot be continued here</source>
-        <translation>여기서는 답변을 이어 쓸 수 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/store.py"/>
-        <source>another window is writing it</source>
-        <translation>다른 창에서 쓰고 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/store.py"/>
-        <source>Wait for its end.</source>
-        <translation>끝날 때까지 기다리세요.</translation>
-    </message>
-    <message>
         <location filename="../../app/chat/thought_view.py"/>
         <source>Thinking… {time}</source>
         <translation>생각하는 중… {time}</translation>
@@ -2044,6 +2087,116 @@
         <location filename="../../app/chat/transcript.py"/>
         <source>Go to the end</source>
         <translation>맨 아래로 이동</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <source>JSON, with all versions</source>
+        <translation>JSON(모든 버전 포함)</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <source>Markdown</source>
+        <translation>Markdown</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <source>Web page</source>
+        <translation>웹 페이지</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <source>Not everything is saved</source>
+        <translation>저장되지 않은 내용이 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <source>If you quit anyway, Greenroom keeps a copy in another folder where there is room for one, and offers it at the next start.</source>
+        <translation>그래도 끝내면 Greenroom이 공간이 있는 다른 폴더에 사본을 두고, 다음에 시작할 때 가져올지 묻습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <source>Export elsewhere…</source>
+        <translation>다른 곳으로 내보내기…</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <source>Quit anyway</source>
+        <translation>그래도 끝내기</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <location filename="../../app/notices.py"/>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Try again</source>
+        <translation>다시 시도</translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <source>%n messages are in memory only</source>
+        <translation>
+            <numerusform>메시지 %n개가 메모리에만 있습니다</numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <source>What you changed is in memory only</source>
+        <translation>바꾼 내용이 메모리에만 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <source>{free} is free there, and about {needed} is needed. Free some space, then try again.</source>
+        <translation>그곳에 남은 공간은 {free}이고 약 {needed}이(가) 필요합니다. 공간을 비운 뒤 다시 시도하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <source>There is still no way to save it.</source>
+        <translation>아직 저장할 수 없습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <source>Export elsewhere</source>
+        <translation>다른 곳으로 내보내기</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <source>Unsaved chats</source>
+        <translation>저장되지 않은 채팅</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <source>No chat is unsaved, only what is written for a new one.</source>
+        <translation>저장되지 않은 채팅은 없고, 새 채팅에 쓰던 글만 있습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <source>A copy is in {path}.</source>
+        <translation>사본이 {path}에 있습니다.</translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <source>“{title}”: %n messages</source>
+        <translation>
+            <numerusform>“{title}”: 메시지 %n개</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <source>in %n more chats</source>
+        <translation>
+            <numerusform>그 밖에 채팅 %n개</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <source>the name, folder, options or draft of %n chats</source>
+        <translation>
+            <numerusform>채팅 %n개의 이름, 폴더, 옵션 또는 쓰던 글</numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/unsaved_question.py"/>
+        <source>what is written for a new chat</source>
+        <translation>새 채팅에 쓰던 글</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
@@ -2691,11 +2844,6 @@
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
-        <source>Measure this PC</source>
-        <translation>이 PC 측정</translation>
-    </message>
-    <message>
-        <location filename="../../app/hardware/page.py"/>
         <source>Copy report</source>
         <translation>보고서 복사</translation>
     </message>
@@ -3294,12 +3442,6 @@
         <location filename="../../app/notices.py"/>
         <source>Use the demo model</source>
         <translation>데모 모델 사용</translation>
-    </message>
-    <message>
-        <location filename="../../app/notices.py"/>
-        <location filename="../../app/wizard/pages.py"/>
-        <source>Try again</source>
-        <translation>다시 시도</translation>
     </message>
     <message>
         <location filename="../../app/notices.py"/>

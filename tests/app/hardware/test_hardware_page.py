@@ -10,6 +10,7 @@ from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
 from app import tasks
+from app.compare.dialog import CompareDialog
 from app.hardware.page import HardwarePage
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport, MemoryReport
@@ -105,4 +106,18 @@ def test_rows_stay_when_the_report_changes(qtbot: QtBot, api: FakeApi) -> None:
     assert titles(page)[-2:] == ["Note", "Note"]
     page.show_report(make_report())
     assert len(page.rows) == 5
+    tasks.finish()
+
+
+def test_a_comparison_waits_for_the_report(qtbot: QtBot, api: FakeApi) -> None:
+    page = HardwarePage(api)
+    qtbot.addWidget(page)
+    page.open_comparison()
+    assert page.findChild(CompareDialog) is None
+    page.show_report(MEASURED)
+    dialog = page.findChild(CompareDialog)
+    assert dialog.isVisible()
+    dialog.close()
+    page.show_report(MEASURED)
+    assert not any(found.isVisible() for found in page.findChildren(CompareDialog)), "asked for once"
     tasks.finish()
