@@ -100,9 +100,12 @@ def open_window(model: str | None = None) -> int:
     host = EngineHost()
     window = MainWindow(host, SettingsStore(), welcome=model is None)
     sys.excepthook = _FaultReporter(window)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # Later: it comes between any two steps of Python's, in the middle of painting or with a lock in hand.
-        signal.signal(number, lambda *_: QTimer.singleShot(0, window.close))
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        # Windows knows no terminal that hangs up, and under nohup it may.
+        if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is not signal.SIG_IGN:
+            # Later: it comes between any two steps of Python's, in the middle of painting or with a lock in hand.
+            signal.signal(getattr(signal, name), lambda *_: QTimer.singleShot(0, window.end_now))
+    application.commitDataRequest.connect(window.chats.end_session)
     # Python sees a signal only when it runs; without this it would wait for the next event.
     heartbeat = QTimer(window)
     heartbeat.start(500)

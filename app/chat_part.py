@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
+from shiboken6 import isValid
 
 from app.host import EngineHost
 from app.notices import Notices
@@ -15,6 +16,7 @@ from engine.errors import GreenroomError
 
 if TYPE_CHECKING:
     from app.chat.controller import ChatController
+    from app.chat.keeping import Keeping, SessionManager
     from app.chat.page import ChatPage
     from app.chat.sidebar import ChatList
     from app.chat.store import ChatStore
@@ -35,11 +37,18 @@ class ChatPart(QObject):
     modelsWanted = Signal()
     #: A model file is to be chosen.
     fileWanted = Signal()
+    #: int: a chat to open
+    chatWanted = Signal(int)
+    #: The question before the end is answered: the window may close.
+    quitWanted = Signal()
 
     def __init__(self, host: EngineHost, settings: SettingsStore, notices: Notices, window: QWidget) -> None:
         super().__init__(window)
+        self._window = window
         self._host, self._settings, self._notices = host, settings, notices
         self.store: ChatStore | None = None
+        #: What becomes of chats that cannot be saved; None as long as there are none.
+        self.keeping: Keeping | None = None
         self._controller: ChatController | None = None
         self._page: ChatPage | None = None
         self._list: ChatList | None = None
@@ -77,8 +86,17 @@ class ChatPart(QObject):
         if self._page is not None:
             self._page.save_draft()
 
+    @Slot(int)
+    def _came_back(self, chat_id: int) -> None:
+        """A chat was brought in, or only what was written for a new one: 0."""
+        if self._page is not None:
+            self._page.show_draft()
+        if chat_id:
+            self.chatWanted.emit(chat_id)
+
     def _open_store(self) -> ChatStore:
         from app.chat.controller import ChatController
+        from app.chat.keeping import Keeping
         from app.chat.store import ChatStore
         from app.folders import chats_file
 
@@ -87,9 +105,26 @@ class ChatPart(QObject):
             self.store.subscribe(self._changed)
             self._notices.show_store_problem(self.store.problem)
             self._controller = ChatController(self._host, self.store, self._values, self)
+            self.keeping = Keeping(self.store, self.flush, self._notices, self._window)
+            self.keeping.chatWanted.connect(self._came_back)
+            self.keeping.quitWanted.connect(self.quitWanted, Qt.ConnectionType.QueuedConnection)
             self._follow.start()
             self._index_soon.start(QUIET_MS)
+            # The window is not yet whole.
+            QTimer.singleShot(0, self, self.keeping.offer)
         return self.store
+
+    def flush(self) -> None:
+        """What is being written, in the composer and by the model, into the store."""
+        if self._page is not None and isValid(self._page):
+            self._page.save_draft()
+        if self._controller is not None:
+            self._controller.save()
+
+    def end_session(self, manager: SessionManager) -> None:
+        """The desktop is about to end."""
+        if self.keeping is not None:
+            self.keeping.end_session(manager)
 
     def _values(self) -> Any:
         return self._settings.values

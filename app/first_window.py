@@ -72,7 +72,8 @@ class FirstWindow(QObject):
         window.installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.Close:
+        # Not when it is to close: it may ask first, and stay. Nor when the desktop hides it.
+        if event.type() == QEvent.Type.Hide and not event.spontaneous():
             # On its way out it answers nobody; a later start waits for the lock.
             self._server.close()
         return False

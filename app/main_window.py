@@ -71,6 +71,8 @@ class MainWindow(QMainWindow):
         self.palette_box: QWidget | None = None
         self._live_run: LiveRun | None = None
         self._started = False
+        #: It closes, whatever is unsaved.
+        self._ends = False
         self._rebuild_soon = QTimer(self, singleShot=True)
         self._rebuild_soon.timeout.connect(self._rebuild)
         self._first_model_waits = False
@@ -145,6 +147,8 @@ class MainWindow(QMainWindow):
         self.chats.modelWanted.connect(self.load_model)
         self.chats.modelsWanted.connect(lambda: self.show_page("models"))
         self.chats.fileWanted.connect(self.choose_file)
+        self.chats.chatWanted.connect(self.open_chat)
+        self.chats.quitWanted.connect(self.end_now)
         self._downloads.finished.connect(notices.show_download)
         self._downloads.finished.connect(self._call_for_attention)
         self._downloads.failed.connect(lambda error: notices.show_note(error, []))
@@ -492,11 +496,22 @@ class MainWindow(QMainWindow):
 
     # The end
 
+    def end_now(self) -> None:
+        """Close without a question: nobody may be there to answer it."""
+        self._ends = True
+        self.close()
+
     def closeEvent(self, event: QCloseEvent) -> None:
+        keeping = self.chats.keeping
+        if keeping is not None and not self._ends and not keeping.may_close():
+            event.ignore()
+            return
         self._settings.change(window=self.saveGeometry().toBase64().toStdString())
         self.hide()
         self.launcher.close()
         self._host.shutdown()
+        if keeping is not None:
+            keeping.end()
         if self._chat_page is not None:
             self._chat_page.shutdown()
         self._downloads.shutdown()

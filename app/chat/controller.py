@@ -231,10 +231,14 @@ class ChatController(QObject):
         if self._stream is not None:
             self._host.stop()
 
+    def save(self) -> None:
+        """What there is of the answer, at once."""
+        self._flush()
+
     def shutdown(self) -> None:
         """Save what there is; nothing more is written."""
         self._flush_timer.stop()
-        self._flush()
+        self.save()
         self._stream = None
 
     def _answer(self, chat_id: int, question_id: int) -> None:

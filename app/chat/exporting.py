@@ -28,8 +28,12 @@ _SPEAKERS = {"user": mark("You"), "assistant": mark("Answer"), "system": mark("S
 
 def to_json(chats: Sequence[PortableChat]) -> str:
     """All of the chats, so that an import gives the same again."""
-    whole = {"format": FORMAT, "version": VERSION, "chats": [_plain(chat) for chat in chats]}
-    return json.dumps(whole, ensure_ascii=False, indent=1) + "\n"
+    return json.dumps(to_plain(chats), ensure_ascii=False, indent=1) + "\n"
+
+
+def to_plain(chats: Sequence[PortableChat]) -> dict[str, object]:
+    """What the JSON is made of."""
+    return {"format": FORMAT, "version": VERSION, "chats": [_plain(chat) for chat in chats]}
 
 
 def _plain(chat: PortableChat) -> dict[str, object]:

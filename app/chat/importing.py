@@ -24,6 +24,7 @@ from app.folders import holds_chats
 from app.language import tr
 from app.settings.store import PROMPT_LIMIT
 from engine.errors import GreenroomError
+from engine.placement.plan import Range
 from engine.progress import Progress, ProgressCallback, ignore_progress
 from engine.runtime.events import GenerationStats
 
@@ -35,6 +36,8 @@ MOST_CHATS = 100_000
 MOST_MESSAGES = 50_000
 MOST_CHARACTERS = 4_000_000
 MOST_TITLE = 200
+#: Sentences about how an answer went, and their characters.
+MOST_STEPS, MOST_LINE = 20, 2000
 #: 9999-12-31 in seconds since the epoch; what is later or before it is no time.
 LATEST = 253_402_214_400.0
 ROLES = ("system", "user", "assistant")
@@ -68,6 +71,18 @@ def read(path: Path, progress: ProgressCallback = ignore_progress) -> list[Porta
     if not found:
         raise _refused(path, tr("there is no chat with a message in it"))
     return found
+
+
+def read_own(path: Path) -> tuple[list[PortableChat], dict[str, Any]]:
+    """The chats of one of our own exports, also those without messages, and what stands beside them.
+
+    Raises GreenroomError for any other file.
+    """
+    data = _parse(_load(path)[0], path)
+    kind, chats = _recognise(data, path)
+    if kind is not _own or len(chats) > MOST_CHATS or not all(isinstance(chat, dict) for chat in chats):
+        raise _refused(path, tr("it is none of Greenroom's own exports"))
+    return [_own(chat, path) for chat in chats], data
 
 
 def _load(path: Path) -> list[bytes]:
@@ -165,7 +180,7 @@ class Tree:
 # Our own
 
 
-def _own(raw: dict[str, Any], path: Path) -> PortableChat | None:
+def _own(raw: dict[str, Any], path: Path) -> PortableChat:
     tree = Tree(path)
     places: list[int] = []
     for message in _list(raw, "messages"):
@@ -184,6 +199,9 @@ def _own(raw: dict[str, Any], path: Path) -> PortableChat | None:
             _stats(message.get("stats")),
             _text(message.get("stop_reason"))[:20] or None,
             _attachments(message.get("attachments")),
+            _range(message.get("predicted")),
+            _lines(message.get("stepped_down"), MOST_STEPS),
+            _lines(message.get("error"), 3, exactly=True) or None,
         )
         places.append(tree.add(made))
     leaf = raw.get("leaf")
@@ -208,6 +226,16 @@ def _attachments(raw: Any) -> tuple[Attachment, ...]:
             whole = length if type(length) is int and length >= len(text) else len(text)
             found.append(Attachment(entry["name"][:MOST_TITLE], text, min(whole, 2**62)))
     return tuple(found)
+
+
+def _range(raw: Any) -> Range | None:
+    values = [_field(raw, name) for name in ("low", "likely", "high")]
+    return Range(*map(float, values)) if all(map(_figure, values)) else None
+
+
+def _lines(raw: Any, most: int, exactly: bool = False) -> tuple[str, ...]:
+    known = raw[:most] if isinstance(raw, list) and all(isinstance(line, str) for line in raw) else []
+    return tuple(line[:MOST_LINE] for line in known) if len(known) == most or not exactly else ()
 
 
 def _stats(raw: Any) -> GenerationStats | None:

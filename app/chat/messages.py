@@ -107,8 +107,8 @@ class Messages(Database):
 
     def _insert(self, chat_id: int, parent_id: int | None, message: PortableMessage) -> int:
         message_id = self._db.execute(
-            "INSERT INTO messages(chat_id, parent_id, role, text, created, model, thought_s, stats, stop_reason) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO messages(chat_id, parent_id, role, text, created, model, thought_s, stats, stop_reason, error)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 chat_id,
                 parent_id,
@@ -117,8 +117,9 @@ class Messages(Database):
                 message.created,
                 message.model,
                 message.thought_s,
-                columns.figures(message.stats, None, ()),
+                columns.figures(message.stats, message.predicted, message.stepped_down),
                 message.stop_reason,
+                columns.packed_error(GreenroomError(*message.error) if message.error else None),
             ),
         ).lastrowid
         assert message_id is not None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.chat.records import Attachment
+from engine.placement.plan import Range
 from engine.runtime.events import GenerationStats
 
 
@@ -14,7 +15,7 @@ from engine.runtime.events import GenerationStats
 class PortableMessage:
     """parent: the place of the message it follows in `PortableChat.messages`, an earlier one; None for a first one.
 
-    Times are seconds since the epoch. The rest as in `StoredMessage`.
+    Times are seconds since the epoch; error: what, why, remedy. The rest as in `StoredMessage`.
     """
 
     role: str
@@ -26,6 +27,9 @@ class PortableMessage:
     stats: GenerationStats | None = None
     stop_reason: str | None = None
     attachments: Sequence[Attachment] = ()
+    predicted: Range | None = None
+    stepped_down: Sequence[str] = ()
+    error: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,11 @@ class ChatStore(Travelling):
     # While the file cannot be written
 
     @property
+    def changes(self) -> int:
+        """Grows with everything that is written."""
+        return self._db.total_changes
+
+    @property
     def unsaved(self) -> Unsaved:
         """What would be lost if the program ended now."""
         return Unsaved() if self.problem is None else unsaved.found(self._db, DRAFT)
@@ -107,12 +112,15 @@ class ChatStore(Travelling):
         return chats, drafts
 
     def take_unsaved(self, chats: list[PortableChat], drafts: list[tuple[int | None, str]]) -> list[int]:
-        """What `give_unsaved` gave. A draft that is here stays. Returns the ids of the chats."""
+        """What `give_unsaved` gave. A draft that is here stays, above it. Returns the ids of the chats."""
         ids = self.bring_in(chats)
-        for place, draft in drafts:
-            chat_id = None if place is None else ids[place]
-            if self.draft(chat_id).empty:
-                self.set_draft(chat_id, columns.draft(draft))
+        for place, packed in drafts:
+            chat_id, draft = None if place is None else ids[place], columns.draft(packed)
+            here = self.draft(chat_id)
+            if draft.text in here.text and set(draft.attachments) <= set(here.attachments):
+                continue
+            text = "\n\n".join(filter(None, (here.text, draft.text)))
+            self.set_draft(chat_id, Draft(text, tuple(dict.fromkeys(here.attachments + draft.attachments))))
         return ids
 
     # Chats

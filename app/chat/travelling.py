@@ -10,6 +10,7 @@ from app.chat import columns
 from app.chat.database import saves
 from app.chat.messages import Messages
 from app.chat.portable import PortableChat, PortableMessage
+from engine.errors import GreenroomError
 
 FOLDER_LENGTH = 60
 
@@ -23,7 +24,7 @@ class Travelling(Messages):
             "SELECT title, created, updated, pinned, folder, settings, leaf_id FROM chats WHERE id = ?", (chat_id,)
         ).fetchone()
         rows = self._db.execute(
-            "SELECT id, parent_id, role, text, created, model, thought_s, stats, stop_reason FROM messages "
+            "SELECT id, parent_id, role, text, created, model, thought_s, stats, stop_reason, error FROM messages "
             "WHERE chat_id = ? AND deleted IS NULL ORDER BY id",
             (chat_id,),
         ).fetchall()
@@ -42,8 +43,11 @@ class Travelling(Messages):
                 columns.stats(stats),
                 reason,
                 files.get(i, ()),
+                columns.predicted(stats),
+                columns.stepped_down(stats),
+                _parts(columns.error(error)),
             )
-            for i, parent, role, text, created, model, thought_s, stats, reason in rows
+            for i, parent, role, text, created, model, thought_s, stats, reason, error in rows
         )
         settings = columns.moved(columns.settings(info[5]), places)
         return PortableChat(info[0], info[1], info[2], messages, places.get(info[6]), bool(info[3]), info[4], settings)
@@ -138,10 +142,16 @@ class Travelling(Messages):
         if same is None:
             self._replace_text(twin, message.text)
         if message.stop_reason is not None:
+            figures = columns.figures(message.stats, message.predicted, message.stepped_down)
+            error = columns.packed_error(GreenroomError(*message.error) if message.error else None)
             self._db.execute(
-                "UPDATE messages SET stats = COALESCE(?, stats), stop_reason = ?, thought_s = ? "
+                "UPDATE messages SET stats = COALESCE(?, stats), stop_reason = ?, thought_s = ?, error = ? "
                 "WHERE id = ? AND (stop_reason IS NULL OR ?)",
-                (columns.figures(message.stats, None, ()), message.stop_reason, message.thought_s, twin, same is None),
+                (figures, message.stop_reason, message.thought_s, error, twin, same is None),
             )
         self._index(twin)
         return twin
+
+
+def _parts(error: GreenroomError | None) -> tuple[str, ...] | None:
+    return None if error is None else (error.what, error.why, error.remedy)

@@ -39,10 +39,14 @@ class UnsavedChat:
 
 @dataclass(frozen=True)
 class Unsaved:
-    """chats: those with most to lose first; draft: something is written for a chat that has no message yet."""
+    """chats: those with most to lose first; draft: something is written for a chat that has no message yet.
+
+    characters: of all that messages say
+    """
 
     chats: tuple[UnsavedChat, ...] = ()
     draft: bool = False
+    characters: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.chats) or self.draft
@@ -83,4 +87,5 @@ def found(memory: sqlite3.Connection, draft_note: str) -> Unsaved:
     draft = memory.execute(
         "SELECT 1 FROM notes JOIN unsaved_notes USING (key) WHERE key = ? AND value != ''", (draft_note,)
     ).fetchone()
-    return Unsaved(chats, draft is not None)
+    said = memory.execute("SELECT COALESCE(SUM(LENGTH(text)), 0) FROM messages JOIN unsaved_messages USING (id)")
+    return Unsaved(chats, draft is not None, said.fetchone()[0])
