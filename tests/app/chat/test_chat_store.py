@@ -9,8 +9,8 @@ from chat_fakes import ask
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.chat.records import Attachment, Draft
 from app.chat.messages import CLOSED
+from app.chat.records import Attachment, Draft
 from app.chat.store import TITLE_LENGTH, ChatStore, title_of
 from engine.errors import GreenroomError
 from engine.runtime.events import GenerationStats
