@@ -12,7 +12,6 @@ from typing import Protocol
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
-from shiboken6 import isValid
 
 from app import tasks
 from app.chat import rescue
@@ -108,7 +107,7 @@ class Keeping(QObject):
 
     def may_close(self) -> bool:
         """Whether nothing is lost when the window closes now. Otherwise the user is asked; `quitWanted` may follow."""
-        if self._question is not None and isValid(self._question):
+        if self._question is not None:
             self._question.raise_()
             self._question.activateWindow()
             return False
@@ -116,8 +115,13 @@ class Keeping(QObject):
             return True
         self._question = question = UnsavedQuestion(self._store, self._window)
         question.quitWanted.connect(self.quitWanted)
+        question.finished.connect(self._answered)
         question.open()
         return False
+
+    @Slot()
+    def _answered(self) -> None:
+        self._question = None
 
     def _saved(self) -> bool:
         if self._store.closed:
@@ -128,7 +132,7 @@ class Keeping(QObject):
     def end(self) -> None:
         """The program ends, whatever was answered: what cannot be saved is copied."""
         self._copy_timer.stop()
-        if self._question is not None and isValid(self._question):
+        if self._question is not None:
             self._question.close()
         if self._saved():
             self._drop_copies()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QEvent, QObject
 from PySide6.QtNetwork import QLocalSocket
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
@@ -131,6 +132,30 @@ def test_a_window_on_its_way_out_is_waited_for(
     assert later.begin()
     assert len(waits) == 3
     assert later._server.isListening(), "it is the first now"
+
+
+def test_a_window_that_asks_before_it_closes_still_answers(
+    tmp_path: Path, first: FirstWindow, loaded: list[str], window: QWidget, qtbot: QtBot
+) -> None:
+    class Asks(QObject):
+        def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+            if event.type() == QEvent.Type.Close:
+                event.ignore()
+                return True
+            return False
+
+    asks = Asks()
+    window.installEventFilter(asks)
+    # What was installed last is asked first; the window's own answer comes after the filter of its server.
+    window.removeEventFilter(first)
+    window.installEventFilter(first)
+    window.show()
+    assert not window.close()
+    later = start(tmp_path, "/models/a.gguf")
+    qtbot.waitUntil(lambda: later.poll() is not None, timeout=60_000)
+    assert later.communicate()[0].strip() == "False"
+    assert loaded == ["/models/a.gguf"]
+    window.removeEventFilter(asks)
 
 
 @pytest.mark.parametrize("said", [b"nonsense\n", b"[1]\n", b'{"model": "x"}\n', b"x" * 70_000, b"[" * 9000 + b"\n"])

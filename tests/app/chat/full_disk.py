@@ -27,7 +27,7 @@ class FullDisk:
 
     def free(self, store: database.Database) -> None:
         self._full = False
-        if store._left is not None:
+        if store._left is not None and not store.closed:
             store._left.execute("PRAGMA max_page_count = 1000000")
 
     def _usage(self, path: object) -> Any:

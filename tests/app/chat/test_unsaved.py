@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from chat_fakes import ask
 from full_disk import LONG, FullDisk
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.chat import rescue
@@ -172,6 +172,7 @@ def paths(chat):
     return sorted(found)
 
 
+@settings(max_examples=30)
 @given(rows=MESSAGES, known=st.integers(0, 9), cut=st.integers(0, 6))
 def test_what_comes_in_is_there_once_and_whole(rows, known, cut, tmp_path_factory):
     whole = a_chat(rows)

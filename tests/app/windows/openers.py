@@ -17,8 +17,10 @@ from app.chat.advice import Notice
 from app.chat.attachment_view import AttachmentView
 from app.chat.list_model import FOLDER, ID
 from app.chat.message_view import AnswerView, QuestionView
-from app.chat.records import Attachment
+from app.chat.records import Attachment, Draft
 from app.chat.saving import _write, save_bytes
+from app.chat.unsaved import watch
+from app.chat.unsaved_question import UnsavedQuestion
 from app.language import tr
 from app.main_window import MainWindow
 from app.settings.models_folder import ModelsFolder
@@ -140,7 +142,7 @@ def _hardware(window: MainWindow) -> QWidget:
 def _comparison(window: MainWindow) -> None:
     panel = _hardware(window)
     panel.ram.setValue(128)
-    panel._open_comparison()
+    panel.open_comparison()
     tasks.finish()
 
 
@@ -234,6 +236,20 @@ def _models_stay(window: MainWindow) -> None:
     window._pages["settings"].findChild(ModelsFolder)._not_moved(GreenroomError(NAMED, NAMED, NAMED))
 
 
+def _unsaved(window: MainWindow) -> None:
+    _chat(window)
+    store = window.store
+    watch(store._db)
+    store.problem = GreenroomError(NAMED, tr("the disk of {folder} is full", folder=FILE), tr("Try again."))
+    store.rename(store.create_chat("Another"), "Another name")
+    store.set_draft(None, Draft(NAMED))
+    store.add_message(store.create_chat(f"{NAMED} again"), None, "user", NAMED)
+    question = UnsavedQuestion(store, window)
+    question._exported(Path(FILE), None)
+    question.finished.connect(lambda: setattr(store, "problem", None))
+    question.open()
+
+
 def _editing(window: MainWindow) -> None:
     question = _view(window, QuestionView)
     window.chat_page._begin_edit(question.message)
@@ -308,5 +324,6 @@ OPENERS = {
     "import": Opener(lambda window: _press(window, "import_chats")),
     "export": Opener(lambda window: (_chat(window), _press(window, "export_chat"))),
     "save something": Opener(lambda window: save_bytes(window, "Save", "a.txt", b"a", "Text (*.txt)")),
+    "unsaved chats": Opener(_unsaved),
     "not saved": Opener(lambda window: _write(window, Path("/nowhere") / FILE, b"a")),
 }
