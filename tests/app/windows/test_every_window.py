@@ -216,8 +216,9 @@ def tab_round(root: QWidget) -> list[str]:
     return left
 
 
-def test_tab_reaches_everything_and_comes_round(make_visit: Callable[..., Visit]) -> None:
-    visit = make_visit("en", 1.0)
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_tab_reaches_everything_and_comes_round(make_visit: Callable[..., Visit], language: str) -> None:
+    visit = make_visit(language, 1.0)
     visit.window.activateWindow()
     for name, opener in OPENERS.items():
         root = visit.open(opener)
@@ -228,8 +229,9 @@ def test_tab_reaches_everything_and_comes_round(make_visit: Callable[..., Visit]
     visit.report()
 
 
-def test_esc_closes_it_and_nothing_is_left(make_visit: Callable[..., Visit]) -> None:
-    visit = make_visit("en", 1.0)
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_esc_closes_it_and_nothing_is_left(make_visit: Callable[..., Visit], language: str) -> None:
+    visit = make_visit(language, 1.0)
     window = visit.window
     window.activateWindow()
     for name, opener in OPENERS.items():
