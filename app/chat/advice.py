@@ -1,4 +1,4 @@
-"""What the chat page has to say about the open chat, as one notice: the most pressing one."""
+"""What the chat page has to say about the open chat, as notices: the most pressing one first."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ SURE = 0.95
 class Advice(QObject):
     """Looks at the open chat whenever something changes."""
 
-    #: Notice, or None
-    changed = Signal(object)
+    #: list[Notice]
+    changed = Signal(list)
     #: str: a path or "demo" that is to be loaded
     modelWanted = Signal(str)
     modelsWanted = Signal()
@@ -78,23 +78,33 @@ class Advice(QObject):
         self.refresh()
 
     def refresh(self) -> None:
-        self.changed.emit(self._asked or next(filter(None, map(self._unless_closed, self._notices())), None))
+        self.changed.emit(self.notices)
 
-    def close(self) -> None:
-        """The user has closed what is shown, or taken a choice."""
-        shown = self._asked or next(filter(None, map(self._unless_closed, self._notices())), None)
-        if shown is None:
-            return
-        if self._asked is not None:
+    @property
+    def notices(self) -> list[Notice]:
+        """What there is to say: what the user has just asked for, what is in the way, what is worth knowing."""
+        found: list[Notice] = []
+        offered: set[str] = set()
+        for notice in (self._asked, *self._notices()):
+            if notice is None or (notice is not self._asked and (notice.key, self._chat) in self._closed):
+                continue
+            choices = {text for text, _ in notice.choices}
+            if choices and choices <= offered and not notice.warns:
+                continue  # all that it is for stands above
+            offered |= choices
+            found.append(notice)
+        return found
+
+    @Slot(str)
+    def close(self, key: str) -> None:
+        """The user has closed the notice of that key, or taken a choice."""
+        if self._asked is not None and self._asked.key == key:
             self._asked = None
         else:
-            self._closed.add((shown.key, self._chat))
-            if shown.key == "crash" and self._crashed is not None:
+            self._closed.add((key, self._chat))
+            if key == "crash":
                 self._settle()
         self.refresh()
-
-    def _unless_closed(self, notice: Notice | None) -> Notice | None:
-        return None if notice is None or (notice.key, self._chat) in self._closed else notice
 
     def _ask(self, notice: Notice) -> None:
         self._asked = notice
@@ -168,6 +178,8 @@ class Advice(QObject):
         if last.stop_reason == "length":
             return Notice(key, tr("The answer reached its token limit."), self._continuing(last))
         if last.stop_reason == "context":
+            if self._asked is not None:
+                return None  # that is about the same, with the same choices
             text = tr("The context is full: {size} tokens.", size=tokens(self._meter.size or self._meter.used))
             return Notice(key, text, self._making_room(), warns=True)
         if last.stop_reason == "error" and (choices := self._continuing(last)):

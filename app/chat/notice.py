@@ -1,17 +1,19 @@
-"""One calm line above the composer: something about the open chat, and what can be done about it."""
+"""Calm lines above the composer: what there is to say about the open chat, and what can be done about it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from PySide6.QtCore import Qt, Slot
-from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, QObject, Qt, Signal, Slot
+from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.language import tr
 from app.widgets.buttons import button
 from app.widgets.labels import label
+from app.widgets.tab_order import tab_in_order_made
 
 #: (text on the button, what it does)
 Choice = tuple[str, Callable[[], object]]
@@ -32,12 +34,12 @@ class Notice:
 
 
 class NoticeBar(QFrame):
-    """Shows one notice, or nothing."""
+    """One notice. closed: called when the user closes it or takes a choice."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, notice: Notice, closed: Callable[[], object], parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.notice: Notice | None = None
-        self._closed: Callable[[], object] = lambda: None
+        self.notice = notice
+        self._closed = closed
         self._text = label("", wrap=True)
         self._text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         close = button("", icon="cross", kind="ghost", role="muted", name=tr("Close this message"))
@@ -53,28 +55,25 @@ class NoticeBar(QFrame):
         column.setSpacing(6)
         column.addLayout(head)
         column.addLayout(self._row)
-        self.hide()
+        self._fill()
 
     @property
     def text(self) -> str:
-        return self._text.text() if self.notice is not None else ""
+        return self._text.text()
 
-    def show_notice(self, notice: Notice | None, closed: Callable[[], object] = lambda: None) -> None:
-        """closed: called when the user closes it or takes a choice."""
-        self._closed = closed
-        said = (notice.text, notice.warns, [text for text, _ in notice.choices]) if notice is not None else None
-        before = self.notice
-        self.notice = notice
-        if before is not None and said == (before.text, before.warns, [text for text, _ in before.choices]):
-            return  # what the buttons do is looked up when they are pressed
+    def show_notice(self, notice: Notice) -> None:
+        """What it says now. Buttons stay where they say the same: what they do is looked up when they are pressed."""
+        before, self.notice = self.notice, notice
+        if _said(before) != _said(notice):
+            self._fill()
+
+    def _fill(self) -> None:
+        notice = self.notice
         while (item := self._row.takeAt(0)) is not None:
             if item.widget() is not None:
                 item.widget().hide()
                 item.widget().deleteLater()
         self.buttons = []
-        if notice is None:
-            self.hide()
-            return
         self.setProperty("surface", "banner-warn" if notice.warns else "banner-info")
         self.style().unpolish(self)
         self.style().polish(self)
@@ -86,13 +85,12 @@ class NoticeBar(QFrame):
             self._row.addWidget(made)
             self.buttons.append(made)
         self._row.addStretch(1)
-        self.show()
 
     def _choose(self, place: int) -> None:
-        notice = self.notice
-        if notice is not None and place < len(notice.choices):
+        choices = self.notice.choices
+        if place < len(choices):
             self._closed()
-            notice.choices[place][1]()
+            choices[place][1]()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
@@ -103,3 +101,84 @@ class NoticeBar(QFrame):
     @Slot()
     def _close(self) -> None:
         self._closed()
+
+
+def _said(notice: Notice) -> tuple[object, ...]:
+    return notice.text, notice.warns, [text for text, _ in notice.choices]
+
+
+class NoticeArea(QScrollArea):
+    """All notices there are, the most pressing at the top. Where there is little room for them, they are scrolled."""
+
+    #: str: the key of a notice that the user has closed, or of which a choice was taken
+    closed = Signal(str)
+
+    def __init__(self, before: QWidget, parent: QWidget | None = None) -> None:
+        """before: what Tab visits before them"""
+        super().__init__(parent)
+        self._before = before
+        self.bars: list[NoticeBar] = []
+        self._room = 0
+        self._inside = QWidget()
+        self._column = QVBoxLayout(self._inside)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(8)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setWidgetResizable(True)
+        self.setWidget(self._inside)
+        self._inside.installEventFilter(self)
+        self.hide()
+
+    @property
+    def text(self) -> str:
+        """What all of them say, a line each."""
+        return "\n".join(bar.text for bar in self.bars)
+
+    @property
+    def buttons(self) -> list[QPushButton]:
+        """The choices of all of them."""
+        return [made for bar in self.bars for made in bar.buttons]
+
+    def show_notices(self, notices: Sequence[Notice]) -> None:
+        known = {bar.notice.key: bar for bar in self.bars}
+        self.bars = []
+        for place, notice in enumerate(notices):
+            bar = known.pop(notice.key, None)
+            if bar is None:
+                bar = NoticeBar(notice, partial(self.closed.emit, notice.key))
+            else:
+                bar.show_notice(notice)
+            if self._column.indexOf(bar) != place:
+                self._column.insertWidget(place, bar)
+            self.bars.append(bar)
+        for gone in known.values():
+            self._column.removeWidget(gone)
+            gone.hide()
+            gone.deleteLater()
+        last = tab_in_order_made(self._before)
+        for bar in self.bars:
+            last = tab_in_order_made(bar, last)
+        self.setVisible(bool(self.bars))
+        self._fit()
+
+    def set_room(self, height: int) -> None:
+        """What it may take. The most pressing notice is seen whole whatever that is."""
+        self._room = height
+        self._fit()
+
+    def _fit(self) -> None:
+        if self.bars:
+            width = self.width()
+            first, all_ = self.bars[0].heightForWidth(width), self._column.totalHeightForWidth(width)
+            self.setFixedHeight(max(first, min(all_, self._room)))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.LayoutRequest:
+            self._fit()
+        return super().eventFilter(watched, event)

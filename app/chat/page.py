@@ -19,7 +19,7 @@ from app.chat.figures import why_not_ready
 from app.chat.find_bar import FindBar
 from app.chat.link_bar import LinkBar
 from app.chat.message_actions import MessageActions
-from app.chat.notice import NoticeBar
+from app.chat.notice import NoticeArea
 from app.chat.options import ChatOptions, preset_caption
 from app.chat.options_opener import OptionsOpener
 from app.chat.performance import performance_log
@@ -96,8 +96,8 @@ class ChatPage(QWidget):
         self._stack.addWidget(self.transcript)
         self.banners = BannerArea()
         self.link_bar = LinkBar()
-        self.notice_bar = NoticeBar()
         self.find_bar = FindBar(self.transcript)
+        self.notices = NoticeArea(self.find_bar)
         self.composer = Composer()
         self.composer.set_history(lambda: self._store.questions(HISTORY))
         self._drafting = Drafting(self.composer, self._host, self._store, self._meter, self)
@@ -106,7 +106,7 @@ class ChatPage(QWidget):
         lower.setSpacing(8)
         lower.addWidget(self.link_bar)
         lower.addWidget(self.find_bar)
-        lower.addWidget(self.notice_bar)
+        lower.addWidget(self.notices)
         lower.addWidget(self.composer)
         centred = QWidget()
         self._centred = centred
@@ -162,7 +162,8 @@ class ChatPage(QWidget):
         self._drafting.counted.connect(self._show_context)
         advice = self._advice
         advice.summaryWanted.connect(self._show_summary)
-        advice.changed.connect(lambda notice: self.notice_bar.show_notice(notice, advice.close))
+        advice.changed.connect(self.notices.show_notices)
+        self.notices.closed.connect(advice.close)
         advice.modelWanted.connect(self.modelWanted)
         advice.modelsWanted.connect(self.modelsWanted)
         advice.chatWanted.connect(self.open_chat)
@@ -257,6 +258,8 @@ class ChatPage(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._performance.share_room()
+        # The conversation keeps most of a low window.
+        self.notices.set_room(self.height() // 3)
 
     def copy_card(self) -> bool:
         """Copy the benchmark card of the newest answer; False when there is none."""

@@ -31,11 +31,11 @@ def count(page, host, tokens):
 
 
 def choices(page):
-    return [button.text() for button in page.notice_bar.buttons]
+    return [button.text() for button in page.notices.buttons]
 
 
 def press(page, qtbot, text):
-    button = next(button for button in page.notice_bar.buttons if button.text() == text)
+    button = next(button for button in page.notices.buttons if button.text() == text)
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
@@ -82,7 +82,7 @@ def test_what_may_be_too_long_is_counted_before_it_is_sent(page, host, qtbot):
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
     host.counted("chat", 9000)
     assert len(host.asked) == 3
-    assert "does not fit" in page.notice_bar.text
+    assert "does not fit" in page.notices.text
     page.composer.set_text("word " * 11_000)
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
     host.counted("chat", None)
@@ -105,10 +105,10 @@ def test_a_full_context_offers_ways_out_instead_of_sending(page, host, qtbot):
     assert len(host.asked) == asked
     assert page.composer.text == "one more"
     told = "This does not fit: it takes 8.2k tokens, an answer at least 32, and the context holds 8k."
-    assert page.notice_bar.text == told
+    assert page.notices.text == told
     assert choices(page) == ["Leave out the oldest 4 messages", "More context…", "Summarise the beginning"]
     press(page, qtbot, "Leave out the oldest 4 messages")
-    assert "The first 4 messages are not sent: “q1 q1" in page.notice_bar.text, "what is left out is shown"
+    assert "The first 4 messages are not sent: “q1 q1" in page.notices.text, "what is left out is shown"
     count(page, host, 3000)
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
     sent = [m.content for m in host.asked[-1][0]]
@@ -117,7 +117,7 @@ def test_a_full_context_offers_ways_out_instead_of_sending(page, host, qtbot):
     assert sent[-1] == "one more"
     host.answer("done")
     press(page, qtbot, "Send them again")
-    assert page.notice_bar.isHidden()
+    assert page.notices.isHidden()
     talk(page, host, "q5")
     assert host.asked[-1][0][0].content.startswith("q1")
 
@@ -129,9 +129,9 @@ def test_the_beginning_is_kept_as_a_summary(page, host, qtbot):
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
     press(page, qtbot, "Summarise the beginning")
     assert "Stop" in page.composer.action_button.text()
-    assert page.notice_bar.text == "The model is summarising the beginning of this chat…"
+    assert page.notices.text == "The model is summarising the beginning of this chat…"
     host.answer("They spoke of q1 and q2.")
-    assert "this summary is sent: They spoke of q1 and q2." in page.notice_bar.text
+    assert "this summary is sent: They spoke of q1 and q2." in page.notices.text
     assert page.composer.text == "one more"
     count(page, host, 2000)
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
@@ -150,7 +150,7 @@ def test_more_context_says_what_it_costs(page, host, qtbot):
     larger = replace(PLAN, context=16384, bytes=PlanBytes({}, {}, 18_900_000_000, 0))
     host.set_state(replace(QWEN, plan=replace(PLAN, bytes=PlanBytes({}, {}, 17_800_000_000, 0))))
     host.contextPlanned.emit(ContextPlan(16384, larger))
-    assert page.notice_bar.text == (
+    assert page.notices.text == (
         "16k tokens of context take 1.1 GB more: 18.9 GB of RAM in all. The model is loaded again for it."
     )
     press(page, qtbot, "Load with 16k tokens")
@@ -164,15 +164,15 @@ def test_more_context_that_is_too_much_or_cannot_be_had(page, host, qtbot):
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
     press(page, qtbot, "More context…")
     host.contextPlanned.emit(ContextPlan(16384, replace(PLAN, mode="tight", label="Tight: needs 3 GB more free RAM")))
-    assert "Tight: needs 3 GB more free RAM." in page.notice_bar.text
+    assert "Tight: needs 3 GB more free RAM." in page.notices.text
     assert choices(page) == ["Load anyway"]
-    page._advice.close()
+    page._advice.close("context")
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
     press(page, qtbot, "More context…")
     host.contextPlanned.emit(ContextPlan(16384, None))
-    assert "cannot be had" in page.notice_bar.text
+    assert "cannot be had" in page.notices.text
     host.set_state(replace(QWEN, limit=8192))
-    page._advice.close()
+    page._advice.close("context")
     page.composer.set_text("long again")
     count(page, host, 9000)
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
@@ -186,7 +186,7 @@ def test_a_file_that_is_too_large_can_be_cut_or_left_out(page, host, qtbot):
     host.counted("file book.txt", 24_000)
     assert [chip.size_text for chip in page.composer.chips.chips] == ["3 tokens", "24.0k tokens"]
     count(page, host, 24_100)
-    assert page.notice_bar.text == "book.txt has 24.0k tokens, and 8.1k are free in this chat."
+    assert page.notices.text == "book.txt has 24.0k tokens, and 8.1k are free in this chat."
     assert choices(page) == ["Send the beginning", "More context…", "Leave it out"]
     press(page, qtbot, "Send the beginning")
     small, part = page.composer.attachments
@@ -195,7 +195,7 @@ def test_a_file_that_is_too_large_can_be_cut_or_left_out(page, host, qtbot):
     assert 25_000 < len(part.text) < 32_000
     assert part.text.endswith("a line of words")
     count(page, host, 7800)
-    assert page.notice_bar.isHidden()
+    assert page.notices.isHidden()
     page.composer.set_attachments([book])
     count(page, host, 24_100)
     press(page, qtbot, "Leave it out")
@@ -206,7 +206,7 @@ def test_what_is_hopelessly_long_is_not_counted(page, host, qtbot):
     page._drafting.add([Attachment("library.txt", "words " * 100_000, 600_000)])
     page._meter.count()
     assert host.counts == {}
-    assert "library.txt has ~180.0k tokens" in page.notice_bar.text
+    assert "library.txt has ~180.0k tokens" in page.notices.text
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
     assert host.asked == []
 
@@ -216,14 +216,14 @@ def test_a_full_answer_offers_room(page, host, qtbot):
     page.send("q3")
     host.say("and so on", replace(STATS, prompt_tokens=8000, completion_tokens=192))
     host.end("context", replace(STATS, prompt_tokens=8000, completion_tokens=192))
-    assert page.notice_bar.text == "The context is full: 8k tokens."
+    assert page.notices.text == "The context is full: 8k tokens."
     assert choices(page)[0] == "Leave out the oldest 4 messages"
 
 
 def test_settings_of_another_branch_leave_nothing_out(page, host, store):
     talk(page, host, "q1", "q2")
     page._controller.set_settings(page.chat, ChatSettings(start=99_999))
-    assert page.notice_bar.isHidden()
+    assert page.notices.isHidden()
 
 
 def test_without_a_model_nothing_is_counted(page, host):

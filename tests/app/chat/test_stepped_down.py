@@ -85,11 +85,11 @@ def test_a_broken_device_leaves_the_answer_so_far_and_one_button_goes_on(page, h
     host.end("error", STATS, BROKEN)
     host.set_state(HostState("loading", READY.model_name, READY.path, READY.plan))
     assert page.transcript.views[-1].body.text == "so far"
-    assert page.notice_bar.isHidden(), "nothing can be done before the model is back"
+    assert page.notices.isHidden(), "nothing can be done before the model is back"
     host.set_state(READY)
-    assert page.notice_bar.text == "The answer broke off."
-    assert [button.text() for button in page.notice_bar.buttons] == ["Continue the answer"]
-    qtbot.mouseClick(page.notice_bar.buttons[0], Qt.MouseButton.LeftButton)
+    assert page.notices.text == "The answer broke off."
+    assert [button.text() for button in page.notices.buttons] == ["Continue the answer"]
+    qtbot.mouseClick(page.notices.buttons[0], Qt.MouseButton.LeftButton)
     host.answer(", and on")
     message = store.messages(page.chat)[-1]
     assert (message.text, message.stop_reason, message.error) == ("so far, and on", "end", None)

@@ -196,7 +196,7 @@ def _notice(window: MainWindow) -> None:
     choices = ((tr("Load {model}", model=NAMED), lambda: None), (tr("Undo"), lambda: None))
     window.chat_page._advice._ask(Notice("test", f"{NAMED} {NAMED}", choices))
     QApplication.processEvents()
-    window.chat_page.notice_bar.buttons[0].setFocus()
+    window.chat_page.notices.buttons[0].setFocus()
 
 
 def _banner(window: MainWindow) -> None:
@@ -277,7 +277,7 @@ OPENERS = {
     "editing a message": Opener(_editing, lambda window: window.chat_page.composer.editing),
     "find in the chat": Opener(_find, lambda window: window.chat_page.find_bar.isVisible()),
     "the link bar": Opener(_link, lambda window: window.chat_page.link_bar.isVisible()),
-    "the notice bar": Opener(_notice, lambda window: NAMED in window.chat_page.notice_bar.text),
+    "the notice bar": Opener(_notice, lambda window: NAMED in window.chat_page.notices.text),
     "a banner": Opener(_banner, stays=True),
     "performance": Opener(_performance, lambda window: window.chat_page.performance is not None),
     "stage": Opener(_stage, stays=True),

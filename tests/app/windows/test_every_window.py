@@ -89,7 +89,8 @@ class Visit:
         page.show_performance(False)
         page.find_bar.close_bar()
         page.link_bar.hide()
-        page._advice.close()
+        for notice in page._advice.notices:
+            page._advice.close(notice.key)
         page.composer.cancel_edit()
         window.notices.dismiss("fault")
         if window.palette_box is not None and isValid(window.palette_box):
