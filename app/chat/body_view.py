@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QPainter, QPaintEvent
@@ -89,11 +90,14 @@ class BodyView(QWidget):
 
     @property
     def complete(self) -> bool:
-        """False while a long text is still being laid out."""
-        return not self._rest
+        """False while a long text is still being laid out, or read again for what its links refer to."""
+        return not self._rest and self._links is None
 
-    def set_text(self, text: str) -> None:
-        """Show a whole text: a short one at once, a long one slice by slice so that the window stays awake."""
+    def set_text(self, text: str, references: Mapping[str, Any] | None = None) -> None:
+        """Show a whole text: a short one at once, a long one slice by slice so that the window stays awake.
+
+        references: what its links refer to, if that is known
+        """
         self._parser = None
         self._forget_links()
         self._text = self._rest = ""
@@ -102,7 +106,7 @@ class BodyView(QWidget):
             self._change(0, parse(text))
         else:
             self._rest = text
-            self._parser = StreamParser(text)
+            self._parser = StreamParser(references)
             self._show_slice()
 
     def grow(self, text: str) -> None:
@@ -118,7 +122,7 @@ class BodyView(QWidget):
         self.set_caret(False)
         parser, self._parser = self._parser, None
         if parser is not None and parser.needs_second_pass:
-            self._links = LateLinks(self._text, self)
+            self._links = LateLinks(self._text, parser.references, self)
             self._links.found.connect(self._show_links)
 
     def _forget_links(self) -> None:
@@ -136,7 +140,7 @@ class BodyView(QWidget):
         if same and all(_frame(leaves[n]) == _frame(self._leaves[n]) for n in self._late):
             self._show_late_view()
         else:
-            self.set_text(self._text)
+            self.set_text(self._text, self._links.references)
 
     @Slot()
     def _show_late_view(self) -> None:

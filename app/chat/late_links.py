@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chat.markdown import Leaf
-from app.chat.markdown_stream import StreamParser, definitions
+from app.chat.markdown_stream import StreamParser
 
 #: Characters parsed at once, and seconds of that between two turns of the event loop.
 PIECE, SECONDS = 1500, 0.01
-#: Definitions read at once.
-LINES = 50
 
 
 class LateLinks(QObject):
@@ -22,11 +20,12 @@ class LateLinks(QObject):
 
     found = Signal()
 
-    def __init__(self, text: str, parent: QObject) -> None:
+    def __init__(self, text: str, references: Mapping[str, Any], parent: QObject) -> None:
+        """references: what the parser that has read the whole text knows at its end."""
         super().__init__(parent)
+        self.references = references
         self._text, self._end = text, 0
-        self._parser = StreamParser()
-        self._definitions = definitions(text)
+        self._parser = StreamParser(references)
         self._leaves: list[Leaf] = []
         self._timer = QTimer(self, singleShot=True, interval=0)
         self._timer.timeout.connect(self._read)
@@ -40,11 +39,6 @@ class LateLinks(QObject):
     @Slot()
     def _read(self) -> None:
         until = time.perf_counter() + SECONDS
-        while time.perf_counter() < until:
-            lines = list(islice(self._definitions, LINES))
-            self._parser.learn(lines)
-            if len(lines) < LINES:
-                break
         while self._end < len(self._text) and time.perf_counter() < until:
             # A block without end is parsed anew for each piece: with growing ones, that is a few times.
             self._end += max(PIECE, self._end - self._parser.settled_to)

@@ -130,12 +130,14 @@ class InnerMark:
     """Where a block within list items begins.
 
     leaves: so many come before it; items: around it; numbers: with which their lists, and its own, go on there
+    first:  the innermost item has shown nothing yet
     """
 
     line: int
     leaves: int
     items: tuple[OpenItem, ...]
     numbers: tuple[int | None, ...]
+    first: bool = False
 
 
 #: Tokens that become a leaf of their own, without text that could carry a list marker.
@@ -175,10 +177,6 @@ class Walker:
         """
         return next(mark for mark in reversed(self._marks) if mark[0] < unknown or mark is self._marks[0])
 
-    def leaves_above(self, line: int) -> int:
-        """How many leaves come from above a line at which no block begins."""
-        return next((mark[1] for mark in self._marks if mark[0] > line), len(self._leaves))
-
     def walk(self, tokens: Sequence[Token]) -> list[Leaf]:
         index = 0
         while index < len(tokens):
@@ -189,7 +187,8 @@ class Walker:
                 numbers = [item.number for item in self._items]
                 if kind == "list_item_open":
                     numbers.append(self._lists[-1])
-                mark = InnerMark(token.map[0], len(self._leaves), tuple(self._items), tuple(numbers))
+                place = token.map[0], len(self._leaves)
+                mark = InnerMark(*place, tuple(self._items), tuple(numbers), first=bool(self._marker))
                 self.inner_marks.append(mark)
             if token.level == self._quote and token.nesting >= 0 and token.map:
                 self._marks.append((token.map[0], len(self._leaves), self._first if index == self._quote else None))

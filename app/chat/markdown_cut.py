@@ -12,7 +12,7 @@ from app.chat.markdown import OpenItem
 JOINT = "\u2060"
 
 #: The signs of quotes and list items with which a line begins.
-_SIGNS = re.compile(r"[ \t]*(?:(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t]))[ \t]*)*")
+_SIGNS = re.compile(r"[ \t]*(?:(?:>|(?:[-*+]|\d{1,9}[.)])(?=[ \t]|$))[ \t]*)*")
 _QUOTE = re.compile(r"[ \t>]*")
 _LINE, _SENTENCE = re.compile(r"\n[ \t>]*(?=[^\s>])"), re.compile(r"(?:[.,;:!?)][ \t]+|[。，、！？；：])(?=[^\W\d_])")
 _WORD, _BLANK, _LETTER = re.compile(r"\s(?=[^\W\d_])"), re.compile(r"\s(?=\S)"), re.compile(r"(?<=[\w>)])(?=[^\W\d_])")
@@ -26,15 +26,17 @@ def signs_of(line: str) -> str:
     return found[0] if found else ""
 
 
-def lead_of(lines: list[str], items: Iterable[OpenItem], at: int) -> str:
-    """What opens the list items that line number `at` stands in."""
+def lead_of(lines: list[str], items: Iterable[OpenItem], at: int, first: bool = False) -> str:
+    """What opens the list items that line number `at` stands in. first: nothing is shown of the innermost above it."""
     above = sorted({item.line for item in items if item.line < at})
-    opened = "".join(f"{signs_of(lines[line])}{JOINT}\n" for line in above)
+    signs = [found if found[-1:].isspace() else f"{found} " for found in (signs_of(lines[line]) for line in above)]
+    opened = [f"{found}{JOINT}\n" for found in signs]
     if not above:
         return ""
     # A blank line, which in a quote has the quote's signs.
     quote = _QUOTE.match(lines[at])
-    return f"{opened}{quote[0].rstrip() if quote else ''}\n"
+    blank = f"{quote[0].rstrip() if quote else ''}\n"
+    return "".join([*opened[:-1], blank, f"{signs[-1]}\n"] if first else [*opened, blank])
 
 
 def place_to_cut(text: str, first: int, last: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from markdown_it import MarkdownIt
-from markdown_it.rules_block import StateBlock, blockquote, list_block
+from markdown_it.rules_block import StateBlock, blockquote, list_block, reference
 from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
@@ -74,6 +74,7 @@ def add_rules(parser: MarkdownIt) -> None:
     interrupts = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     parser.block.ruler.at("blockquote", _quote, {"alt": ["paragraph", "reference", "blockquote", "list"]})
     parser.block.ruler.at("list", _list, {"alt": ["paragraph", "reference", "blockquote"]})
+    parser.block.ruler.at("reference", _definition)
     parser.block.ruler.before("fence", "math_block", _math_block, interrupts)
     parser.block.ruler.before("reference", "footnote", _footnote, interrupts)
     parser.inline.ruler.before("escape", "math_inline", _math_inline)
@@ -87,6 +88,15 @@ def _quote(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def _list(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     return state.level < DEEPEST_LIST and list_block(state, start, end, silent)
+
+
+def _definition(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """What a link refers to. It shows nothing, but whoever reads a text bit by bit is to know where one was."""
+    if not reference(state, start, end, silent):
+        return False
+    if not silent:
+        state.push("definition", "", 0).map = [start, state.line]
+    return True
 
 
 def _inline(state: StateCore) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 from markdown_it.token import Token
@@ -47,9 +47,20 @@ class _Lead:
 
 
 _NO_LEAD = _Lead()
-#: One that stands in no list item.
-_TOP_DEFINITION = re.compile(r"(?:>[ ]?)*\[")
-_DEFINITION = re.compile(r"[ \t>]*\[(?!\^)[^\]]*\]:")
+
+
+class _References(ChainMap[str, Any]):
+    """What links refer to. complete: what looks like another definition is half of one, or of something else."""
+
+    def __init__(self, *maps: dict[str, Any], complete: bool) -> None:
+        super().__init__(*maps)
+        self._complete = complete
+
+    def __contains__(self, name: object) -> bool:
+        return self._complete or super().__contains__(name)
+
+    def __missing__(self, name: str) -> None:
+        return None
 
 
 class StreamParser:
@@ -59,18 +70,17 @@ class StreamParser:
     parsed again. Within a quote the same holds for its blocks, within a list for its items, within a table for its
     rows, within a code block for its lines, and within a long list item for its blocks.
 
-    whole: what the text will grow to, if that is known; links then find their definitions wherever they are.
+    A link whose definition comes further below is text. known: the `references` that another parser has found in the
+    whole text, with which all links are found.
     """
 
-    def __init__(self, whole: str = "") -> None:
+    def __init__(self, known: Mapping[str, Any] | None = None) -> None:
         self._settled = 0
         self._start = 0
-        #: What links refer to, by its name.
-        self._references: dict[str, Any] = {}
-        #: Whether all of them are known from the beginning.
-        self._complete = False
-        if whole:
-            self.learn(definitions(whole))
+        #: What links refer to, by its name: the definitions that are settled, and those that may still change.
+        self._references: dict[str, Any] = dict(known or {})
+        self._unsettled_references: dict[str, Any] = {}
+        self._complete = known is not None
         self._defined_late = False
         self._item: ListItem | None = None
         self._lead = _NO_LEAD
@@ -79,11 +89,10 @@ class StreamParser:
         #: Where a list item could not be taken apart.
         self._refused = -1
 
-    def learn(self, lines: Iterable[str]) -> None:
-        """Take definitions of links that the text will have; the first of a name counts."""
-        # What stands in the lines is of no interest.
-        PARSER.block.parse("\n\n".join(lines), PARSER, {"references": self._references}, [])
-        self._complete = True
+    @property
+    def references(self) -> dict[str, Any]:
+        """What the links of the text so far refer to, by its name."""
+        return self._references | self._unsettled_references
 
     @property
     def settled_to(self) -> int:
@@ -97,7 +106,9 @@ class StreamParser:
             return self._settled, [code]
         settled = self._settled
         if self._table is not None:
-            leaves, end = self._table.grow(text[self._start :], self._env(), self._item)
+            env = self._env()
+            leaves, end = self._table.grow(text[self._start :], env, self._item)
+            self._note_references(env)
             if end is None:
                 return settled, leaves
             # What follows the table is parsed by itself, or within the same list item.
@@ -109,8 +120,7 @@ class StreamParser:
         # The first definition of a name counts, and half of one is none: those of the tail are read again.
         env = self._env()
         tokens = PARSER.parse(tail, env)
-        if settled and len(env["references"]) > len(self._references):
-            self._defined_late = True
+        self._note_references(env)
         walker = Walker(self._item, self._lead.numbers)
         leaves = self._lead.without(walker.walk(tokens))
         unknown, formula = tail.count("\n"), open_formula(tail)
@@ -122,18 +132,11 @@ class StreamParser:
         if unknown - 1 in heads:
             unknown -= 1
         line, first_leaf, item = walker.last_mark(unknown)
-        new = [*islice(env["references"].items(), len(self._references), None)]
-        # A definition makes no token, but settles what stands above it as any block does.
-        defined = [*(reference for _, reference in new), *env.get("duplicate_refs", ())]
-        for at in sorted((int(one["map"][0]) for one in defined), reverse=True):
-            if line < at < unknown and _TOP_DEFINITION.match(tail, line_offset(tail, at)):
-                line, first_leaf, item = at, walker.leaves_above(at), None
-                break
         offset = line_offset(tail, line) - len(self._lead.text)
         if offset > 0:
             self._move(offset, first_leaf - self._lead.leaves, _NO_LEAD)
             self._item = item
-            self._references.update((name, reference) for name, reference in new if reference["map"][1] <= line)
+            self._settle_references(line)
         rest = leaves[self._settled - settled :]
         self._fence = _OpenFence.find(tokens, rest, text, self._start)
         self._table = _OpenTable.find(tokens, rest, unsettled, self._lead, len(text) - self._start)
@@ -162,10 +165,13 @@ class StreamParser:
         place = self._start + offset - len(self._lead.text)
         if place <= self._refused:
             return False
-        text = lead_of(tail.split("\n"), mark.items, mark.line)
-        lead = _Lead(text, mark.numbers, len(self._read(text, mark.numbers)))
+        self._settle_references(mark.line)
+        text = lead_of(tail.split("\n"), mark.items, mark.line, mark.first)
+        opened = self._read(text, mark.numbers)
+        lead = _Lead(text, mark.numbers, len(opened) - mark.first)
         count = mark.leaves - self._lead.leaves
-        if lead.without(self._read(text + tail[offset:], mark.numbers)) != leaves[count:]:
+        stands = bool(opened) and opened[-1].indent == len(mark.items)
+        if not stands or lead.without(self._read(text + tail[offset:], mark.numbers)) != leaves[count:]:
             self._refused = place
             return False
         self._move(place - self._start, count, lead)
@@ -173,12 +179,13 @@ class StreamParser:
 
     def _cut_paragraph(self, walker: Walker, tokens: Sequence[Token], tail: str, leaves: list[Leaf]) -> list[Leaf]:
         """Settle most of an endless paragraph, as a model caught in a loop writes it, and start a new line there."""
-        line, items = _last_paragraph(tokens, len(tail.rstrip().split("\n"))), walker.last_items
+        line, items = _last_paragraph(tokens), walker.last_items
         if line is None or not leaves or not isinstance(leaves[-1], Text):
             return leaves
         begins = max(line_offset(tail, line), len(self._lead.text))
         if len(tail) - begins <= LONGEST_PARAGRAPH:
             return leaves
+        self._settle_references(line)
         cut = place_to_cut(tail, begins + (len(tail) - begins) // 2, len(tail) - 100)
         lines = tail.split("\n")
         text = f"{lead_of(lines, items, line)}{signs_of(lines[line])}{JOINT}"
@@ -195,8 +202,21 @@ class StreamParser:
             self._item = None
         return head + lead.without(self._read(text + tail[cut:], numbers))
 
+    def _note_references(self, env: dict[str, Any]) -> None:
+        self._unsettled_references = env["references"].maps[0]
+        # What is settled may have links to them.
+        self._defined_late |= bool(self._unsettled_references) and self._settled > 0
+
+    def _settle_references(self, line: int) -> None:
+        """Those that are defined above that line of the tail."""
+        new = self._unsettled_references
+        self._references.update((name, found) for name, found in new.items() if found["map"][1] <= line)
+        self._unsettled_references = {name: found for name, found in new.items() if found["map"][1] > line}
+        # What is settled may have links to half of one.
+        self._defined_late |= bool(self._unsettled_references)
+
     def _env(self) -> dict[str, Any]:
-        return {"references": dict(self._references)}
+        return {"references": _References({}, self._references, complete=self._complete)}
 
     def _read(self, text: str, numbers: tuple[int | None, ...] = ()) -> list[Leaf]:
         return Walker(self._item, numbers).walk(PARSER.parse(text, self._env()))
@@ -213,29 +233,12 @@ def _with_few_blank_lines(text: str) -> str:
     return f"{text[:end]}\n\n" if 0 <= end < len(text) - MOST_BLANKS else text
 
 
-def definitions(text: str) -> Iterator[str]:
-    """The lines that say what a link refers to, as far as a line and the one above it can tell."""
-    above = fence = ""
-    for line in text.splitlines():
-        bare = line.strip(" \t>")
-        marks = bare[:3] if bare.startswith(("```", "~~~")) else ""
-        if marks and (not fence or fence == marks):
-            fence = "" if fence else marks
-        elif not fence and _DEFINITION.match(line) and (not above or above.startswith(("#", "[", "```", "~~~"))):
-            yield line
-            bare = "["
-        elif bare.startswith("["):
-            bare = "."
-        above = bare
-
-
-def _last_paragraph(tokens: Sequence[Token], lines: int) -> int | None:
-    """The line of the paragraph with which everything ends, even the text of so many lines."""
+def _last_paragraph(tokens: Sequence[Token]) -> int | None:
+    """The line of the paragraph with which everything ends."""
     last = None
     for token in tokens:
         if token.type == "paragraph_open" and token.map:
-            # Behind it there may be definitions, which make no token.
-            last = token.map[0] if token.map[1] >= lines else None
+            last = token.map[0]
         elif token.nesting >= 0 and token.type != "inline":
             last = None
     return last

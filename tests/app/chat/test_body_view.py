@@ -8,12 +8,11 @@ from PySide6.QtGui import QGuiApplication, QTextCursor
 from PySide6.QtWidgets import QFileDialog
 
 from app import tasks
-from app.chat import late_links
+from app.chat import late_links, markdown
 from app.chat.body_view import LONG_TEXT, BodyView
 from app.chat.code_view import LONGEST_LINE, CodeView, _CodeText, file_name_for
 from app.chat.flow_view import body_font
 from app.chat.markdown import parse
-from app.chat.markdown_stream import StreamParser
 from app.chat.math_object import CODE_STEP
 from app.chat.rich_text import TextView
 from app.chat.style import chat_style
@@ -390,9 +389,9 @@ def test_colours_go_on_in_the_next_piece_of_a_line(body, qtbot):
     assert (number.start, number.length) == (len(rest) - 1 + 9, 1)
 
 
-def test_thousands_of_definitions_are_read_a_few_at_a_time(qtbot, monkeypatch):
-    text = "".join(f"[name {n}][r{n}]\n\n" for n in range(150)) + "".join(
-        f"[r{n}]: https://example.org/{n}\n" for n in range(150)
+def test_a_text_with_late_definitions_is_read_again_a_piece_at_a_time(qtbot, monkeypatch):
+    text = "".join(f"[name {n}][r{n}]\n\n" for n in range(450)) + "".join(
+        f"[r{n}]: https://example.org/{n}\n" for n in range(450)
     )
     body = BodyView()
     qtbot.addWidget(body)
@@ -400,10 +399,29 @@ def test_thousands_of_definitions_are_read_a_few_at_a_time(qtbot, monkeypatch):
     for end in range(500, len(text) + 500, 500):
         body.grow(text[:end])
     read = []
-    original = StreamParser.learn
-    monkeypatch.setattr(StreamParser, "learn", lambda self, lines: read.append(len(lines)) or original(self, lines))
+    original = markdown.PARSER.parse
+    monkeypatch.setattr(markdown.PARSER, "parse", lambda source, env: read.append(len(source)) or original(source, env))
     body.finish()
-    qtbot.waitUntil(lambda: list(body.leaves) == parse(text))
-    assert max(read) <= late_links.LINES
-    assert sum(read) == 150
-    assert body.leaves[140].spans[0].link == "https://example.org/140"
+    assert not body.complete
+    qtbot.waitUntil(lambda: body.complete)
+    monkeypatch.undo()
+    assert max(read) <= 2 * late_links.PIECE
+    assert list(body.leaves) == parse(text)
+    assert body.leaves[440].spans[0].link == "https://example.org/440"
+
+
+def test_a_long_text_whose_parts_change_with_its_links_is_laid_out_once_more(qtbot, monkeypatch):
+    """Where a paragraph without end is cut depends on the pieces in which it came."""
+    text = "see [it] and " * 1500 + "\n\n[it]: https://example.org\n"
+    body = BodyView()
+    qtbot.addWidget(body)
+    body.set_width(500)
+    for end in range(130, len(text) + 130, 130):
+        body.grow(text[:end])
+    laid_out = []
+    original = BodyView.set_text
+    monkeypatch.setattr(BodyView, "set_text", lambda self, *args: laid_out.append(args) or original(self, *args))
+    body.finish()
+    qtbot.waitUntil(lambda: body.complete)
+    assert len(laid_out) <= 1
+    assert sum(bool(span.link) for leaf in body.leaves for span in leaf.spans) == 1500
