@@ -26,6 +26,9 @@ class Quiet(QObject):
     def show_store_problem(self, problem: object) -> None:
         assert problem is None
 
+    def dismiss(self, key: str) -> None:
+        pass
+
 
 @pytest.fixture
 def there() -> Iterator[ChatStore]:
