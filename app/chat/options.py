@@ -9,7 +9,6 @@ from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QPainterPath, QRegion
 from PySide6.QtWidgets import (
     QButtonGroup,
-    QComboBox,
     QDoubleSpinBox,
     QFrame,
     QGridLayout,
@@ -29,6 +28,7 @@ from app.language import mark, tr
 from app.settings.store import PROMPT_LIMIT, Settings
 from app.theme import theme
 from app.widgets.buttons import button
+from app.widgets.choice import Choice
 from app.widgets.labels import label
 from app.widgets.plan_popover import RADIUS
 from engine.errors import GreenroomError
@@ -135,8 +135,7 @@ class ChatOptions(QWidget):
         self._show_more(False)
 
     def _preset_row(self) -> QHBoxLayout:
-        self.presets = QComboBox()
-        self.presets.setAccessibleName(tr("Preset"))
+        self.presets = Choice(tr("Preset"))
         self.presets.activated.connect(self._choose_preset)
         dots = button("", icon="dots", kind="ghost", role="muted", name=tr("More about presets"))
         dots.clicked.connect(lambda: self.preset_menu().popup(dots.mapToGlobal(QPoint(0, dots.height()))))

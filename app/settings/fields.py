@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QFocusEvent, QHideEvent, QWheelEvent
-from PySide6.QtWidgets import QComboBox, QDoubleSpinBox, QPlainTextEdit, QSpinBox, QWidget
+from PySide6.QtWidgets import QDoubleSpinBox, QPlainTextEdit, QSpinBox, QWidget
 
 from app.theme import theme
+from app.widgets.choice import Choice
 
 CONTROL_WIDTH = 250
 SAVE_MS = 600
@@ -19,22 +20,14 @@ class Sided(QWidget):
         raise NotImplementedError
 
 
-class Combo(QComboBox):
-    """entries: (text, value). A turn of the wheel changes it only while it has the focus."""
+class Combo(Choice):
+    """entries: (text, value)"""
 
     def __init__(self, name: str, entries: tuple[tuple[str, object], ...]) -> None:
-        super().__init__()
-        self.setAccessibleName(name)
+        super().__init__(name)
         self.setFixedWidth(theme().px(CONTROL_WIDTH))
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         for text, value in entries:
             self.addItem(text, value)
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        if self.hasFocus():
-            super().wheelEvent(event)
-        else:
-            event.ignore()
 
 
 class _Spin:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QSlider, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QSlider, QVBoxLayout, QWidget
 
 from app import tasks
 from app.language import told, tr
@@ -14,6 +14,7 @@ from app.stage.recording import SUFFIX, Recording, open_recording, save_recordin
 from app.stage.sources import Replay
 from app.theme import theme
 from app.widgets.buttons import button
+from app.widgets.choice import Choice
 from app.widgets.file_dialog import FileDialog
 from app.widgets.labels import ElideLabel, label
 from app.words import sentence
@@ -57,8 +58,7 @@ class ReplayBar(QWidget):
         self.slider = QSlider(Qt.Orientation.Horizontal)
         self.slider.setAccessibleName(tr("Place in the run"))
         self.slider.valueChanged.connect(self._seek)
-        self.speed = QComboBox()
-        self.speed.setAccessibleName(tr("Speed of the replay"))
+        self.speed = Choice(tr("Speed of the replay"))
         for factor in SPEEDS:
             self.speed.addItem(f"{factor:g}×", factor)
         self.speed.setCurrentIndex(SPEEDS.index(1.0))

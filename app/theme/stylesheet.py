@@ -96,11 +96,14 @@ QSpinBox::up-button, QSpinBox::down-button, QDoubleSpinBox::up-button, QDoubleSp
     border: none; background: transparent; width: 20px; }
 QSpinBox::up-arrow, QDoubleSpinBox::up-arrow { image: url("$icon_up"); width: 12px; height: 12px; }
 QSpinBox::down-arrow, QDoubleSpinBox::down-arrow { image: url("$icon_down"); width: 12px; height: 12px; }
+QComboBox { combobox-popup: 0; }
 QComboBox::drop-down { border: none; width: 28px; }
 QComboBox::down-arrow { image: url("$icon_down"); width: 12px; height: 12px; }
-QComboBox QAbstractItemView {
-    background: $panel; color: $text; border: 1px solid $line; padding: 4px;
-    selection-background-color: $hover; selection-color: $text; }
+QComboBox QAbstractItemView, QComboBox QAbstractItemView:focus {
+    background: $panel; color: $text; border: 1px solid $faint; border-radius: 0; padding: 6px; }
+QComboBox QScrollBar::handle { background: $faint; }
+QComboBox QAbstractItemView::item { padding: 7px 8px; border: none; border-radius: 6px; }
+QComboBox QAbstractItemView::item:selected { background: $accent; color: $accent_ink; }
 QCheckBox, QRadioButton { spacing: 8px; padding: 3px; border: 1px solid transparent; border-radius: 6px; }
 QCheckBox:focus, QRadioButton:focus { border-color: $accent; }
 QCheckBox::indicator { width: 16px; height: 16px; border: 1px solid $faint; border-radius: 4px; background: $panel; }

@@ -95,7 +95,7 @@ class User:
     def choose_preset(self, name: str) -> None:
         s = self.screen
         s.click("How this chat answers: .*")
-        s.find("Preset", 10, kind="QComboBox")
+        s.find("Preset", 10, kind="Choice")
         s.type(name)
         s.key("Escape")
         s.find(f"How this chat answers: {name}")

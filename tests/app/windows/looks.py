@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
     QAbstractScrollArea,
     QAbstractSlider,
     QAbstractSpinBox,
+    QApplication,
     QComboBox,
     QFileDialog,
     QHeaderView,
@@ -178,6 +179,37 @@ def out_of_sight(widget: QWidget) -> str:
     return f"{place.getRect()} in {around.width()} x {around.height()}" if wide or high else ""
 
 
+def popup_faults(box: QComboBox) -> Iterator[str]:
+    """What of the list that a box opens cannot be seen, read or clicked."""
+    if not own(type(box)):
+        yield "is not the box of this program"
+    box.showPopup()
+    QApplication.processEvents()
+    view, rows = box.view(), range(box.count())
+    popup, screen = view.window(), box.screen().availableGeometry()
+    inside = view.viewport().rect()
+
+    def place(row: int) -> QRect:
+        return view.visualRect(box.model().index(row, box.modelColumn()))
+
+    wanted = min(box.count(), box.maxVisibleItems())
+    if wanted * place(0).height() > screen.height() / 2:
+        wanted = 3  # the screen has no room for more
+    whole = [row for row in rows if inside.contains(place(row))]
+    if len(whole) < wanted or not (box.currentIndex() in whole or box.currentIndex() < 0):
+        yield f"of {box.count()} rows only {whole} are whole, {box.currentIndex()} is chosen"
+    if not screen.contains(popup.geometry()):
+        yield f"its list is at {popup.geometry().getRect()} of {screen.getRect()}"
+    for row in rows:
+        wide = view.sizeHintForIndex(box.model().index(row, box.modelColumn())).width()
+        if wide > place(row).width():
+            yield f"“{box.itemText(row)}” of its list: {wide} in {place(row).width()}"
+    view.scrollToBottom()
+    if rows and not inside.contains(place(rows[-1])):
+        yield f"the end of its list is out of sight: {place(rows[-1]).getRect()} in {inside.getRect()}"
+    box.hidePopup()
+
+
 def texts_of(widget: QWidget) -> Iterator[str]:
     """All that it says, to whomever."""
     yield from (widget.toolTip(), widget.accessibleName(), widget.accessibleDescription())
@@ -232,6 +264,8 @@ def faults(root: QWidget, known: Sequence[str] | None) -> Iterator[str]:
             yield f"{who}: Tab does not reach it"
         if said := cut(widget):
             yield f"{who}: {said}"
+        if isinstance(widget, QComboBox) and widget.isEnabled():
+            yield from (f"{who}: {said}" for said in popup_faults(widget))
         if isinstance(widget, (*USED, QLabel)) and (said := out_of_sight(widget)):
             yield f"{who}: out of sight, {said}"
         yield from (f"{who}: markup, {said}" for said in taken_for_markup(widget))
