@@ -111,7 +111,8 @@ class Contents(QWidget):
         return next(key for key, page in self.pages.items() if page is current)
 
     def show_page(self, key: str) -> None:
-        """Pages are made when they are first shown."""
+        """Pages are made when they are first shown. A list of chats that was unfolded gives its room back."""
+        self.sidebar.fold()
         page = self.pages.get(key)
         if page is None:
             page = self.pages[key] = self._make_page(key)

@@ -355,14 +355,12 @@ class MainWindow(QMainWindow):
 
     @Slot()
     def new_chat(self) -> None:
-        self.sidebar.fold()
         self.show_page("chat")
         if self._chat_page is not None:
             self._chat_page.new_chat()
 
     @Slot(int)
     def open_chat(self, chat: int) -> None:
-        self.sidebar.fold()
         self.show_page("chat")
         if self._chat_page is not None:
             self._chat_page.open_chat(chat)

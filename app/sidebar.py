@@ -91,7 +91,7 @@ class Sidebar(QWidget):
         for key, text, icon in NAVIGATION:
             entry = button(tr(text), icon=icon, kind="nav", role="muted")
             entry.setCheckable(True)
-            entry.clicked.connect(lambda checked=False, key=key: self._choose_page(key))
+            entry.clicked.connect(lambda checked=False, key=key: self.pageChosen.emit(key))
             self._group.addButton(entry)
             self._nav[key] = entry
             box.addWidget(entry)
@@ -164,10 +164,6 @@ class Sidebar(QWidget):
         for name in MENUS:
             menu.addMenu(self._actions.menu(name, menu))
         return menu
-
-    def _choose_page(self, key: str) -> None:
-        self.fold()
-        self.pageChosen.emit(key)
 
     def set_chat_list(self, chats: QWidget) -> None:
         while (item := self._chats.takeAt(0)) is not None:

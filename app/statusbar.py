@@ -218,6 +218,8 @@ class StatusBar(QWidget):
             self._want(self.cache, hits + misses > 0)
             self.kernel.detail = "\n".join(told(note) for note in status.notes)
         self.kernel.setText(" · ".join(filter(None, kernel)))
+        # The threads go before any of the kernel's name.
+        self.kernel.shorter = (kernel[0], kernel[0].partition(",")[0])
         self.kernel.update()
 
     def _show_memory(self, ram: int, vram: int) -> None:

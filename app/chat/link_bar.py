@@ -32,7 +32,7 @@ class LinkBar(QFrame):
         first.addWidget(close)
         second = QHBoxLayout()
         second.setSpacing(8)
-        second.addWidget(label(tr("This link leaves Greenroom."), "small"), 1)
+        second.addWidget(label(tr("This link leaves Greenroom."), "small", wrap=True), 1)
         second.addWidget(copy)
         second.addWidget(self._open)
         column = QVBoxLayout(self)

@@ -183,7 +183,8 @@ class ErrorView(QFrame):
 
     def set_width(self, width: int) -> None:
         self.setFixedWidth(width)
-        self.setFixedHeight(self.layout().heightForWidth(width))
+        # With the frame, which the layout alone does not count.
+        self.setFixedHeight(self.heightForWidth(width))
 
 
 class FiguresLabel(ElideLabel):

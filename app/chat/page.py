@@ -94,6 +94,8 @@ class ChatPage(QWidget):
         self._stack = QStackedWidget()
         self._stack.addWidget(self.welcome)
         self._stack.addWidget(self.transcript)
+        # In a low window the messages give way, not what is asked below them.
+        self._stack.setMinimumHeight(1)
         self.banners = BannerArea()
         self.link_bar = LinkBar()
         self.find_bar = FindBar(self.transcript)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QMessageBox, QWidget
 
 from app.language import tr
@@ -37,6 +38,7 @@ def _write(parent: QWidget, path: Path, data: bytes) -> None:
     except OSError as error:
         box = QMessageBox(parent)
         box.setIcon(QMessageBox.Icon.Warning)
+        box.setTextFormat(Qt.TextFormat.PlainText)
         box.setWindowTitle(tr("Not saved"))
         box.setText(tr("{name} was not saved", name=path.name))
         why = error.strerror or str(error)

@@ -9,7 +9,6 @@ from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import (
     QDialog,
     QFrame,
-    QGridLayout,
     QHBoxLayout,
     QLineEdit,
     QVBoxLayout,
@@ -26,6 +25,7 @@ from app.widgets.buttons import button
 from app.widgets.file_dialog import FileDialog
 from app.widgets.labels import ElideLabel, label
 from app.widgets.page import scrolled
+from app.widgets.wrap_row import WrapRow
 from app.words import in_words
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
@@ -35,7 +35,7 @@ SIZE, MINIMUM = QSize(960, 760), QSize(700, 360)
 WAIT_MS = 200
 RAM_RANGE, VRAM_RANGE, CONTEXT_RANGE = (2, 6144), (0, 1024), (512, 1 << 20)
 PRICE_RANGE = (0.01, 10_000_000.0)
-FIELD_WIDTH, PRICE_WIDTH, NAME_WIDTH, MODEL_WIDTH = 150, 130, 90, 280
+FIELD_WIDTH, PRICE_WIDTH, NAME_WIDTH, MODEL_WIDTH = 150, 130, 136, 280
 #: How a price is meant.
 HOURLY, BOUGHT = "hour", "buy"
 
@@ -155,13 +155,7 @@ class CompareDialog(QDialog):
         lead = tr("One model on several machines: where it would live there, how fast it would be, what it would cost.")
         content.addWidget(label(lead, "muted", wrap=True))
         content.addSpacing(6)
-        chosen = QHBoxLayout()
-        chosen.setSpacing(10)
-        chosen.addWidget(self.model)
-        chosen.addWidget(self.quant)
-        chosen.addWidget(self.context)
-        chosen.addStretch(1)
-        content.addLayout(chosen)
+        content.addLayout(WrapRow(self.model, self.quant, self.context, gap=10))
         content.addSpacing(6)
         content.addWidget(self._machines())
         content.addWidget(self.trouble)
@@ -200,15 +194,9 @@ class CompareDialog(QDialog):
         self._lines = QVBoxLayout()
         self._lines.setSpacing(8)
         box.addLayout(self._lines)
-        bought = QHBoxLayout()
-        bought.setSpacing(10)
-        bought.addWidget(label(tr("A bought machine is used for"), "muted"))
-        bought.addWidget(self.years)
-        bought.addWidget(self.hours)
-        bought.addStretch(1)
+        used = label(tr("A bought machine is used for"), "muted")
         self._bought = QWidget()
-        self._bought.setLayout(bought)
-        bought.setContentsMargins(0, 0, 0, 0)
+        self._bought.setLayout(WrapRow(used, self.years, self.hours, gap=10))
         self._bought.hide()
         box.addWidget(self._bought)
         box.addSpacing(4)
@@ -224,13 +212,7 @@ class CompareDialog(QDialog):
         self.gpu = _name(tr("Graphics card, as it is sold"), tr("e.g. RTX 4090"))
         self.more = button(tr("Add"), icon="plus", name=tr("Add this machine"))
         self.more.clicked.connect(self._add)
-        fields = QGridLayout()
-        fields.setHorizontalSpacing(8)
-        for column, field in enumerate((self.ram, self.vram, self.cpu, self.gpu, self.more)):
-            fields.addWidget(field, 0, column)
-        fields.setColumnStretch(2, 1)
-        fields.setColumnStretch(3, 1)
-        box.addLayout(fields)
+        box.addLayout(WrapRow(self.ram, self.vram, self.cpu, self.gpu, self.more))
         return card
 
     @Slot()

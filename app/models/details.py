@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QDialog, QFrame, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QDialog, QFrame, QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 
 from app import tasks
 from app.language import mark, told, tr
@@ -28,6 +29,7 @@ from engine.placement.plan import OffloadPlan
 
 WIDTH, HEIGHT = 900, 620
 _LABEL, _SIZE, _CHIP, _SPEED = 168, 76, 250, 104
+_GAP, _SIDE = 12, 16
 FROM_SHAPE = mark("Modes and speeds are worked out from the model's published shape.")
 #: Gigabytes of memory that machines are sold with.
 _MACHINES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
@@ -240,11 +242,6 @@ class ChoiceRow(QFrame):
         self._speed.setFixedWidth(theme().px(_SPEED))
         self.get = button(tr("Download"), name=tr("Download {name}", name=name))
         self.get.clicked.connect(self.downloadWanted)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(16, 10, 16, 10)
-        row.setSpacing(12)
-        row.addWidget(left, 1)
-        row.addWidget(size)
         cell = QWidget()
         cell.setFixedWidth(theme().px(_CHIP))
         middle = QHBoxLayout(cell)
@@ -253,11 +250,36 @@ class ChoiceRow(QFrame):
         for part in (self.chip, self.plan, self._state):
             middle.addWidget(part)
         middle.addStretch(1)
-        row.addWidget(cell)
-        row.addWidget(self._speed)
-        row.addWidget(self.get)
+        self._facts = QWidget()
+        facts = QHBoxLayout(self._facts)
+        facts.setContentsMargins(0, 0, 0, 0)
+        facts.setSpacing(_GAP)
+        for part in (size, cell, self._speed):
+            facts.addWidget(part)
+        self._left = left
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(_SIDE, 10, _SIDE, 10)
+        self._grid.setHorizontalSpacing(_GAP)
+        self._grid.setColumnStretch(0, 1)
+        self._grid.addWidget(left, 0, 0)
+        self._grid.addWidget(self._facts, 0, 1)
+        self._grid.addWidget(self.get, 0, 2)
         self.chip.hide()
         self.plan.hide()
+
+    def minimumSizeHint(self) -> QSize:
+        """With the figures under the name."""
+        first = self._left.minimumSizeHint().width() + _GAP + self.get.sizeHint().width()
+        width = max(first, self._facts.sizeHint().width()) + 2 * _SIDE
+        return QSize(width, super().minimumSizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        parts = (self._left.minimumSizeHint(), self._facts.sizeHint(), self.get.sizeHint())
+        if self.width() >= sum(part.width() for part in parts) + 2 * (_GAP + _SIDE):
+            self._grid.addWidget(self._facts, 0, 1)
+        else:
+            self._grid.addWidget(self._facts, 1, 0, 1, 3, Qt.AlignmentFlag.AlignLeft)
 
     def offer_plan(self) -> None:
         self.plan.show()

@@ -71,6 +71,7 @@ class ModelsFolder(Sided):
         box = QMessageBox(self)
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         box.setWindowTitle(tr("Models folder"))
+        box.setTextFormat(Qt.TextFormat.PlainText)
         box.setText(tr("Move the models that lie in {folder} to the new folder?", folder=home_path(old)))
         box.setInformativeText(tr("On the same disk that takes a moment. Otherwise they stay where they are."))
         move = box.addButton(tr("Move them"), QMessageBox.ButtonRole.AcceptRole)
@@ -93,6 +94,7 @@ class ModelsFolder(Sided):
         why = f"{sentence(told(error.why))}."
         box = QMessageBox(QMessageBox.Icon.Warning, told(error.what), why, parent=self)
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        box.setTextFormat(Qt.TextFormat.PlainText)
         box.setInformativeText(told(error.remedy))
         box.open()
 

@@ -75,7 +75,8 @@ def part_of_another(widget: QWidget) -> bool:
         if isinstance(parent, WHOLE):
             return True
         parent = parent.parentWidget()
-    return isinstance(widget.window().parentWidget(), QComboBox) or widget.objectName().startswith("qt_")
+    of_qt = re.match("qt_(?!msgbox)", widget.objectName()) is not None
+    return of_qt or isinstance(widget.window().parentWidget(), QComboBox)
 
 
 def in_sight(root: QWidget) -> list[QWidget]:

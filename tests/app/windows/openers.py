@@ -146,6 +146,14 @@ def _comparison(window: MainWindow) -> None:
     tasks.finish()
 
 
+def _list_of_chats(window: MainWindow) -> None:
+    """More than have room, and unfolded where the window is narrow."""
+    _chat(window)
+    for number in range(20):
+        window.store.create_chat(f"Chat {number}")
+    window.sidebar.focus_search()
+
+
 def _section(key: str) -> Callable[[MainWindow], None]:
     return lambda window: window.show_setting(key)
 
@@ -301,6 +309,7 @@ OPENERS = {
     "menu of a folder": Opener(_list_menu(FOLDER)),
     "menu of the list": Opener(_list_menu()),
     "name of a folder": Opener(lambda window: window._chat_list._ask_folder(NAMED, print)),
+    "list of chats": Opener(_list_of_chats, stays=True),
     "main menu": Opener(lambda window: window.sidebar.menu_button.click()),
     "menu of models": Opener(lambda window: (window.show_page("chat"), window.topbar.model.click())),
     "sum of the loaded model": Opener(lambda window: (window.show_page("chat"), window.topbar.chip.click())),
