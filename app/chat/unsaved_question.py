@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QSizePolicy, QVBoxLayout, QWidget
 
 from app import tasks
 from app.chat.database import SPARE
@@ -19,10 +19,13 @@ from app.theme import theme
 from app.widgets.buttons import button
 from app.widgets.file_dialog import FileDialog
 from app.widgets.labels import label
+from app.widgets.wrap_row import WrapRow
 from app.words import gigabytes, home_path, in_words, needed, sentence
 from engine.errors import GreenroomError
 
 WIDTH = 520
+#: Left of a small screen beside the window.
+MARGIN = 24
 #: Chats that are named; more are counted.
 MOST_CHATS = 5
 #: A message's text, the index over it, and the same again in the write-ahead log.
@@ -45,7 +48,7 @@ class UnsavedQuestion(QDialog):
         self._store = store
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle(tr("Not everything is saved"))
-        self.setFixedWidth(theme().px(WIDTH))
+        self.setFixedWidth(min(theme().px(WIDTH), self.screen().availableGeometry().width() - MARGIN))
         self._head = label("", "heading", wrap=True)
         self._chats = label("", wrap=True)
         self._why = label("", wrap=True)
@@ -68,19 +71,15 @@ class UnsavedQuestion(QDialog):
         self.stay.clicked.connect(self.reject)
         self.quit.clicked.connect(self._leave)
         self.again.clicked.connect(self._try_again)
-        row = QHBoxLayout()
-        row.setSpacing(8)
-        row.addWidget(self.export)
-        row.addStretch(1)
-        for made in (self.stay, self.quit, self.again):
-            row.addWidget(made)
+        between = QWidget()
+        between.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         column = QVBoxLayout(self)
         column.setContentsMargins(20, 18, 20, 16)
         column.setSpacing(12)
         for text in (self._head, self._chats, self._why, self._said, hint):
             column.addWidget(text)
         column.addSpacing(4)
-        column.addLayout(row)
+        column.addLayout(WrapRow(self.export, between, self.stay, self.quit, self.again))
         self._look_soon = QTimer(self, singleShot=True, interval=0)
         self._look_soon.timeout.connect(self._look)
         store.subscribe(self._store_changed)
