@@ -40,14 +40,15 @@ def mark(text: Text) -> Text:
     return text
 
 
-def tr(text: str, /, n: int | None = None, **values: object) -> str:
+def tr(text: str, /, n: int | None = None, written: str | None = None, **values: object) -> str:
     """The text in the user's language; in English where there is no translation.
 
-    n:      the count that %n stands for, and that chooses the plural form
-    values: fill {name}
+    n:       the count that %n stands for, and that chooses the plural form
+    written: how it is written, where that is not with all its digits: "3.1k"
+    values:  fill {name}
     """
-    found = _translated(text, n, values)
-    return _filled(text, n, values) if found is None else found
+    found = _translated(text, n, values, written)
+    return _filled(text, n, values, written) if found is None else found
 
 
 def told(text: str) -> str:
@@ -55,23 +56,25 @@ def told(text: str) -> str:
     return translated(text, _translated) if isinstance(text, Said) else tr(text)
 
 
-def _translated(text: str, n: int | None, values: Mapping[str, object]) -> str | None:
+def _translated(text: str, n: int | None, values: Mapping[str, object], written: str | None = None) -> str | None:
     """None without a translation that can be filled."""
     forms = _current.forms.get(text)
     if not forms:
         return None
     try:
         form = forms[min(_current.plural(n), len(forms) - 1) if n is not None else 0]
-        return _current.finish(_filled(form, n, values))
+        return _current.finish(_filled(form, n, values, written))
     except (LookupError, ValueError, AttributeError) as error:
         log.warning("the %s translation of %r does not fit: %s", _current.code, text, error)
         return None
 
 
-def _filled(text: str, n: int | None, values: Mapping[str, object]) -> str:
+def _filled(text: str, n: int | None, values: Mapping[str, object], written: str | None) -> str:
     if values:
         text = text.format_map(values)
-    return text if n is None else text.replace(COUNT, f"{n:,}".replace(",", "\u202f"))
+    if n is None:
+        return text
+    return text.replace(COUNT, f"{n:,}".replace(",", "\u202f") if written is None else written)
 
 
 def _english(n: int) -> int:

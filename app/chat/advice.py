@@ -326,8 +326,9 @@ class Advice(QObject):
         largest, size = attachments[place], sizes[place]
         free = size - (self._meter.used + ROOM - self._meter.size)
         about = "~" if counts[place] is None else ""
-        name = tr("{name} has {count} tokens", name=largest.name, count=about + tokens(size))
-        text = tr("{file}, and {free} are free in this chat.", file=name, free=tokens(max(0, free)))
+        name = tr("{name} has %n tokens", n=size, written=about + tokens(size), name=largest.name)
+        left = max(0, free)
+        text = tr("{file}, and %n are free in this chat.", n=left, written=tokens(left), file=name)
         others = [a for n, a in enumerate(attachments) if n != place]
         choices: list[Choice] = []
         if free > ROOM:

@@ -107,7 +107,8 @@ def _rows(measured: Measured, plan: OffloadPlan, machine: HardwareReport) -> lis
 
 def _processor(cpu: CpuReport, plan: OffloadPlan) -> str:
     sets = list(dict.fromkeys(word for name, word in _SETS.items() if name in cpu.isa.usable))
-    cores = tr("{used} threads on {cores} cores", used=plan.threads, cores=cpu.physical_cores)
+    threads, cores = tr("%n threads", n=plan.threads), tr("%n cores", n=cpu.physical_cores)
+    cores = tr("{threads} on {cores}", threads=threads, cores=cores)
     return _joined(plain_name(cpu.name), cores, " ".join(sets))
 
 

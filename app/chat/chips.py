@@ -25,7 +25,7 @@ def described(attachment: Attachment, count: int | None, exact: bool = True) -> 
     if count is None:
         size = tr("%n characters", n=len(attachment.text))
     else:
-        size = tr("{count} tokens", count=("" if exact else "~") + tokens(count))
+        size = tr("%n tokens", n=count, written=("" if exact else "~") + tokens(count))
     return size if attachment.whole else tr("the beginning · {size}", size=size)
 
 

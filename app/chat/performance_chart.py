@@ -46,8 +46,8 @@ class StepChart(QWidget):
         if not times:
             return tr("No token has been timed yet.")
         return tr(
-            "{count} steps: median {median} ms a token, fastest {least} ms, slowest {most} ms.",
-            count=len(times),
+            "%n steps: median {median} ms a token, fastest {least} ms, slowest {most} ms.",
+            n=len(times),
             median=_ms(median(times)),
             least=_ms(min(times)),
             most=_ms(max(times)),

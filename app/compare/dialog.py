@@ -129,9 +129,9 @@ class CompareDialog(QDialog):
         self.years = Fraction(tr("Years of use of a bought machine"), (0.5, 20.0), 3.0, "3", 0.5)
         self.hours = Fraction(tr("Hours a day that it answers"), (0.5, 24.0), 8.0, "8", 0.5)
         self.context.setFixedWidth(theme().px(FIELD_WIDTH))
-        for field, value, suffix in ((self.years, 3.0, tr(" years")), (self.hours, 8.0, tr(" hours a day"))):
+        for field, value in ((self.years, 3.0), (self.hours, 8.0)):
             field.setFixedWidth(theme().px(FIELD_WIDTH))
-            field.setSuffix(suffix)
+            field.valueChanged.connect(self._put_words)
             field.show_value(value)
         for field in (self.context, self.years, self.hours):
             field.chosen.connect(self._later)
@@ -308,6 +308,14 @@ class CompareDialog(QDialog):
         dialog.fileSelected.connect(lambda name: self._write(Path(name), save))
         dialog.open()
 
+    @Slot()
+    def _put_words(self) -> None:
+        """What stands before and behind the figures of the fields: "1 year", "3 years"."""
+        for field, words in ((self.years, _years), (self.hours, _hours)):
+            before, _, behind = words(field.value(), "\0").partition("\0")
+            field.setPrefix(before)
+            field.setSuffix(behind)
+
     def _write(self, path: Path, save: Callable[[Path], object]) -> None:
         try:
             save(path)
@@ -321,10 +329,10 @@ def save_picture(path: Path, rows: Sequence[Comparison], title: str, use: Use) -
     note = tr("Speeds are of answers, one at a time.")
     if any(row.cost_per_million for row in rows):
         note = tr(
-            "Costs are per million tokens of answer, one at a time; bought machines are used {years} years, {hours} "
-            "hours a day, without electricity.",
-            years=f"{use.years:g}",
-            hours=f"{use.hours_per_day:g}",
+            "Costs are per million tokens of answer, one at a time; bought machines are used {years}, {hours}, without "
+            "electricity.",
+            years=_years(use.years),
+            hours=_hours(use.hours_per_day),
         )
     if not paint_comparison(rows, title, note).save(str(path), "PNG"):
         raise OSError(0, tr("it is no place for a picture"))
@@ -347,3 +355,16 @@ def _whole(field: WholeNumber) -> int | None:
 
 def _number(field: Fraction, otherwise: float) -> float:
     return otherwise if field.value() == field.minimum() else float(field.value())
+
+
+def _years(value: float, written: str | None = None) -> str:
+    return tr("%n years", n=_counted(value), written=written or f"{value:g}")
+
+
+def _hours(value: float, written: str | None = None) -> str:
+    return tr("%n hours a day", n=_counted(value), written=written or f"{value:g}")
+
+
+def _counted(value: float) -> int:
+    """The count whose plural form it takes: "1 year", but "1.5 years" and "0.5 years"."""
+    return int(value) if value == int(value) else 2

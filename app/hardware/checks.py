@@ -143,7 +143,7 @@ def _processor(cpu: CpuReport, warning: str) -> Check:
     cores = tr("%n cores", n=cpu.physical_cores)
     if cpu.performance_cores and cpu.efficiency_cores:
         fast, slow = cpu.performance_cores, cpu.efficiency_cores
-        cores = tr("{fast} fast and {slow} slower cores", fast=fast, slow=slow)
+        cores = tr("{fast} and {slow}", fast=tr("%n fast cores", n=fast), slow=tr("%n slower cores", n=slow))
     if cpu.sockets > 1:
         cores = tr("{cores} in {sockets} sockets", cores=cores, sockets=cpu.sockets)
     more = cpu.logical_cores != cpu.physical_cores

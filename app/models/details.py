@@ -67,7 +67,7 @@ class DetailsDialog(QDialog):
         if entry is None:
             box.addWidget(label(f"{row.repo} · {row.detail.partition(' · ')[2]}", "muted", wrap=True))
         else:
-            context = tr("up to {context:,} tokens", context=entry.context).replace(",", " ")
+            context = tr("up to %n tokens", n=entry.context)
             facts = (
                 tr(
                     "{params_total} weights, {params_active} used for each token",
@@ -214,9 +214,7 @@ class ChoiceRow(QFrame):
         text = QVBoxLayout()
         text.setSpacing(1)
         text.addWidget(ElideLabel(name, "strong", Qt.TextElideMode.ElideMiddle))
-        about_it = ElideLabel(
-            detail if files == 1 else tr("{files} files, {detail}", files=files, detail=detail), "small"
-        )
+        about_it = ElideLabel(detail if files == 1 else tr("%n files, {detail}", n=files, detail=detail), "small")
         # The repository's name says more than its owner's.
         about_it.shorter = (detail.rpartition("/")[2],)
         text.addWidget(about_it)

@@ -167,8 +167,8 @@ class StagePanel(QWidget):
             )
             self.shape.setText("")
         else:
-            shape = {"layers": len(activity.layers), "experts": activity.experts}
-            self.shape.setText(tr("{layers} layers × {experts} experts", **shape))
+            layers, experts = tr("%n layers", n=len(activity.layers)), tr("%n experts", n=activity.experts)
+            self.shape.setText(f"{layers} × {experts}")
             self.view.setMaximumHeight(max(theme().px(TALLEST_LAYER) * len(activity.layers), 140))
         self.view.show_activity(activity)
         self._show_figures()

@@ -29,9 +29,10 @@ def describe_expert(activity: Activity, row: int, expert: int) -> str:
 
 def summarise(activity: Activity) -> str:
     """The whole stage in a few sentences."""
-    said = [tr("{layers} layers with {experts} experts each.", layers=len(activity.layers), experts=activity.experts)]
+    layers, experts = tr("%n layers", n=len(activity.layers)), tr("%n experts", n=activity.experts)
+    said = [tr("{layers} with {experts} each.", layers=layers, experts=experts)]
     in_vram = int(activity.in_vram.sum())
-    said.append(tr("{count} of {all} experts are in VRAM.", count=in_vram, all=activity.cells))
+    said.append(tr("%n of {all} experts are in VRAM.", n=in_vram, all=activity.cells))
     served = activity.served_from_vram
     if served is None:
         said.append(tr("None has been called yet."))

@@ -28,6 +28,22 @@
         </translation>
     </message>
     <message numerus="yes">
+        <location filename="../../app/chat/advice.py"/>
+        <source>{name} has %n tokens</source>
+        <translation>
+            <numerusform>{name} has %n token</numerusform>
+            <numerusform>{name} has %n tokens</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/advice.py"/>
+        <source>{file}, and %n are free in this chat.</source>
+        <translation>
+            <numerusform>{file}, and %n is free in this chat.</numerusform>
+            <numerusform>{file}, and %n are free in this chat.</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
         <location filename="../../app/chat/card.py"/>
         <source>%n tokens written</source>
         <translation>
@@ -52,11 +68,42 @@
         </translation>
     </message>
     <message numerus="yes">
+        <location filename="../../app/chat/card.py"/>
+        <location filename="../../app/hardware/checks.py"/>
+        <location filename="../../engine/executors/loading.py"/>
+        <location filename="../../engine/placement/token_time.py"/>
+        <source>%n threads</source>
+        <translation>
+            <numerusform>%n thread</numerusform>
+            <numerusform>%n threads</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/card.py"/>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>%n cores</source>
+        <translation>
+            <numerusform>%n core</numerusform>
+            <numerusform>%n cores</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
         <location filename="../../app/chat/chips.py"/>
         <source>%n characters</source>
         <translation>
             <numerusform>%n character</numerusform>
             <numerusform>%n characters</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/chips.py"/>
+        <location filename="../../app/chat/figures.py"/>
+        <location filename="../../app/chat/performance_chart.py"/>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>%n tokens</source>
+        <translation>
+            <numerusform>%n token</numerusform>
+            <numerusform>%n tokens</numerusform>
         </translation>
     </message>
     <message numerus="yes">
@@ -93,16 +140,6 @@
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/figures.py"/>
-        <location filename="../../app/chat/performance_chart.py"/>
-        <location filename="../../engine/placement/explain.py"/>
-        <source>%n tokens</source>
-        <translation>
-            <numerusform>%n token</numerusform>
-            <numerusform>%n tokens</numerusform>
-        </translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/figures.py"/>
         <source>Read %n tokens</source>
         <translation>
             <numerusform>Read %n token</numerusform>
@@ -115,6 +152,22 @@
         <translation>
             <numerusform>Read %n token at {speed} tok/s</numerusform>
             <numerusform>Read %n tokens at {speed} tok/s</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/figures.py"/>
+        <source>; %n more were still in memory</source>
+        <translation>
+            <numerusform>; %n more was still in memory</numerusform>
+            <numerusform>; %n more were still in memory</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/performance_chart.py"/>
+        <source>%n steps: median {median} ms a token, fastest {least} ms, slowest {most} ms.</source>
+        <translation>
+            <numerusform>%n step: median {median} ms a token, fastest {least} ms, slowest {most} ms.</numerusform>
+            <numerusform>%n steps: median {median} ms a token, fastest {least} ms, slowest {most} ms.</numerusform>
         </translation>
     </message>
     <message numerus="yes">
@@ -150,21 +203,35 @@
         </translation>
     </message>
     <message numerus="yes">
-        <location filename="../../app/hardware/checks.py"/>
-        <source>%n cores</source>
+        <location filename="../../app/compare/dialog.py"/>
+        <source>%n years</source>
         <translation>
-            <numerusform>%n core</numerusform>
-            <numerusform>%n cores</numerusform>
+            <numerusform>%n year</numerusform>
+            <numerusform>%n years</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/compare/dialog.py"/>
+        <source>%n hours a day</source>
+        <translation>
+            <numerusform>%n hour a day</numerusform>
+            <numerusform>%n hours a day</numerusform>
         </translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/hardware/checks.py"/>
-        <location filename="../../engine/executors/loading.py"/>
-        <location filename="../../engine/placement/token_time.py"/>
-        <source>%n threads</source>
+        <source>%n fast cores</source>
         <translation>
-            <numerusform>%n thread</numerusform>
-            <numerusform>%n threads</numerusform>
+            <numerusform>%n fast core</numerusform>
+            <numerusform>%n fast cores</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/hardware/checks.py"/>
+        <source>%n slower cores</source>
+        <translation>
+            <numerusform>%n slower core</numerusform>
+            <numerusform>%n slower cores</numerusform>
         </translation>
     </message>
     <message numerus="yes">
@@ -173,6 +240,22 @@
         <translation>
             <numerusform>{speed} GB/s with %n thread</numerusform>
             <numerusform>{speed} GB/s with %n threads</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/models/details.py"/>
+        <source>up to %n tokens</source>
+        <translation>
+            <numerusform>up to %n token</numerusform>
+            <numerusform>up to %n tokens</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/models/details.py"/>
+        <source>%n files, {detail}</source>
+        <translation>
+            <numerusform>%n file, {detail}</numerusform>
+            <numerusform>%n files, {detail}</numerusform>
         </translation>
     </message>
     <message numerus="yes">
@@ -200,6 +283,25 @@
         </translation>
     </message>
     <message numerus="yes">
+        <location filename="../../app/stage/panel.py"/>
+        <location filename="../../app/stage/summary.py"/>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>%n layers</source>
+        <translation>
+            <numerusform>%n layer</numerusform>
+            <numerusform>%n layers</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/stage/panel.py"/>
+        <location filename="../../app/stage/summary.py"/>
+        <source>%n experts</source>
+        <translation>
+            <numerusform>%n expert</numerusform>
+            <numerusform>%n experts</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
         <location filename="../../app/stage/replay_bar.py"/>
         <source>{done} of {whole} · %n tokens</source>
         <translation>
@@ -213,6 +315,14 @@
         <translation>
             <numerusform>called once, {share} of its layer&apos;s calls</numerusform>
             <numerusform>called %n times, {share} of its layer&apos;s calls</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/stage/summary.py"/>
+        <source>%n of {all} experts are in VRAM.</source>
+        <translation>
+            <numerusform>%n of {all} experts is in VRAM.</numerusform>
+            <numerusform>%n of {all} experts are in VRAM.</numerusform>
         </translation>
     </message>
     <message numerus="yes">
@@ -333,14 +443,6 @@
         <translation>
             <numerusform>%n token of the {most} this model allows</numerusform>
             <numerusform>%n tokens of the {most} this model allows</numerusform>
-        </translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../engine/placement/explain.py"/>
-        <source>%n layers</source>
-        <translation>
-            <numerusform>%n layer</numerusform>
-            <numerusform>%n layers</numerusform>
         </translation>
     </message>
     <message numerus="yes">

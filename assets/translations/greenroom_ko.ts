@@ -344,15 +344,19 @@
         <source>Load anyway</source>
         <translation>그래도 불러오기</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../app/chat/advice.py"/>
-        <source>{name} has {count} tokens</source>
-        <translation>{name}: 토큰 {count}개</translation>
+        <source>{name} has %n tokens</source>
+        <translation>
+            <numerusform>{name}: 토큰 %n개</numerusform>
+        </translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../app/chat/advice.py"/>
-        <source>{file}, and {free} are free in this chat.</source>
-        <translation>{file}. 이 채팅에 남은 자리는 {free}입니다.</translation>
+        <source>{file}, and %n are free in this chat.</source>
+        <translation>
+            <numerusform>{file}. 이 채팅에 남은 자리는 %n개입니다.</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
@@ -622,10 +626,28 @@
         <source>Reading</source>
         <translation>읽기</translation>
     </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/card.py"/>
+        <location filename="../../app/hardware/checks.py"/>
+        <location filename="../../engine/executors/loading.py"/>
+        <location filename="../../engine/placement/token_time.py"/>
+        <source>%n threads</source>
+        <translation>
+            <numerusform>스레드 %n개</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/card.py"/>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>%n cores</source>
+        <translation>
+            <numerusform>코어 %n개</numerusform>
+        </translation>
+    </message>
     <message>
         <location filename="../../app/chat/card.py"/>
-        <source>{used} threads on {cores} cores</source>
-        <translation>코어 {cores}개에서 스레드 {used}개</translation>
+        <source>{threads} on {cores}</source>
+        <translation>{cores}에서 {threads}</translation>
     </message>
     <message>
         <location filename="../../app/chat/card.py"/>
@@ -649,10 +671,15 @@
             <numerusform>%n자</numerusform>
         </translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../app/chat/chips.py"/>
-        <source>{count} tokens</source>
-        <translation>토큰 {count}개</translation>
+        <location filename="../../app/chat/figures.py"/>
+        <location filename="../../app/chat/performance_chart.py"/>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>%n tokens</source>
+        <translation>
+            <numerusform>토큰 %n개</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../app/chat/chips.py"/>
@@ -1082,15 +1109,6 @@
         <source>{speed} tok/s (predicted {range})</source>
         <translation>{speed} tok/s (예측 {range})</translation>
     </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/figures.py"/>
-        <location filename="../../app/chat/performance_chart.py"/>
-        <location filename="../../engine/placement/explain.py"/>
-        <source>%n tokens</source>
-        <translation>
-            <numerusform>토큰 %n개</numerusform>
-        </translation>
-    </message>
     <message>
         <location filename="../../app/chat/figures.py"/>
         <source>first token {time}</source>
@@ -1110,10 +1128,12 @@
             <numerusform>토큰 %n개를 {speed} tok/s로 읽음</numerusform>
         </translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../app/chat/figures.py"/>
-        <source>; {count} more were still in memory</source>
-        <translation>; {count}개는 이미 메모리에 있었음</translation>
+        <source>; %n more were still in memory</source>
+        <translation>
+            <numerusform>; %n개는 이미 메모리에 있었음</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../app/chat/figures.py"/>
@@ -1739,10 +1759,12 @@
         <source>No token has been timed yet.</source>
         <translation>아직 측정한 토큰이 없습니다.</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../app/chat/performance_chart.py"/>
-        <source>{count} steps: median {median} ms a token, fastest {least} ms, slowest {most} ms.</source>
-        <translation>{count}단계: 토큰당 중앙값 {median} ms, 최소 {least} ms, 최대 {most} ms.</translation>
+        <source>%n steps: median {median} ms a token, fastest {least} ms, slowest {most} ms.</source>
+        <translation>
+            <numerusform>%n단계: 토큰당 중앙값 {median} ms, 최소 {least} ms, 최대 {most} ms.</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../app/chat/performance_chart.py"/>
@@ -2326,16 +2348,6 @@
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
-        <source> years</source>
-        <translation>년</translation>
-    </message>
-    <message>
-        <location filename="../../app/compare/dialog.py"/>
-        <source> hours a day</source>
-        <translation>시간/일</translation>
-    </message>
-    <message>
-        <location filename="../../app/compare/dialog.py"/>
         <source>One model on several machines: where it would live there, how fast it would be, what it would cost.</source>
         <translation>한 모델을 여러 기기에서 비교합니다: 어디에 배치되는지, 얼마나 빠른지, 비용은 얼마인지.</translation>
     </message>
@@ -2432,13 +2444,27 @@
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
-        <source>Costs are per million tokens of answer, one at a time; bought machines are used {years} years, {hours} hours a day, without electricity.</source>
-        <translation>비용은 한 번에 하나씩 답변할 때 답변 토큰 백만 개당 금액입니다. 구입한 기기는 {years}년 동안 하루 {hours}시간 사용하며 전기 요금은 뺍니다.</translation>
+        <source>Costs are per million tokens of answer, one at a time; bought machines are used {years}, {hours}, without electricity.</source>
+        <translation>비용은 한 번에 하나씩 답변할 때 답변 토큰 백만 개당 금액입니다. 구입한 기기는 {years} 동안 {hours} 사용하며 전기 요금은 뺍니다.</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <source>it is no place for a picture</source>
         <translation>그림을 저장할 수 없는 위치입니다</translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/compare/dialog.py"/>
+        <source>%n years</source>
+        <translation>
+            <numerusform>%n년</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/compare/dialog.py"/>
+        <source>%n hours a day</source>
+        <translation>
+            <numerusform>하루 %n시간</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../app/compare/picture.py"/>
@@ -2712,31 +2738,29 @@
         <source>RAM is spread over {count} nodes (NUMA); each is near some cores.</source>
         <translation>RAM이 노드 {count}개(NUMA)에 나뉘어 있고, 노드마다 가까운 코어가 다릅니다.</translation>
     </message>
-    <message numerus="yes">
-        <location filename="../../app/hardware/checks.py"/>
-        <source>%n cores</source>
-        <translation>
-            <numerusform>코어 %n개</numerusform>
-        </translation>
-    </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
-        <source>{fast} fast and {slow} slower cores</source>
-        <translation>빠른 코어 {fast}개와 느린 코어 {slow}개</translation>
+        <source>{fast} and {slow}</source>
+        <translation>{fast}와 {slow}</translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/hardware/checks.py"/>
+        <source>%n fast cores</source>
+        <translation>
+            <numerusform>빠른 코어 %n개</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/hardware/checks.py"/>
+        <source>%n slower cores</source>
+        <translation>
+            <numerusform>느린 코어 %n개</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>{cores} in {sockets} sockets</source>
         <translation>소켓 {sockets}개에 {cores}</translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/hardware/checks.py"/>
-        <location filename="../../engine/executors/loading.py"/>
-        <location filename="../../engine/placement/token_time.py"/>
-        <source>%n threads</source>
-        <translation>
-            <numerusform>스레드 %n개</numerusform>
-        </translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
@@ -3013,10 +3037,12 @@
         <source>Modes and speeds are worked out from the model&apos;s published shape.</source>
         <translation>실행 방식과 속도는 공개된 모델 구조로 계산합니다.</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../app/models/details.py"/>
-        <source>up to {context:,} tokens</source>
-        <translation>최대 토큰 {context:,}개</translation>
+        <source>up to %n tokens</source>
+        <translation>
+            <numerusform>최대 토큰 %n개</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
@@ -3064,10 +3090,12 @@
         <source>The smallest wants a machine with {enough} GB of memory, RAM and VRAM together.</source>
         <translation>가장 작은 것에는 RAM과 VRAM을 합쳐 {enough} GB의 메모리가 필요합니다.</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../app/models/details.py"/>
-        <source>{files} files, {detail}</source>
-        <translation>파일 {files}개, {detail}</translation>
+        <source>%n files, {detail}</source>
+        <translation>
+            <numerusform>파일 %n개, {detail}</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
@@ -4333,10 +4361,22 @@
         <source>Load a mixture-of-experts model to see which of its experts work, and where they live.</source>
         <translation>전문가 혼합(MoE) 모델을 불러오면 어떤 전문가가 작동하고 어디에 있는지 볼 수 있습니다.</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../app/stage/panel.py"/>
-        <source>{layers} layers × {experts} experts</source>
-        <translation>레이어 {layers} × 전문가 {experts}</translation>
+        <location filename="../../app/stage/summary.py"/>
+        <location filename="../../engine/placement/explain.py"/>
+        <source>%n layers</source>
+        <translation>
+            <numerusform>레이어 %n개</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/stage/panel.py"/>
+        <location filename="../../app/stage/summary.py"/>
+        <source>%n experts</source>
+        <translation>
+            <numerusform>전문가 %n개</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
@@ -4474,13 +4514,15 @@
     </message>
     <message>
         <location filename="../../app/stage/summary.py"/>
-        <source>{layers} layers with {experts} experts each.</source>
-        <translation>레이어 {layers}개에 전문가가 {experts}개씩 있습니다.</translation>
+        <source>{layers} with {experts} each.</source>
+        <translation>{layers}, 레이어마다 {experts}.</translation>
     </message>
-    <message>
+    <message numerus="yes">
         <location filename="../../app/stage/summary.py"/>
-        <source>{count} of {all} experts are in VRAM.</source>
-        <translation>전문가 {all}개 중 {count}개가 VRAM에 있습니다.</translation>
+        <source>%n of {all} experts are in VRAM.</source>
+        <translation>
+            <numerusform>전문가 {all}개 중 %n개가 VRAM에 있습니다.</numerusform>
+        </translation>
     </message>
     <message>
         <location filename="../../app/stage/summary.py"/>
@@ -7486,13 +7528,6 @@
         <location filename="../../engine/placement/explain.py"/>
         <source>The KV cache is the memory of the conversation: {kv_bytes} for {tokens}; layers with a window, {short} of {layers}, keep only the last {last} of them, and a copy to go back to</source>
         <translation>KV 캐시는 대화의 기억입니다: {tokens}에 {kv_bytes}. 레이어 {layers}개 중 {short}개는 마지막 {last}개만 보관하며, 되돌아갈 사본을 하나 둡니다</translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../engine/placement/explain.py"/>
-        <source>%n layers</source>
-        <translation>
-            <numerusform>레이어 %n개</numerusform>
-        </translation>
     </message>
     <message>
         <location filename="../../engine/placement/explain.py"/>

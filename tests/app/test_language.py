@@ -60,8 +60,11 @@ def test_a_count_chooses_the_form(translations: Path) -> None:
     set_language("en")
     assert tr("%n chats in {place}", n=1, place="Work") == "1 chat in Work"
     assert tr("%n chats in {place}", n=12345, place="Work") == "12\u202f345 chats in Work"
+    assert tr("%n chats in {place}", n=12345, written="~12k", place="Work") == "~12k chats in Work"
+    assert tr("%n chats in {place}", n=1, written="~1", place="Work") == "~1 chat in Work"
     set_language("ko")
     assert tr("%n chats in {place}", n=1, place="Work") == "Work에 대화 1개"
+    assert tr("%n chats in {place}", n=12345, written="~12k", place="Work") == "Work에 대화 ~12k개"
 
 
 @pytest.mark.parametrize("text", ["Not done", "Empty", "Nobody's text", "{literal} braces"])

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import json
 import pickle
-import re
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
+
+from plurals import calls, counted
 
 from engine.errors import GreenroomError
 from engine.words import Said, filled, joined, say, translated
 
-ROOT = Path(__file__).parents[2]
 KOREAN = {
     "{model} does not fit: {why}": "{model} 모델이 들어가지 않습니다: {why}",
     "{free} GB is free": "{free} GB 남음",
@@ -100,11 +97,6 @@ def test_what_has_no_translation_keeps_its_form_and_what_it_holds_is_translated(
     assert told == "1 file, 4 GB 남음"
 
 
-#: Words on -s after a hole that is no count: verbs, and what is no plural.
-NO_NOUN = frozenset(
-    {"asks", "claims", "does", "fits", "has", "is", "its", "kernels", "lacks", "ms", "runs", "takes", "this", "times"}
-    | {"µs", "was", "weights"}
-)
 #: Sentences whose count is never 1, each as it stands in the code.
 NEVER_ONE = frozenset(
     {
@@ -142,27 +134,10 @@ NEVER_ONE = frozenset(
 )
 
 
-def counted(template: str) -> list[str]:
-    """Nouns in the plural behind a number's hole, one word between them allowed."""
-    found = re.findall(r"\{\w+[^}]*\}(?: [a-z-]+)?? (\w+s)\b", template, re.IGNORECASE)
-    return [word for word in found if word not in NO_NOUN]
-
-
-def calls() -> Iterator[tuple[str, ast.Call, str]]:
-    """Every say("...") of the program: where, the call, its text."""
-    for folder in ("engine", "app"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "say":
-                    text = node.args[0]
-                    if isinstance(text, ast.Constant):
-                        yield f"{path.relative_to(ROOT)}:{node.lineno}", node, text.value
-
-
 def test_sentences_with_a_count_are_right_for_one_too():
     """A plural behind a hole reads wrong for 1: what can be 1 is %n, with the form for 1 beside it."""
     wrong, unused = [], set(NEVER_ONE)
-    for where, call, text in calls():
+    for where, call, text in calls(("engine", "app"), ("say",)):
         unused.discard(text)
         keywords = {keyword.arg for keyword in call.keywords}
         if ("%n" in text) != ({"n", "one"} <= keywords) or ("%n" not in text and keywords & {"n", "one"}):

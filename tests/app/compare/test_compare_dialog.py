@@ -187,3 +187,12 @@ def test_every_model_of_the_list_can_be_compared() -> None:
     assert rows[0].mode in ("hybrid", "cpu")
     with pytest.raises(GreenroomError, match="no-such-model"):
         compared(HERE, "no-such-model", None, [Entry()], Use())
+
+
+def test_one_year_is_no_years(open_dialog: Open) -> None:
+    dialog = open_dialog()
+    for value, text in ((3.0, "3.0 years"), (1.0, "1.0 year"), (1.5, "1.5 years"), (0.5, "0.5 years")):
+        dialog.years.setValue(value)
+        assert dialog.years.text() == text
+    dialog.hours.setValue(1.0)
+    assert dialog.hours.text() == "1.0 hour a day"

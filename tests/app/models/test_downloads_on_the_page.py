@@ -202,7 +202,8 @@ def test_details_of_the_catalogue_compare_quantisations(page: ModelsPage, hub: F
     tasks.finish()
     dialog = page.findChild(DetailsDialog)
     said = texts(dialog)
-    for expected in ("30.5B weights, 3.3B used for each token", "up to 32 768 tokens", "Q4_0", "Q8_0", "49–66 tok/s"):
+    facts = ("30.5B weights, 3.3B used for each token", "up to 32\u202f768 tokens")
+    for expected in (*facts, "Q4_0", "Q8_0", "49–66 tok/s"):
         assert expected in said
     assert all(choice.chip.text() for choice in dialog.choices)
     dialog.reject()
