@@ -19,6 +19,8 @@ from xml.etree.ElementTree import Element, SubElement
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QPainterPath, QPainterPathStroker
 
+from app.chat.math_macros import prepared
+
 #: A longer or deeper source is shown as it is written.
 LONGEST, DEEPEST = 4000, 60
 #: Calls that laying out one formula may take. The library measures nested parts twice, so that each level of a fraction
@@ -27,8 +29,22 @@ MOST_CALLS = 5_000_000
 #: Sizes that are no formula any more.
 WIDEST, TALLEST = 20_000.0, 4_000.0
 
+_ENVIRONMENTS = frozenset(
+    [
+        *("equation", "equation*", "align", "align*", "aligned", "alignat", "alignat*", "alignedat", "split", "math"),
+        *("gather", "gather*", "gathered", "multline", "multline*", "eqnarray", "eqnarray*", "displaymath"),
+        *("cases", "dcases", "rcases", "drcases", "array", "subarray", "matrix", "smallmatrix"),
+        *("pmatrix", "bmatrix", "Bmatrix", "vmatrix", "Vmatrix"),
+    ]
+)
+_ENVIRONMENT = re.compile(r"\\begin\s*\{([^{}]*)\}")
 #: How the library writes a command that it does not know.
 _UNKNOWN = re.compile(r"<m[a-z]+[^>]*>\\([a-zA-Z]+)")
+#: A sign that begins something, and stands close to it: not behind an operand, nor behind what closes a bracket.
+_SIGN = re.compile(
+    r"(<mrow>|<mtd[^>]*>|<mo[^>]*>(?!\)|\]|\}|\||!|&#x0(?:0021|0029|005D|007D|007C|2016|230B|2309|27E9);)[^<]*</mo>)"
+    r"<mo>(&#x02212;|&#x0002B;|&#x000B1;)</mo>"
+)
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[A-Za-z]")
 
 
@@ -62,10 +78,12 @@ def lay_out(source: str, size: float, display: bool) -> Formula:
     try:
         library = _library()
         with _bounded(MOST_CALLS):
-            tree = library.tex.tex2mml(_prepared(source), inline=not display)
+            if unknown := next((name for name in _ENVIRONMENT.findall(source) if name not in _ENVIRONMENTS), None):
+                raise FormulaError(f"{unknown} is no environment that could be drawn")
+            tree = library.tex.tex2mml(prepared(source, display), inline=not display)
             if unknown := _UNKNOWN.search(tree):
                 raise FormulaError(f"\\{unknown[1]} is not known")
-            drawn = library.Math(tree, size=size)
+            drawn = library.Math(_SIGN.sub(r'\1<mo form="prefix">\2</mo>', tree), size=size)
             shapes = drawn.svgxml()
         return _formula(drawn.node.bbox, shapes)
     except FormulaError:
@@ -73,18 +91,6 @@ def lay_out(source: str, size: float, display: bool) -> Formula:
     except Exception as error:
         # The parser has no error of its own: half a formula ends it with whatever it ran into.
         raise FormulaError(f"{type(error).__name__}: {error}") from None
-
-
-def _prepared(source: str) -> str:
-    """Without the numbers and labels that equations of a page have, and around what the library stumbles over."""
-    source = re.sub(r"\\(?:label|tag\*?)\s*\{[^{}]*\}|\\(?:nonumber|notag)(?![a-zA-Z])", " ", source)
-    # A matrix with an exponent counts as one thing only within braces.
-    source = re.sub(r"\\begin\s*\{([pbvBV]matrix)\}", r"{\\begin{\1}", source)
-    source = re.sub(r"\\end\s*\{([pbvBV]matrix)\}", r"\\end{\1}}", source)
-    source = re.sub(r"\\(begin|end)\s*\{(align|gather|alignat)\}", r"\\\1{\2*}", source)
-    # Delimiters of a given size may be single characters only.
-    source = re.sub(r"\\[bB]igg?[lrm]?\s*(?=\\[a-zA-Z{}|])", "", source)
-    return re.sub(r"\\not\s*=", r"\\neq ", source)
 
 
 def _depth(source: str) -> int:
@@ -119,6 +125,7 @@ def _library() -> ModuleType:
     """ziamath, imported when the first formula is met: that takes a tenth of a second."""
     import ziamath
     from ziamath.nodes.mnumber import Midentifier, Mtext
+    from ziamath.nodes.mtable import Mtable
 
     # Shapes with absolute coordinates instead of symbols that are referred to.
     ziamath.config.svg2 = False
@@ -126,6 +133,7 @@ def _library() -> ModuleType:
     # Making a subclass registers it for its tag.
     type("_Text", (_SystemFont, Mtext), {}, tag="mtext")
     type("_Identifier", (_SystemFont, Midentifier), {}, tag="mi")
+    type("_Table", (_LinedTable, Mtable), {}, tag="mtable")
     return ziamath
 
 
@@ -140,6 +148,54 @@ class _SystemFont:
         self.nodes.append(words)
         self.nodexy.append((0.0, 0.0))
         self.bbox = words.bbox
+
+
+class _LinedTable:
+    """The lines between columns and rows, which the library leaves out: a sum has one, and a system of equations."""
+
+    def _setup(self: Any, **options: Any) -> None:
+        super()._setup(**options)  # type: ignore[misc]
+        beside, below = (self.element.get(name, "").split() for name in ("columnlines", "rowlines"))
+        if "solid" not in (*beside, *below):
+            return
+        columns, rows = (self.element.get(name, "0.3em").split() for name in ("columnspacing", "rowspacing"))
+        cells = iter(zip(self.nodes, self.nodexy, strict=True))
+        table = [[next(cells) for _ in row] for row in self.element]
+        thickness = self.units_to_points(self.font.math.consts.fractionRuleThickness)
+        box = self.bbox
+        widths = [max(row[c][0].bbox.xmax for row in table if c < len(row)) for c in range(max(map(len, table)))]
+        gaps = [self.size_px(columns[c % len(columns)]) for c in range(len(widths))]
+        x = (box.xmax - sum(widths) - sum(gaps[:-1])) / 2
+        for kind, width, gap in zip(beside, widths, gaps, strict=False):
+            x += width + gap
+            if kind == "solid":
+                self._add_line(x - gap / 2, -box.ymax, thickness, box.ymax - box.ymin)
+        for r, (kind, row) in enumerate(zip(below, table, strict=False)):
+            bottom = row[0][1][1] - min(node.bbox.ymin for node, _ in row)
+            if kind == "solid":
+                self._add_line(0.0, bottom + self.size_px(rows[r % len(rows)]) / 2, box.xmax, thickness)
+
+    def _add_line(self: Any, x: float, y: float, width: float, height: float) -> None:
+        self.nodes.append(_Line(width, height))
+        self.nodexy.append((x, y))
+
+
+class _Line:
+    """A leaf of the library's tree that draws a line."""
+
+    mtag = "rect"
+    nodes: tuple[object, ...] = ()
+
+    def __init__(self, width: float, height: float) -> None:
+        from ziafont.fonttypes import BBox
+
+        self.width, self.height = width, height
+        self.bbox = BBox(0.0, width, -height, 0.0)
+
+    def draw(self, x: float, y: float, svg: Element) -> tuple[float, float]:
+        place = {"x": x, "y": y, "width": self.width, "height": self.height}
+        SubElement(svg, "rect", {name: str(value) for name, value in place.items()})
+        return x, y
 
 
 class _Words:

@@ -20,7 +20,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean, quantiles
 from types import SimpleNamespace
@@ -30,6 +30,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "app" / "chat"))
 
 import psutil
+from answer_kinds import KINDS, THOUGHTS
 from chat_fakes import FakeHost
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent
@@ -46,159 +47,6 @@ from engine.runtime.events import GenerationStats
 FRAME_S = 0.033
 #: A frame that takes longer is told of, and what ran in it; but not more than so many.
 GOAL_MS, MOST_TOLD = 50, 5
-SECTION = r"""## Section {n}
-
-Each new token reads every **active** weight once and uses it for a *single* multiply and add, see `experts.cpp` and
-[the notes](https://example.org/{n}). With $b = {n}$ bits a token reads $\frac{{w b}}{{8}}$ bytes.
-
-$$
-t_{{{n}}} = \frac{{\sum_{{i=1}}^{{k}} w_i b}}{{8 \, B}}
-$$
-
-- first point about the cache
-- second point, with **emphasis**
-  - and a deeper one
-1. one
-2. two
-
-| layers | experts | share |
-|:--|--:|--:|
-| 48 | 128 | {n} % |
-| 61 | 384 | 7 % |
-
-```python
-def bytes_per_token(weights: float, bits: float) -> float:
-    # routed experts only, number {n}
-    return weights * bits / 8
-```
-
-한국어 문단도 있습니다. And a closing sentence that is long enough to be broken over a few lines of the column.
-
-"""
-
-
-def repeated(*pieces: str, first: str = "") -> Callable[[int], str]:
-    """A text of any size. {n} in a piece is its number."""
-
-    def make(size: int) -> str:
-        text, number = [first], 0
-        left = size - len(first)
-        while left > 0:
-            text.append(pieces[number % len(pieces)].replace("{n}", str(number)))
-            left -= len(text[-1])
-            number += 1
-        return "".join(text)[:size]
-
-    return make
-
-
-KINDS = {
-    "mixed": repeated(SECTION.replace("{{", "{").replace("}}", "}")),
-    "code": repeated("value = compute(a, b) + 1  # a comment\n", first="```python\n"),
-    "table": repeated("| one | **two** | 3 |\n", first="| a | b | c |\n|---|---|---|\n"),
-    "wide table": repeated(
-        "| {n} | " + "a few words in a cell, `code` | " * 5 + "\n", first="|a" * 6 + "|\n" + "|-" * 6 + "|\n"
-    ),
-    "loop": repeated("They are going to find something evermore. "),
-    "paragraphs": repeated("They are going to find something evermore. " * 9 + "\n\n"),
-    "list": repeated("- an item of a long list with `code`\n"),
-    "nested list": repeated("- item {n}\n", "  - an item below\n", "    1. and one with **emphasis** below that\n"),
-    "one item": repeated(
-        "- The first and only item\n\n", "  has paragraph {n}, that goes on for a line or two, and then another.\n\n"
-    ),
-    "quote": repeated("> Somebody said that, and he said it {n} times; then he went on to\n"),
-    "quoted list": repeated("> - Somebody said that {n} times\n"),
-    "one formula": repeated("x_{{n}} + \\frac{{n}}{2} + ", first="$$\n"),
-    "lines of a formula": repeated("x_{{n}} &= \\frac{{n}}{2} \\\\\n", first="$$\n\\begin{aligned}\n"),
-    "formulas": repeated("$$\nx_{{n}} = \\frac{{n}}{2}\n$$\n\n"),
-    "formulas in lines": repeated("The value $x_{{n}}$ of \\(\\frac{{n}}{2}\\) is known. "),
-    "one word": repeated("abcdefghijklmnopqrstuvwxyz0123456789"),
-    "Korean": repeated("한국어로 쓴 글은 글자마다 줄이 바뀔 수 있습니다. "),
-    "Chinese": repeated("每一个字都可以换行，所以这一段没有空格。"),
-    "Arabic": repeated("هذا نص طويل يكتب من اليمين إلى اليسار ولا ينتهي. "),
-    "Hebrew and English": repeated("זה טקסט ארוך with English words בתוך השורה. "),
-    "emoji": repeated("👩‍👩‍👧‍👦🏳️‍🌈👍🏽"),
-    "small codes": repeated("Step {n}:\n\n```sh\nmake all -j{n}\n```\n\n"),
-    "footnotes": repeated("A claim[^{n}].\n\n[^{n}]: its source, see <https://example.org/{n}>\n\n"),
-    "item of paragraphs": repeated("  Paragraph {n} of it that goes on for a line or two.\n\n", first="- One\n\n"),
-    "headings": repeated("### Heading {n}\n"),
-    "tags": repeated("<tag{n}> & &amp; </tag{n}> \\* "),
-    "stars": repeated("*a **b _c "),
-    "spaces": repeated("      "),
-    "newlines": repeated("\n"),
-    "html": repeated("<div class='a{n}'>\n<p>text</p>\n</div>\n"),
-    "indented": repeated("    value = {n}\n"),
-    "links": repeated("[name {n}][ref] and ", first="[ref]: https://example.org\n\n"),
-    "links defined late": repeated("[name {n}][ref] and **more**.\n\n", "[ref]: https://example.org\n\n"),
-    "definitions": repeated("[name {n}]: https://example.org/{n}\n"),
-    "numbers in one item": repeated("   1. below {n}\n", first="1. one\n"),
-    "tables and formulas": repeated("| a | b |\n|---|---|\n| {n} | two |\n$$\nx_{{n}}\n$$\n\n"),
-    "autolinks": repeated("<https://example.org/{n}>\n"),
-    "images": repeated("![picture {n}](https://example.org/{n}.png) "),
-    "task list": repeated("- [x] done {n}\n", "- [ ] to do\n"),
-    "deep list": repeated(*("  " * depth + "- deeper {n}\n" for depth in range(40))),
-    "one deep list": lambda size: "".join("  " * depth + f"- {depth}\n" for depth in range(300))[:size],
-    "deep quote": repeated(*(">" * depth + " said {n}\n" for depth in range(1, 40))),
-    "one deep quote": repeated(">" * 40 + " Somebody said that {n} times\n"),
-    "lazy quote": repeated("Somebody said that {n} times\n", first="> "),
-    "quoted code": repeated("> value = {n}\n", first="> ```python\n"),
-    "quoted table": repeated("> | {n} | two |\n", first="> | a | b |\n> |---|---|\n"),
-    "item with code": repeated("  value = {n}\n", first="- so:\n\n  ```python\n"),
-    "item with a table": repeated("  | {n} | two |\n", first="- so:\n\n  | a | b |\n  |---|---|\n"),
-    "item without end": repeated("words of the only item, ", first="- "),
-    "list without end": repeated("- words", first=""),
-    "heading without end": repeated("words of the heading ", first="# "),
-    "footnote without end": repeated("words of the note ", first="[^1]: "),
-    "bold without end": repeated("bold words ", first="**"),
-    "bold words": repeated("**bold {n}** and *slanted* ~~gone~~ "),
-    "codes in lines": repeated("call `function_{n}` or "),
-    "line of code": repeated("value = compute(a, b); ", first="```python\n"),
-    "code of empty lines": repeated("\n", first="```\n"),
-    "code of one string": repeated("words in a string\n", first='```python\n"""'),
-    "code without language": repeated("value = {n}\n", first="```\n"),
-    "short lines": repeated("word {n}\n"),
-    "hard breaks": repeated("word {n}  \n"),
-    "long cells": repeated("words in a cell that is never closed, ", first="| a | b |\n|---|---|\n| "),
-    "one row": repeated("{n} | ", first="| a | b |\n|---|---|\n| "),
-    "columns without end": repeated("a | ", first="| "),
-    "tables": repeated("| a | b |\n|---|---|\n| {n} | two |\n\n"),
-    "cells of formulas": repeated("| $x_{{n}}$ | $\\frac{{n}}{2}$ |\n", first="| a | b |\n|---|---|\n"),
-    "rules": repeated("---\n\n"),
-    "open brackets": repeated("["),
-    "open parentheses": repeated("[a](("),
-    "open images": repeated("!["),
-    "open links": repeated("[a](<b"),
-    "open codes": repeated(*("`" * count + " " for count in range(1, 60))),
-    "open tags": repeated("<"),
-    "open comments": repeated("<!--"),
-    "entities": repeated("&amp;&lt;&#1234;"),
-    "ampersands": repeated("&"),
-    "backslashes": repeated("\\"),
-    "underscores": repeated("_a "),
-    "tildes": repeated("~~a "),
-    "dollars": repeated("$a "),
-    "open formula": repeated("x + ", first="\\["),
-    "open formulas in lines": repeated("\\(x "),
-    "open environments": repeated("\\begin{aligned}\n"),
-    "hashes": repeated("#"),
-    "quote signs": repeated(">"),
-    "minus signs": repeated("-"),
-    "list signs": repeated("- "),
-    "numbers": repeated("1. "),
-    "pipes": repeated("|"),
-    "tabs": repeated("\t"),
-    "Thai": repeated("ภาษาไทยเขียนติดกันโดยไม่เว้นวรรคระหว่างคำ"),
-    "Hindi": repeated("यह एक लंबा पाठ है जो कभी समाप्त नहीं होता। "),
-    "Arabic with code": repeated("هذا `code_{n}` نص **طويل** $x_{{n}}$ من اليمين. "),
-    "combining marks": repeated("e\u0301\u0302\u0303\u0304"),
-    "one combined letter": repeated("\u0301", first="e"),
-    "joiners": repeated("\u200d"),
-    "joined emoji": repeated("👩\u200d"),
-    "controls": repeated("\x01\x02\x1b[0m\x7f\u202e\u2066 "),
-    "surrogates": repeated("\ud83d \udc4d"),
-    "separators": repeated("words\u2028words\u2029words\x0c"),
-    "thinking": repeated(SECTION.replace("{{", "{").replace("}}", "}")),
-}
 #: Characters of a token, near enough.
 TOKEN = 4
 
@@ -308,7 +156,7 @@ def frames(tokens: int, rate: float, kinds: list[str], clock: Clock) -> None:
         with tempfile.TemporaryDirectory() as folder:
             page, host, _ = make_page(folder)
             page.send("Go on.")
-            thought = kind == "thinking"
+            thought = kind in THOUGHTS
             if thought:
                 host.say("", thought="So.\n\n")
                 QApplication.processEvents()
