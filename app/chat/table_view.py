@@ -24,8 +24,9 @@ from app.chat.flow_view import FlowView
 from app.chat.markdown import Span, Table
 from app.theme import theme
 
-#: Rows that are measured whenever they change. What follows keeps the columns that they have by then.
-CHUNK = 40
+#: Rows, and cells in them, that are measured whenever one changes; but some rows in any case. What follows keeps the
+#: columns that they have by then.
+CHUNK, CHUNK_CELLS, FEWEST_ROWS = 40, 100, 4
 #: Pixels between the sides of a cell and its text; the first column has none on the left.
 LEFT, RIGHT = 10, 14
 
@@ -44,6 +45,8 @@ class TableView(FlowView):
         super().__init__(parent)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
         self._tables: list[QTextTable] = []
+        #: Rows of each of them but the last.
+        self._chunk = CHUNK
         self._leaf = Table((), ())
         #: The width that the columns of a long table share.
         self._shared = 0
@@ -54,7 +57,7 @@ class TableView(FlowView):
         cursor = QTextCursor(self.document())
         cursor.beginEditBlock()
         if not self._tables or leaf.aligns != self._leaf.aligns or len(leaf.rows) < len(self._leaf.rows):
-            self._begin()
+            self._begin(len(leaf.aligns))
             shown: tuple[tuple[tuple[Span, ...], ...], ...] = ()
         else:
             shown = self._leaf.rows
@@ -62,26 +65,27 @@ class TableView(FlowView):
         for row, cells in enumerate(leaf.rows):
             if row >= len(shown) or cells != shown[row]:
                 for column, spans in enumerate(cells):
-                    cell = self._tables[row // CHUNK].cellAt(row % CHUNK, column)
+                    cell = self._tables[row // self._chunk].cellAt(row % self._chunk, column)
                     self._fill(cell, spans, leaf.aligns[column], row == 0)
         cursor.endEditBlock()
         self._leaf = leaf
         self.fit()
 
-    def _begin(self) -> None:
+    def _begin(self, columns: int) -> None:
         self._formulas.clear()
         self.document().clear()
         self._tables = []
         self._wrapped = self._shared = 0
+        self._chunk = max(FEWEST_ROWS, min(CHUNK, CHUNK_CELLS // max(1, columns)))
 
     def _make_rows(self, rows: int, columns: int) -> None:
         """Make room for so many rows."""
         if self._tables:
             last = self._tables[-1]
-            more = min(CHUNK, rows - CHUNK * (len(self._tables) - 1)) - last.rows()
+            more = min(self._chunk, rows - self._chunk * (len(self._tables) - 1)) - last.rows()
             if more > 0:
                 last.appendRows(more)
-        while rows > CHUNK * len(self._tables) or not self._tables:
+        while rows > self._chunk * len(self._tables) or not self._tables:
             form = QTextTableFormat()
             form.setBorder(0)
             form.setCellSpacing(0)
@@ -91,7 +95,7 @@ class TableView(FlowView):
                 form.setColumnWidthConstraints(self._tables[0].format().toTableFormat().columnWidthConstraints())
             cursor = QTextCursor(self.document())
             cursor.movePosition(QTextCursor.MoveOperation.End)
-            made = min(CHUNK, max(1, rows - CHUNK * len(self._tables)))
+            made = min(self._chunk, max(1, rows - self._chunk * len(self._tables)))
             self._tables.append(cursor.insertTable(made, max(1, columns), form))
             self._flatten(QTextCursor.MoveOperation.End)
             if len(self._tables) == 1:

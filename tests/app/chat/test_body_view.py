@@ -16,7 +16,7 @@ from app.chat.markdown import parse
 from app.chat.math_object import CODE_STEP
 from app.chat.rich_text import TextView
 from app.chat.style import chat_style
-from app.chat.table_view import TableView
+from app.chat.table_view import CHUNK, CHUNK_CELLS, TableView
 from app.theme import theme
 
 MIXED = """Look at <b>this</b> & `that`:
@@ -226,6 +226,18 @@ def test_rows_of_a_long_table_leave_those_above_as_they_are(body):
     assert parts(body, TableView) == [table]
     words = table.toPlainText().split()
     assert words == ["a", "b", *(word for n in range(200) for word in (str(n), "some", "words"))]
+
+
+def test_a_table_of_many_columns_lays_few_cells_out_again(body):
+    """What is laid out whenever one of them changes are cells, not rows."""
+    columns = 20
+    text = "|" + "a|" * columns + "\n|" + "-|" * columns + "\n" + ("|" + "x|" * columns + "\n") * 60
+    body.grow(text)
+    (table,) = parts(body, TableView)
+    assert sum(part.rows() for part in table._tables) == 61
+    assert max(part.rows() * columns for part in table._tables) <= CHUNK_CELLS
+    body.grow("| a |\n|---|\n" + "| x |\n" * 60)
+    assert [part.rows() for part in parts(body, TableView)[0]._tables] == [CHUNK, 61 - CHUNK]
 
 
 def test_columns_of_a_long_table_stand_below_each_other(body):
