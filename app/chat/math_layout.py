@@ -45,6 +45,8 @@ _SIGN = re.compile(
     r"(<mrow>|<mtd[^>]*>|<mo[^>]*>(?!\)|\]|\}|\||!|&#x0(?:0021|0029|005D|007D|007C|2016|230B|2309|27E9);)[^<]*</mo>)"
     r"<mo>(&#x02212;|&#x0002B;|&#x000B1;)</mo>"
 )
+#: Integrals, sums and the like, which within a line must not grow to the height of what follows them.
+_LARGE = re.compile(r"<mo>(&#x0(?:222[B-F]|2230|2211|220F|2210|22C[0-3]|2A0[0-6]);)</mo>")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[A-Za-z]")
 
 
@@ -83,7 +85,10 @@ def lay_out(source: str, size: float, display: bool) -> Formula:
             tree = library.tex.tex2mml(prepared(source, display), inline=not display)
             if unknown := _UNKNOWN.search(tree):
                 raise FormulaError(f"\\{unknown[1]} is not known")
-            drawn = library.Math(_SIGN.sub(r'\1<mo form="prefix">\2</mo>', tree), size=size)
+            tree = _SIGN.sub(r'\1<mo form="prefix">\2</mo>', tree)
+            if not display:
+                tree = _LARGE.sub(r'<mo stretchy="false">\1</mo>', tree)
+            drawn = library.Math(tree, size=size)
             shapes = drawn.svgxml()
         return _formula(drawn.node.bbox, shapes)
     except FormulaError:

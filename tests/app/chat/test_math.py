@@ -69,6 +69,14 @@ def test_limits_stand_beside_the_sum_within_a_line(qapp):
     assert inline.ascent + inline.descent < display.ascent + display.descent
 
 
+@pytest.mark.parametrize("source", [r"\int_0^1 f", r"\sum_{i=1}^n i", r"\iint_D f", r"\prod_i \int_a^b f"])
+def test_a_large_sign_stays_small_within_a_line(qapp, source):
+    """One that grew would push the lines of a paragraph apart."""
+    inline, display = (lay_out(source, 16, display) for display in (False, True))
+    assert inline.ascent + inline.descent < 24
+    assert display.ascent + display.descent > 35
+
+
 def test_letters_that_the_formula_font_lacks_come_from_the_window_font(qapp):
     plain, korean = lay_out(r"x", 16, False), lay_out(r"x \text{ 만약}", 16, False)
     assert korean.width > plain.width + 20
