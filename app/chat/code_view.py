@@ -6,19 +6,16 @@ import re
 import time
 from bisect import bisect_right
 from collections.abc import Iterator
-from functools import cache, lru_cache
 from typing import Any
 
-from pygments.lexer import Lexer
-from pygments.lexers import get_all_lexers, get_lexer_by_name
 from pygments.token import Token, _TokenType
-from pygments.util import ClassNotFound
 from PySide6.QtCore import QEvent, QMimeData, Qt, QTimer, Slot
 from PySide6.QtGui import QColor, QFontMetrics, QShowEvent, QTextCharFormat, QTextCursor, QTextLayout, QWheelEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
 from app import tasks
 from app.chat.copy_button import CopyButton, link_button
+from app.chat.languages import file_name_for, known, lexer_for
 from app.chat.markdown import Code
 from app.chat.saving import save_bytes
 from app.language import tr
@@ -54,17 +51,6 @@ COLOURS: dict[_TokenType, str] = {
 }
 
 
-@lru_cache(maxsize=1000)
-def lexer_for(language: str) -> Lexer | None:
-    """The lexer of a language by one of its names; None when there is none."""
-    if language.lower() not in _languages():
-        return None
-    try:
-        return get_lexer_by_name(language.lower(), stripnl=False, ensurenl=False)
-    except ClassNotFound:
-        return None
-
-
 #: Languages whose lexers have been made.
 _MADE: set[str] = set()
 
@@ -73,21 +59,6 @@ def _make_lexer(language: str) -> str:
     """On the background thread."""
     lexer_for(language)
     return language
-
-
-@cache
-def _languages() -> frozenset[str]:
-    """All names that are known. For any other one pygments asks every installed package, which takes 30 ms."""
-    return frozenset(alias.lower() for _, aliases, _, _ in get_all_lexers(plugins=False) for alias in aliases)
-
-
-def file_name_for(language: str) -> str:
-    """A name for code in that language: "code.py" for Python, "code.txt" for none that is known."""
-    lexer = lexer_for(language)
-    patterns = lexer.filenames if lexer is not None else []
-    endings = [pattern[1:] for pattern in patterns if re.fullmatch(r"\*\.\w+", pattern)]
-    named = [pattern for pattern in patterns if re.fullmatch(r"\w+", pattern)]
-    return f"code{endings[0]}" if endings else named[0] if named else "code.txt"
 
 
 def _colour_of(kind: _TokenType) -> str | None:
@@ -212,7 +183,7 @@ class _CodeText(QPlainTextEdit):
         elif leaf.language != self._asked:
             # A language's expressions take up to 150 ms when it is met first.
             self._asked = leaf.language
-            if leaf.language.lower() in _languages():
+            if known(leaf.language):
                 tasks.run(_make_lexer, leaf.language, done=self._take_lexer)
 
     def _append(self, text: str) -> None:

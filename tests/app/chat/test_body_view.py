@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFileDialog
 from app import tasks
 from app.chat import late_links, markdown
 from app.chat.body_view import LONG_TEXT, BodyView
-from app.chat.code_view import LONGEST_LINE, CodeView, _CodeText, file_name_for
+from app.chat.code_view import LONGEST_LINE, CodeView, _CodeText
 from app.chat.flow_view import body_font
 from app.chat.markdown import parse
 from app.chat.math_object import CODE_STEP
@@ -116,14 +116,6 @@ def test_code_is_saved_under_a_name_of_its_language(body, qtbot, tmp_path):
     dialog.fileSelected.emit(str(tmp_path / "code.py"))
     dialog.reject()
     assert (tmp_path / "code.py").read_bytes() == "x = '한'\n".encode()
-
-
-@pytest.mark.parametrize(
-    ("language", "name"),
-    [("python", "code.py"), ("C++", "code.cpp"), ("makefile", "code.mak"), ("klingon", "code.txt"), ("", "code.txt")],
-)
-def test_names_for_code(language, name):
-    assert file_name_for(language) == name
 
 
 def colours_of(code, line):
