@@ -61,7 +61,7 @@ def offline(user: User) -> None:
     s.click("Filter the models.*")
     s.type("qwen")
     s.key("Return")
-    s.find(".*[Oo]ffline.*", enabled=False)
+    s.find("huggingface.co was not asked", enabled=False)
     s.shoot("77-offline-models")
     user.page("ctrl+1")
     s.shoot("78-offline-chat")

@@ -35,7 +35,7 @@ SECTIONS = {
     "about": ("About", "정보"),
 }
 LANGUAGES = {"English": "en", "한국어": "ko"}
-WAITING = re.compile("working it out|looking at|계산 중|확인하고 있|살펴보고 있", re.IGNORECASE)
+WAITING = re.compile("working it out|looking (?:at|them up)|계산 중|확인하고 있|살펴보고 있", re.IGNORECASE)
 
 
 class User:

@@ -162,6 +162,10 @@ def zoomed(user: User) -> None:
     ):
         user.speak(language)
         mark = f"90-zoom-{'en' if language == 'English' else 'ko'}"
+        s.click("Language|언어.*", kind="Combo")
+        s.find("English", kind="row")
+        s.shoot(f"{mark}-languages")
+        s.key("Escape")
         tour(user, mark)
         user.sections(f"{mark}-6-")
         wizard(user, f"{mark}-wizard", words, entry)

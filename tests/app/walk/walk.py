@@ -55,6 +55,7 @@ SCENES = {
     "first": Scene((beginnings.first_minute,)),
     "chat": Scene(
         (
+            chatting.stop_with_escape,
             chatting.presets,
             chatting.thirty_turns,
             chatting.branches,
