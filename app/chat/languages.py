@@ -104,7 +104,7 @@ def known(language: str) -> bool:
 
 
 def file_name_for(language: str) -> str:
-    """A name for code in that language: "code.py" for Python, "Makefile" for make, "code.txt" for none that is known."""
+    """A name for code in that language: "code.py", "Makefile", or "code.txt" for one that is not known."""
     if language.lower() in ENDINGS:
         return f"code.{language.lower()}"
     lexer = lexer_for(language)

@@ -10,9 +10,10 @@ from app.chat.languages import ALIASES, file_name_for, known, lexer_for
 COMMON = (
     "python py python3 javascript js jsx typescript ts tsx bash sh shell zsh console terminal cmd bat powershell json "
     "jsonc json5 jsonl yaml yml toml ini env xml html svg vue svelte css scss less sql mysql postgresql sqlite c h cpp "
-    "c++ hpp cuda cu csharp cs java kotlin kt swift go golang rust rs ruby php perl lua r matlab julia scala dart haskell "
-    "elixir clojure ocaml zig dockerfile docker makefile cmake nginx hcl terraform graphql protobuf diff patch markdown "
-    "latex tex mermaid http nasm assembly wasm glsl verilog vhdl solidity vba groovy gradle jinja2 vim vb objective-c"
+    "c++ hpp cuda cu csharp cs java kotlin kt swift go golang rust rs ruby php perl lua r matlab julia scala dart "
+    "haskell elixir ocaml zig dockerfile docker makefile cmake nginx hcl terraform graphql protobuf diff patch "
+    "markdown clojure latex tex mermaid http nasm assembly wasm glsl verilog vhdl solidity vba groovy gradle "
+    "jinja2 vim vb objective-c"
 )
 
 
