@@ -304,7 +304,8 @@ class Walker:
         return index
 
 
-def _code(token: Token, indent: int, quote: int) -> Code:
+def _code(token: Token, indent: int, quote: int) -> Code | Math:
+    """A code block; one in the language "math" is a formula as soon as it is closed."""
     text = token.content.removesuffix("\n")
     if token.type != "fence":
         return Code(text.strip("\n"), "", True, indent, quote)
@@ -313,8 +314,10 @@ def _code(token: Token, indent: int, quote: int) -> Code:
     closed = token.map[1] - token.map[0] - 1 > lines
     if not closed:
         text = without_half_fence(text)
-    language = token.info.split()[0] if token.info.split() else ""
-    return Code(text, language.strip("{}."), closed, indent, quote)
+    language = token.info.split()[0].strip("{}.") if token.info.split() else ""
+    if language.lower() == "math" and closed and text.strip():
+        return Math(text.strip(), indent, quote)
+    return Code(text, language, closed, indent, quote)
 
 
 def without_half_fence(text: str) -> str:

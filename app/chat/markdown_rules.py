@@ -1,7 +1,7 @@
 """What models write beyond CommonMark, as rules of markdown-it: formulas and footnotes.
 
-Formulas stand between $ $, $$ $$, \\( \\) and \\[ \\], or are an equation's environment on lines of their own. They may
-begin right below a line of text. Half a formula is text, and so is money: "$5 and $10".
+Formulas stand between $ $, $` `$, $$ $$, \\( \\) and \\[ \\], or are an equation's environment on lines of their own.
+They may begin right below a line of text. Half a formula is text, and so is money: "$5 and $10".
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ MOST_SIGNS, MOST_BRACKETS = 2000, 600
 #: Blocks around a quote and around a list from which on they are the text that they look like. A quote is one block, a
 #: list two. Each reads all of its lines again, and what stands deeper than `maxNesting` the parser would leave out.
 DEEPEST_QUOTE, DEEPEST_LIST = 10, 16
-_ENVIRONMENTS = "equation|align|alignat|gather|multline|eqnarray|split|aligned|gathered|cases|[pbvBV]?matrix|array"
+_ENVIRONMENTS = (
+    "equation|displaymath|align|alignat|flalign|gather|multline|eqnarray|split|aligned|alignedat|gathered|[dr]?cases"
+    "|[pbvBV]?matrix|array"
+)
 _OPENING = re.compile(rf"\$\$|\\\[|\\begin\{{((?:{_ENVIRONMENTS})\*?)\}}")
 #: The same at the beginning of a line, within quotes and lists too.
 _LINE_OPENING = re.compile(rf"^[ \t>]*(?:(?:[-*+]|\d{{1,9}}[.)])[ \t]+)*({_OPENING.pattern})", re.MULTILINE)
@@ -155,6 +158,8 @@ def _math_inline(state: StateInline, silent: bool) -> bool:
         display = False
         found = _closing_dollar(text, at, min(state.posMax, at + LONGEST_INLINE))
         content = text[at + 1 : found] if found >= 0 else ""
+        if content.startswith("`") and content.endswith("`"):
+            content = content[1:-1].strip()
         after = found + 1
     else:
         return False

@@ -33,6 +33,7 @@ _ENVIRONMENTS = frozenset(
     [
         *("equation", "equation*", "align", "align*", "aligned", "alignat", "alignat*", "alignedat", "split", "math"),
         *("gather", "gather*", "gathered", "multline", "multline*", "eqnarray", "eqnarray*", "displaymath"),
+        *("flalign", "flalign*", "alignat*"),
         *("cases", "dcases", "rcases", "drcases", "array", "subarray", "matrix", "smallmatrix"),
         *("pmatrix", "bmatrix", "Bmatrix", "vmatrix", "Vmatrix"),
     ]

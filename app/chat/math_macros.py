@@ -90,9 +90,12 @@ _WORD = re.compile(r"[A-Za-z0-9]+")
 
 #: Environment -> what opens and what closes its relative.
 _ENVIRONMENTS: dict[str, tuple[str, str]] = {
-    **dict.fromkeys(("align", "alignat", "alignat*", "alignedat"), (r"\begin{align*}", r"\end{align*}")),
+    **dict.fromkeys(
+        ("align", "alignat", "alignat*", "alignedat", "flalign", "flalign*"), (r"\begin{align*}", r"\end{align*}")
+    ),
     "aligned": (r"\begin{aligned}", r"\end{aligned}"),
     "gather": (r"\begin{gather*}", r"\end{gather*}"),
+    "displaymath": ("", ""),
     "eqnarray": (r"\begin{array}{rcl}", r"\end{array}"),
     "eqnarray*": (r"\begin{array}{rcl}", r"\end{array}"),
     "dcases": (r"\begin{cases}", r"\end{cases}"),

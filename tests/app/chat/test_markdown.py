@@ -122,6 +122,15 @@ def test_environments_are_formulas():
     assert parse(f"{text}\nthen")[0] == Math(text)
 
 
+def test_a_fence_of_math_is_a_formula_once_it_is_closed():
+    assert parse("```math\nx_1\n```") == stream("```math\nx_1\n```\n", 1) == [Math("x_1")]
+    assert parse("- so\n  ```math\n  x_1\n  ```")[1] == Math("x_1", indent=1)
+    assert parse("```math\nx_1") == [Code("x_1", "math", closed=False)]
+    assert parse("```math\n```") == [Code("", "math")]
+    (leaf,) = parse("so $`a_1`$ is")
+    assert leaf.spans == (Span("so "), Span("a_1", math="inline"), Span(" is"))
+
+
 def test_formulas_in_lists_and_quotes_keep_their_place():
     assert parse("1. so\n   $$\n   a\n   $$\n   is")[1] == Math("a", indent=1)
     assert parse("> \\[\n> a\n> \\]")[0] == Math("a", quote=1)

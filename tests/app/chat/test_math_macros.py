@@ -17,6 +17,7 @@ CONSTRUCTS = {
         r"\begin{alignat}{2} a &= b & c &= d \end{alignat}",
         r"\begin{eqnarray} a &=& b \\ c &=& d \end{eqnarray}",
         r"\begin{aligned}[t] a &= b \\ &= \text{so } d \end{aligned}",
+        r"\begin{flalign} a &= b & c &= d \end{flalign} \begin{displaymath} x \end{displaymath}",
         r"\begin{gather} a \\ b \end{gather}",
         r"\begin{gathered} a \\ b \end{gathered}",
         r"\begin{multline} a + b \\ + c \end{multline}",
