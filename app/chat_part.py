@@ -163,6 +163,26 @@ class ChatPart(QObject):
         if self._list is not None and self._page is not None and self._page.chat is not None:
             self._list.exchange.choose_target([self._page.chat], ".md", self._page.title)
 
+    def rename(self) -> None:
+        """The open chat, as the user says."""
+        if (chat := self._open_chat) is not None:
+            self._list.ask_title(chat)
+
+    def pin(self) -> None:
+        """The open chat, or not any more."""
+        if (chat := self._open_chat) is not None:
+            self._list.toggle_pin(chat)
+
+    def delete(self) -> None:
+        """The open chat; it can be brought back for a while."""
+        if (chat := self._open_chat) is not None:
+            self._list.delete(chat)
+
+    @property
+    def _open_chat(self) -> int | None:
+        """None also for one that has no message yet."""
+        return self._page.chat if self._page is not None and self._list is not None else None
+
     def import_chats(self) -> None:
         if self._list is not None:
             self._list.exchange.choose_source()

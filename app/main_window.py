@@ -114,6 +114,10 @@ class MainWindow(QMainWindow):
             "find": lambda: self._in_chat("find"),
             "chat_options": lambda: self._in_chat("open_options"),
             "regenerate": lambda: self._in_chat("regenerate_last"),
+            "copy_answer": lambda: self._in_chat("copy_last"),
+            "rename_chat": self.chats.rename,
+            "pin_chat": self.chats.pin,
+            "delete_chat": self.chats.delete,
             "import_chats": self.chats.import_chats,
             "export_chat": self.chats.export,
             "stop": self._stop,
@@ -174,6 +178,8 @@ class MainWindow(QMainWindow):
         bar.modelsWanted.connect(lambda: self.show_page("models"))
         side.newChat.connect(self.new_chat)
         side.searched.connect(self._filter_chats)
+        side.listWanted.connect(lambda: self._in_list("take_keyboard"))
+        side.firstWanted.connect(lambda: self._in_list("choose_first"))
         side.pageChosen.connect(self.show_page)
         made.cardWanted.connect(self._copy_card)
         made.stageUnwanted.connect(lambda: self._settings.change(stage=False))
@@ -376,6 +382,11 @@ class MainWindow(QMainWindow):
     def _filter_chats(self, text: str) -> None:
         if self._chat_list is not None:
             self._chat_list.filter(text)
+
+    def _in_list(self, name: str) -> None:
+        """Call a method of the list of chats."""
+        if self._chat_list is not None:
+            getattr(self._chat_list, name)()
 
     def _in_chat(self, name: str) -> None:
         """Call a method of the chat page, in sight."""

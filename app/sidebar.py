@@ -5,7 +5,7 @@ In a narrow window it folds to a rail of icons, and unfolds for as long as a cha
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPoint, Qt, Signal, Slot
+from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal, Slot
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLineEdit, QMenu, QVBoxLayout, QWidget
 
 from app.actions import MENUS, Actions
@@ -30,6 +30,9 @@ NAVIGATION = (
 class Sidebar(QWidget):
     newChat = Signal()
     searched = Signal(str)
+    #: The keyboard is to go from the search to the chats; the first of them is to open.
+    listWanted = Signal()
+    firstWanted = Signal()
     #: A page key of NAVIGATION.
     pageChosen = Signal(str)
 
@@ -70,6 +73,8 @@ class Sidebar(QWidget):
         hint_row.addWidget(self._hint)
         self._hint.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.search.textChanged.connect(self._show_hint)
+        self.search.returnPressed.connect(self.firstWanted)
+        self.search.installEventFilter(self)
 
         self._middle = QWidget()
         self._chats = QVBoxLayout(self._middle)
@@ -147,6 +152,17 @@ class Sidebar(QWidget):
         self._hint.setText(self._actions.shortcut_text("search").replace("+", " "))
         for key, text, _ in NAVIGATION:
             self._nav[key].setToolTip(self._actions.tip(f"show_{key}", tr(text)))
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """In the search: Down goes to what was found, Esc ends it."""
+        if watched is self.search and event.type() == QEvent.Type.KeyPress:
+            if event.key() == Qt.Key.Key_Down:
+                self.listWanted.emit()
+                return True
+            if event.key() == Qt.Key.Key_Escape and self.search.text():
+                self.search.clear()
+                return True
+        return super().eventFilter(watched, event)
 
     @Slot(str)
     def _show_hint(self, text: str) -> None:

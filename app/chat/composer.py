@@ -82,8 +82,10 @@ class Composer(QFrame):
         self._editing = QWidget(self)
         edit_row = QHBoxLayout(self._editing)
         edit_row.setContentsMargins(0, 0, 0, 0)
-        said = tr("Editing an earlier message. The old one stays as another version.")
-        edit_row.addWidget(label(said, "small", wrap=True), 1)
+        self._edit_said = label("", "small", wrap=True)
+        edit_row.addWidget(self._edit_said, 1)
+        #: An answer is changed, which nobody has to answer.
+        self._keeps = False
         cancel = link_button(tr("Cancel"), tr("Cancel editing"))
         cancel.clicked.connect(self.cancel_edit)
         edit_row.addWidget(cancel)
@@ -228,7 +230,7 @@ class Composer(QFrame):
 
     def _show_button_words(self) -> None:
         wide = self.width() >= theme().px(NARROW)
-        said = tr("Stop") + ("  Esc" if wide else "") if self._answering else tr("Send")
+        said = tr("Stop") + ("  Esc" if wide else "") if self._answering else tr("Keep") if self._keeps else tr("Send")
         said = said if self.width() >= theme().px(BARE) else ""
         self._button.setText(said)
         icon = theme().px(ICON)
@@ -284,8 +286,14 @@ class Composer(QFrame):
             self._meter_text.setToolTip(tr("How much of the model's context this chat takes, with what you write"))
         self._show_words()
 
-    def begin_edit(self, text: str, attachments: Sequence[Attachment] = ()) -> None:
-        """Offer an earlier message for change."""
+    def begin_edit(self, text: str, attachments: Sequence[Attachment] = (), answer: bool = False) -> None:
+        """Offer an earlier message for change; an answer is kept as it is then, without a model."""
+        self._edit_said.setText(
+            tr("Editing an answer. The old one stays as another version.")
+            if answer
+            else tr("Editing an earlier message. The old one stays as another version.")
+        )
+        self._set_keeps(answer)
         self._editing.show()
         self.set_draft(Draft(text, tuple(attachments)))
         self._field.setFocus(Qt.FocusReason.OtherFocusReason)
@@ -296,8 +304,15 @@ class Composer(QFrame):
             self.clear()
             self.editCancelled.emit()
 
+    def _set_keeps(self, on: bool) -> None:
+        if on != self._keeps:
+            self._keeps = on
+            self._show_button()
+            self._show_words()
+
     def clear(self) -> None:
         self._editing.hide()
+        self._set_keeps(False)
         self._field.clear()
         self.set_attachments(())
 
@@ -312,7 +327,7 @@ class Composer(QFrame):
     def _send(self) -> None:
         text = self.text.strip()
         something = bool(text or self._attachments)
-        if something and not self._reason and not self._answering:
+        if something and not self._answering and (self._keeps or not self._reason):
             self.sent.emit(text)
         elif something and (self._soon or self._answering):
             self._queued = True
@@ -360,7 +375,8 @@ class Composer(QFrame):
             self._button, "stop" if self._answering else "send", "text" if self._answering else "accent_ink"
         )
         self._show_button_words()
-        self._button.setAccessibleName(tr("Stop the answer") if self._answering else tr("Send message"))
+        keeps = tr("Keep the answer as it is now") if self._keeps else tr("Send message")
+        self._button.setAccessibleName(tr("Stop the answer") if self._answering else keeps)
         restyle(self._button)
 
     @Slot()
@@ -374,6 +390,6 @@ class Composer(QFrame):
         else:
             hint = "" if self._answering else self._reason
         self._hint.setText(hint)
-        can_send = (self._soon or not self._reason) and not self._queued
+        can_send = (self._soon or not self._reason or self._keeps) and not self._queued
         can_send = can_send and bool(self.text.strip() or self._attachments)
         self._button.setEnabled(self._answering or can_send)

@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from app.chat.attaching import with_attachments
 from app.chat.preset_store import PresetStore
 from app.chat.presets import ChatSettings, Sampling, params_of, resolve
-from app.chat.records import Attachment, StoredMessage
+from app.chat.records import EDITED, Attachment, StoredMessage
 from app.chat.store import ChatStore
 from app.chat.thinking import join_thought, split_thought
 from app.host import AnswerDelta, AnswerResult, EngineHost
@@ -159,6 +159,12 @@ class ChatController(QObject):
         self._answer(
             message.chat_id, self._store.add_message(message.chat_id, parent, "user", question, attachments=files)
         )
+
+    def revise(self, message: StoredMessage, answer: str) -> None:
+        """Put an answer otherwise. The old one stays as another version; what the model thought is the same."""
+        text = join_thought(split_thought(message.text).thought, answer)
+        revised = self._store.add_message(message.chat_id, message.parent_id, "assistant", model=message.model)
+        self._store.finish(revised, text, None, EDITED, thought_s=message.thought_s)
 
     def regenerate(self, message: StoredMessage) -> None:
         """Have the question above this answer answered anew. The old answer stays as another version."""

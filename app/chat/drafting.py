@@ -63,6 +63,10 @@ class Drafting(QObject):
         self._composer.set_draft(self._store.draft(chat_id))
         self._save_soon.stop()
 
+    def resume(self) -> None:
+        """Show again what is kept for the open chat."""
+        self.open(self._chat)
+
     @Slot()
     def save(self) -> None:
         self._save_soon.stop()

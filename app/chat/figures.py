@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.chat.records import EDITED
 from app.host import HostState
 from app.language import mark, told, tr
 from app.words import brief, rate, rate_range
@@ -16,6 +17,7 @@ ENDINGS = {
     "context": mark("stopped: context full"),
     "cancelled": mark("stopped by you"),
     "error": mark("stopped: error"),
+    EDITED: mark("edited by you"),
 }
 
 

@@ -108,6 +108,10 @@ class ChatListModel(QAbstractListModel):
     def rows(self) -> list[Row]:
         return self._rows
 
+    def first(self) -> int | None:
+        """The chat in the first row that has one."""
+        return next((row.chat.id for row in self._rows if row.chat is not None), None)
+
     def place_of(self, chat_id: int) -> int | None:
         """The row of a chat that was handed out."""
         for place, row in enumerate(self._rows[: self._handed]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QObject, QPoint, Signal, Slot
@@ -9,8 +10,10 @@ from PySide6.QtWidgets import QWidget
 
 from app.chat.controller import ChatController
 from app.chat.message_menu import MessageMenu
+from app.chat.portable import PortableChat
 from app.chat.records import StoredMessage
 from app.chat.store import ChatStore
+from app.language import tr
 from engine.errors import GreenroomError
 
 
@@ -23,6 +26,8 @@ class MessageActions(QObject):
     forgotten = Signal()
     #: StoredMessage
     editWanted = Signal(object)
+    #: int: a chat to open
+    chatWanted = Signal(int)
     #: GreenroomError
     failed = Signal(object)
 
@@ -66,7 +71,23 @@ class MessageActions(QObject):
         menu.continueWanted.connect(self.continue_answer)
         menu.editWanted.connect(self.editWanted)
         menu.deleteWanted.connect(self.delete)
+        menu.branchWanted.connect(self.branch)
         return menu
+
+    @Slot(object)
+    def branch(self, message: StoredMessage) -> None:
+        """Open a copy of the chat that ends with this message."""
+        whole = self._store.portable(message.chat_id)
+        shown = [known.id for known in self._path()]
+        if whole is None or message.id not in shown:
+            return
+        copy = whole.until(shown.index(message.id) + 1, tr("{title} (copy)", title=whole.title), time.time())
+        self._do(lambda: self.chatWanted.emit(self._copy(copy, message.chat_id)))
+
+    def _copy(self, copy: PortableChat, original: int) -> int:
+        (chat,) = self._store.add_portable([copy])
+        self._store.set_model_path(chat, self._store.model_path(original))
+        return chat
 
     @Slot(object)
     def delete(self, message: StoredMessage) -> None:

@@ -10,6 +10,7 @@ from app.chat.controller import ChatController
 from app.chat.records import StoredMessage
 from app.chat.thinking import split_thought
 from app.language import tr
+from app.words import brief
 
 
 class MessageMenu(QMenu):
@@ -19,6 +20,7 @@ class MessageMenu(QMenu):
     continueWanted = Signal(object)
     editWanted = Signal(object)
     deleteWanted = Signal(object)
+    branchWanted = Signal(object)
 
     def __init__(
         self, message: StoredMessage, controller: ChatController, last: bool, parent: QWidget | None = None
@@ -31,12 +33,20 @@ class MessageMenu(QMenu):
         if message.role == "assistant":
             goes_on = self.addAction(tr("Continue the answer"), lambda: self.continueWanted.emit(message))
             goes_on.setEnabled(last and controller.can_ask and bool(message.text.strip()))
+            self.addAction(tr("Edit the answer"), lambda: self.editWanted.emit(message)).setEnabled(not busy)
             self.addAction(tr("Copy answer"), lambda: self._copy(split_thought(message.text).answer))
             self.addAction(tr("Copy as it was written"), lambda: self._copy(message.text))
         else:
             self.addAction(tr("Edit message"), lambda: self.editWanted.emit(message)).setEnabled(not busy)
             self.addAction(tr("Copy message"), lambda: self._copy(message.text))
+        away = self.addAction(tr("New chat from here"), lambda: self.branchWanted.emit(message))
+        away.setToolTip(tr("A copy of this chat up to this message"))
         self.addSeparator()
+        if message.role == "assistant" and message.model:
+            # It may have been another one than the model that is loaded.
+            name = brief(message.model).replace("&", "&&")
+            self.addAction(tr("Answered by {model}", model=name)).setEnabled(False)
+            self.addSeparator()
         gone = tr("Delete") if last else tr("Delete, with all that follows")
         self.addAction(gone, lambda: self.deleteWanted.emit(message)).setEnabled(not busy)
 

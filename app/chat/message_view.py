@@ -392,7 +392,8 @@ class AnswerView(QWidget):
         figures = FiguresLabel(line)
         figures.shorter = tuple(shorter)
         figures.setObjectName("stats")
-        figures.detail = stats_detail(message.stats)
+        model = tr("Answered by {model}", model=message.model) if message.model else ""
+        figures.detail = "\n".join(filter(None, (stats_detail(message.stats), model)))
         figures.setAccessibleDescription(figures.detail)
         figures.chosen.connect(lambda: self.figuresWanted.emit(self.message))
         self._foot.addWidget(figures, 1)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtGui import QDragEnterEvent, QDropEvent, QFocusEvent, QHideEvent, QKeyEvent, QResizeEvent, QShowEvent
+from PySide6.QtGui import (
+    QDragEnterEvent,
+    QDropEvent,
+    QFocusEvent,
+    QGuiApplication,
+    QHideEvent,
+    QKeyEvent,
+    QResizeEvent,
+    QShowEvent,
+)
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.chat.advice import Advice
@@ -14,6 +23,7 @@ from app.chat.composer import Composer
 from app.chat.context import ContextMeter
 from app.chat.controller import ChatController
 from app.chat.drafting import Drafting
+from app.chat.editing import Editing
 from app.chat.field import HISTORY, local_files
 from app.chat.figures import why_not_ready
 from app.chat.find_bar import FindBar
@@ -28,6 +38,7 @@ from app.chat.performance_panel import PerformancePanel
 from app.chat.records import Attachment, StoredMessage
 from app.chat.store import ChatStore
 from app.chat.style import chat_style
+from app.chat.thinking import split_thought
 from app.chat.transcript import NEAR_END, Transcript
 from app.chat.welcome import Welcome
 from app.host import DEMO, AnswerResult, EngineHost, HostState
@@ -80,7 +91,6 @@ class ChatPage(QWidget):
         #: What was written is sent as soon as it is known to fit.
         self._sends_when_counted = False
         self._chat: int | None = None
-        self._edited: StoredMessage | None = None
         self._title = ""
         self._build()
         self._connect()
@@ -103,6 +113,7 @@ class ChatPage(QWidget):
         self.composer = Composer()
         self.composer.set_history(lambda: self._store.questions(HISTORY))
         self._drafting = Drafting(self.composer, self._host, self._store, self._meter, self)
+        self._editing = Editing(self.composer, self._drafting, self._controller, self)
         self.setAcceptDrops(True)
         lower = QVBoxLayout()
         lower.setSpacing(8)
@@ -141,7 +152,7 @@ class ChatPage(QWidget):
         controller.streamGrew.connect(self._grow)
         controller.streamEnded.connect(self._finish)
         controller.failed.connect(self.show_failure)
-        transcript.editWanted.connect(self._begin_edit)
+        transcript.editWanted.connect(self._editing.begin)
         transcript.linkChosen.connect(self.link_bar.offer)
         transcript.figuresWanted.connect(lambda message: self._performance.show(True, message.id))
         self._performance.shown.connect(self.performanceShown)
@@ -149,7 +160,8 @@ class ChatPage(QWidget):
         transcript.regenerateWanted.connect(actions.regenerate)
         transcript.versionWanted.connect(actions.show_version)
         transcript.menuWanted.connect(actions.open_menu)
-        actions.editWanted.connect(self._begin_edit)
+        actions.editWanted.connect(self._editing.begin)
+        actions.chatWanted.connect(self.open_chat)
         actions.changed.connect(self._show_path)
         actions.failed.connect(self.show_failure)
         actions.deleted.connect(self._offer_undo)
@@ -177,7 +189,8 @@ class ChatPage(QWidget):
         self.composer.sent.connect(self.send)
         self.composer.stopped.connect(controller.stop)
         self.composer.escaped.connect(self.link_bar.hide)
-        self.composer.editCancelled.connect(self._end_edit)
+        self._editing.revised.connect(self._show_revised)
+        self._editing.failed.connect(self.show_failure)
         self.welcome.exampleChosen.connect(self._take_example)
         theme().changed.connect(self._restyle)
 
@@ -223,6 +236,9 @@ class ChatPage(QWidget):
     def send(self, text: str) -> None:
         """Ask the model, in the open chat."""
         files = self.composer.attachments
+        if self._editing.of_answer:
+            self._editing.keep_answer(text)
+            return
         if not self._controller.can_ask or not (text or files):
             return
         self._sends_when_counted = self._meter.doubtful
@@ -233,15 +249,15 @@ class ChatPage(QWidget):
             self._advise_room()
             return
         try:
-            if self._edited is not None:
-                self._controller.edit(self._edited, text, files)
-                chat = self._edited.chat_id
+            if self._editing.message is not None:
+                self._controller.edit(self._editing.message, text, files)
+                chat = self._editing.message.chat_id
             else:
                 chat = self._controller.ask(self._chat, text, files)
         except GreenroomError as error:
             self.show_failure(error)
             return
-        self._edited = None
+        self._editing.message = None
         self.message_actions.forget()
         self._drafting.sent(chat)
         self._chat = chat
@@ -272,6 +288,12 @@ class ChatPage(QWidget):
         if self._messages and self._messages[-1].role == "assistant":
             self.message_actions.regenerate(self._messages[-1])
 
+    def copy_last(self) -> None:
+        """The newest answer of the open chat, without what the model thought."""
+        answers = [message for message in self._messages if message.role == "assistant"]
+        if answers:
+            QGuiApplication.clipboard().setText(split_thought(answers[-1].text).answer)
+
     def save_draft(self) -> None:
         """At once, not a moment after the last key: another page is about to take this one's place."""
         self._drafting.save()
@@ -279,7 +301,7 @@ class ChatPage(QWidget):
     def show_draft(self) -> None:
         """What the store has of it may be another now."""
         if self._drafting.keeping:
-            self._drafting.open(self._chat)
+            self._drafting.resume()
 
     def shutdown(self) -> None:
         """Save what is being written and close the store. The page is of no use afterwards."""
@@ -292,7 +314,7 @@ class ChatPage(QWidget):
 
     def _switch(self, chat_id: int | None) -> None:
         self._drafting.save()
-        self._edited = None
+        self._editing.message = None
         self.message_actions.forget()
         self._sends_when_counted = False
         self.composer.clear()
@@ -326,17 +348,10 @@ class ChatPage(QWidget):
         self._show_stream_state()
         self._advice.look(self._chat, messages)
 
-    @Slot(object)
-    def _begin_edit(self, message: StoredMessage) -> None:
-        self._drafting.save()
-        self._drafting.keeping = False
-        self._edited = message
-        self.composer.begin_edit(message.text, message.attachments)
-
     @Slot()
-    def _end_edit(self) -> None:
-        self._edited = None
-        self._drafting.open(self._chat)
+    def _show_revised(self) -> None:
+        self.message_actions.forget()
+        self._show_path(stay=True)
 
     @Slot()
     def _offer_undo(self) -> None:
@@ -358,7 +373,7 @@ class ChatPage(QWidget):
     def _look_elsewhere(self) -> None:
         """Show what another window has made of the open chat, unless it is worked on here."""
         stream = self._controller.stream
-        busy = self._edited is not None or (stream is not None and stream.chat_id == self._chat)
+        busy = self._editing.message is not None or (stream is not None and stream.chat_id == self._chat)
         if not busy and self._store.messages(self._chat) != self._messages:
             bar = self.transcript.verticalScrollBar()
             self._show_path(stay=bar.value() < bar.maximum() - NEAR_END)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.chat.records import Attachment
@@ -50,9 +50,26 @@ class PortableChat:
     @property
     def path(self) -> list[PortableMessage]:
         """The visible messages, first to last."""
+        return [self.messages[place] for place in self._way]
+
+    @property
+    def _way(self) -> list[int]:
+        """Their places."""
         place = len(self.messages) - 1 if self.leaf is None else self.leaf
-        found: list[PortableMessage] = []
+        found: list[int] = []
         while self.messages and place is not None:
-            found.append(self.messages[place])
+            found.append(place)
             place = self.messages[place].parent
         return found[::-1]
+
+    def until(self, count: int, title: str, created: float) -> PortableChat:
+        """A chat of its own with the first `count` of the visible messages, in this version only."""
+        way = self._way[:count]
+        messages = tuple(
+            replace(self.messages[place], parent=number - 1 if number else None) for number, place in enumerate(way)
+        )
+        numbers = {place: number for number, place in enumerate(way)}
+        settings = {k: v for k, v in self.settings.items() if k not in ("start", "summary")}
+        if self.settings.get("start") in numbers:
+            settings = {**self.settings, "start": numbers[self.settings["start"]]}
+        return PortableChat(title, created, created, messages, None, False, self.folder, settings)

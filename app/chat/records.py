@@ -10,6 +10,11 @@ from engine.errors import GreenroomError
 from engine.placement.plan import Range
 from engine.runtime.events import GenerationStats
 
+#: stop_reason of an answer whose words are the user's.
+EDITED = "edited"
+#: stop_reasons of an answer that has no more to say: its own, or the user's who has changed it.
+COMPLETE = ("end", "stop_string", EDITED)
+
 
 class ChatInfo(NamedTuple):
     """One line of the chat list. Times are seconds since the epoch; folder "" is none."""
@@ -98,4 +103,4 @@ class StoredMessage:
     @property
     def cut_off(self) -> bool:
         """An answer that a model could go on with."""
-        return self.role == "assistant" and not self.elsewhere and self.stop_reason not in ("end", "stop_string")
+        return self.role == "assistant" and not self.elsewhere and self.stop_reason not in COMPLETE

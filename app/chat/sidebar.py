@@ -156,6 +156,24 @@ class ChatList(QWidget):
             if hit is not None:
                 self.hitChosen.emit(hit.message_id or 0, self._query)
 
+    @Slot()
+    def take_keyboard(self) -> None:
+        """To the chats that the search has found, the first of them."""
+        if self._filter_soon.isActive():
+            self.refresh()
+        if self._model.first() is not None:
+            self.view.setCurrentIndex(QModelIndex())
+            self.view.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+    @Slot()
+    def choose_first(self) -> None:
+        """Open the first chat that a search has found."""
+        if self._filter_soon.isActive():
+            self.refresh()
+        first = self._model.first()
+        if self._query and first is not None:
+            self._choose(first)
+
     # What can be done to a chat
 
     def menu_for(self, index: QModelIndex) -> QMenu:
@@ -224,10 +242,22 @@ class ChatList(QWidget):
         """Put a chat into a folder; "" takes it out."""
         self._change(self._store.move, chat_id, folder)
 
+    def ask_title(self, chat_id: int) -> None:
+        """Have the user name a chat, wherever its row is."""
+        title = self._store.title(chat_id) or ""
+        self._ask(tr("Rename"), tr("Name of the chat"), title, lambda text: self._rename(chat_id, text))
+
+    def toggle_pin(self, chat_id: int) -> None:
+        pinned = any(known.id == chat_id and known.pinned for known in self._store.chats())
+        self._change(self._store.pin, chat_id, not pinned)
+
     def _ask_folder(self, name: str, chosen) -> None:
-        dialog = QInputDialog(self)
-        dialog.setWindowTitle(tr("Folder"))
-        dialog.setLabelText(tr("Name of the folder"))
+        self._ask(tr("Folder"), tr("Name of the folder"), name, chosen)
+
+    def _ask(self, title: str, what: str, name: str, chosen) -> None:
+        dialog = QInputDialog(self.window())
+        dialog.setWindowTitle(title)
+        dialog.setLabelText(what)
         dialog.setTextValue(name)
         dialog.resize(theme().px(FOLDER_DIALOG), dialog.sizeHint().height())
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

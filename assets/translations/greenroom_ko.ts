@@ -89,6 +89,26 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
+        <source>Copy the last answer</source>
+        <translation>마지막 답변 복사</translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Rename this chat…</source>
+        <translation>이 채팅 이름 바꾸기…</translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Pin this chat, or unpin it</source>
+        <translation>이 채팅 고정 또는 고정 해제</translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>Delete this chat</source>
+        <translation>이 채팅 삭제</translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
         <location filename="../../app/chat/sidebar.py"/>
         <source>Import chats…</source>
         <translation>채팅 가져오기…</translation>
@@ -731,11 +751,6 @@
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
-        <source>Editing an earlier message. The old one stays as another version.</source>
-        <translation>이전 메시지를 수정하고 있습니다. 원래 메시지는 다른 버전으로 남습니다.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/composer.py"/>
         <location filename="../../app/chat/unsaved_question.py"/>
         <location filename="../../app/hardware/page.py"/>
         <location filename="../../app/models/row.py"/>
@@ -792,6 +807,11 @@
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
+        <source>Keep</source>
+        <translation>저장</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
         <source>Send</source>
         <translation>보내기</translation>
     </message>
@@ -817,13 +837,28 @@
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
-        <source>Stop the answer</source>
-        <translation>답변 중지</translation>
+        <source>Editing an answer. The old one stays as another version.</source>
+        <translation>답변을 고치고 있습니다. 이전 답변은 다른 버전으로 남습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Editing an earlier message. The old one stays as another version.</source>
+        <translation>이전 메시지를 수정하고 있습니다. 원래 메시지는 다른 버전으로 남습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Keep the answer as it is now</source>
+        <translation>고친 답변 저장</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
         <source>Send message</source>
         <translation>메시지 보내기</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composer.py"/>
+        <source>Stop the answer</source>
+        <translation>답변 중지</translation>
     </message>
     <message>
         <location filename="../../app/chat/composer.py"/>
@@ -1090,6 +1125,11 @@
         <location filename="../../app/chat/figures.py"/>
         <source>stopped: error</source>
         <translation>중지: 오류</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/figures.py"/>
+        <source>edited by you</source>
+        <translation>직접 고침</translation>
     </message>
     <message>
         <location filename="../../app/chat/figures.py"/>
@@ -1378,6 +1418,16 @@
         <translation>수식: {source}</translation>
     </message>
     <message>
+        <location filename="../../app/chat/message_actions.py"/>
+        <source>{title} (copy)</source>
+        <translation>{title} (사본)</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_menu.py"/>
+        <source>Edit the answer</source>
+        <translation>답변 고치기</translation>
+    </message>
+    <message>
         <location filename="../../app/chat/message_menu.py"/>
         <location filename="../../app/chat/message_view.py"/>
         <source>Copy answer</source>
@@ -1398,6 +1448,22 @@
         <location filename="../../app/chat/message_menu.py"/>
         <source>Copy message</source>
         <translation>메시지 복사</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_menu.py"/>
+        <source>New chat from here</source>
+        <translation>여기서부터 새 채팅</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_menu.py"/>
+        <source>A copy of this chat up to this message</source>
+        <translation>이 메시지까지의 채팅 사본</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/message_menu.py"/>
+        <location filename="../../app/chat/message_view.py"/>
+        <source>Answered by {model}</source>
+        <translation>답변한 모델: {model}</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_menu.py"/>
@@ -2069,6 +2135,11 @@
         <location filename="../../app/chat/sidebar.py"/>
         <source>Out of the folder</source>
         <translation>폴더에서 꺼내기</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/sidebar.py"/>
+        <source>Name of the chat</source>
+        <translation>채팅 이름</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>

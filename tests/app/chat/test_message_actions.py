@@ -7,7 +7,9 @@ from PySide6.QtGui import QDropEvent, QGuiApplication
 from PySide6.QtWidgets import QPushButton
 
 from app.chat.controller import ChatController
+from app.chat.message_view import FiguresLabel
 from app.chat.page import ChatPage
+from app.chat.presets import ChatSettings
 from app.chat.records import Attachment, Draft
 from app.chat.store import ChatStore
 from app.settings.store import Settings
@@ -120,7 +122,7 @@ def test_a_change_of_an_earlier_message_is_no_draft(page, host, store):
     page.send("q")
     host.answer("a")
     page.composer.set_text("a draft")
-    page._begin_edit(page._messages[0])
+    page._editing.begin(page._messages[0])
     assert [a.name for a in page.composer.attachments] == ["a.txt"]
     page.composer.set_text("q, better")
     page._drafting.save()
@@ -192,3 +194,40 @@ def test_what_is_written_stays_when_the_page_is_made_anew(host, store, qtbot):
     host.answer("a")
     assert [m.text for m in store.messages(again.chat)] == ["q", "a"]
     again.shutdown()
+
+
+def test_a_new_chat_goes_on_from_a_message(page, host, store, qtbot):
+    talk(page, host, "q1", "q2")
+    page.message_actions.regenerate(page._messages[3])
+    host.answer("otherwise")
+    original = page.chat
+    store.move(original, "Work")
+    store.pin(original, True)
+    page._controller.set_settings(original, ChatSettings(system="Be brief", start=page._messages[2].id, summary="s"))
+    before = store.portable(original)
+    entry(page.message_actions.menu(page._messages[1]), "New chat from here").trigger()
+    assert page.chat != original
+    assert (page.title, texts(page)) == ("q1 (copy)", ["q1", "answer to q1"])
+    assert store.folders() == ["Work"]
+    settings = page._controller.settings_of(page.chat)
+    assert (settings.system, settings.start, settings.summary) == ("Be brief", None, "")
+    assert store.model_path(page.chat) == store.model_path(original) != ""
+    assert store.portable(original) == before, "the original is as it was"
+    talk(page, host, "q3")
+    assert texts(page)[2:] == ["q3", "answer to q3"]
+    # With what was left out of the prompt, where the copy has that too; of several versions the one that is seen.
+    page.open_chat(original)
+    page.message_actions.branch(page._messages[3])
+    assert texts(page) == ["q1", "answer to q1", "q2", "otherwise"]
+    assert page._controller.settings_of(page.chat).start == page._messages[2].id
+    assert [message.versions for message in page._messages] == [1] * 4
+
+
+def test_the_menu_says_which_model_has_answered(page, host, store):
+    talk(page, host, "q")
+    menu = page.message_actions.menu(page._messages[1])
+    said = entry(menu, f"Answered by {page._messages[1].model}")
+    assert not said.isEnabled()
+    assert not any("Answered" in action.text() for action in page.message_actions.menu(page._messages[0]).actions())
+    (figures,) = page.transcript.findChildren(FiguresLabel)
+    assert figures.detail.endswith(f"Answered by {page._messages[1].model}")

@@ -260,7 +260,7 @@ def _unsaved(window: MainWindow) -> None:
 
 def _editing(window: MainWindow) -> None:
     question = _view(window, QuestionView)
-    window.chat_page._begin_edit(question.message)
+    window.chat_page._editing.begin(question.message)
 
 
 def _find(window: MainWindow) -> None:
