@@ -86,7 +86,7 @@ class Notices(QObject):
         """Of the pages about models: an invitation with its actions, or a problem."""
         tone = "info" if actions else "bad"
         if not actions and any(name in note.remedy for name in ("Settings", tr("Settings"))):
-            # A wish of the user's stands against it, nothing is broken.
+            # It can be set right here.
             tone, actions = "warn", [(tr("Settings"), lambda: self.pageWanted.emit("settings"))]
         self.show(note, tone, "models", actions)
 
