@@ -31,7 +31,7 @@ def stats_lines(
 ) -> tuple[str, ...]:
     """The line, and shorter ones for less room: without the first token, the count, the prediction, the speed.
 
-    Why the answer ended is in all of them.
+    Why the answer ended is in all of them, but for the shortest where it ended by itself: that has the speed alone.
     """
     # Without a reason the program ended before the answer did.
     ending = tr(ENDINGS.get(stop_reason or "", mark("stopped: Greenroom was closed")))
@@ -47,7 +47,8 @@ def stats_lines(
     first = [tr("first token {time}", time=seconds(stats.first_token_s))]
     widest = foreseen or speed
     lines = [widest + count + first, widest + count, foreseen, speed or count]
-    return (*(" · ".join([*parts, ending]) for parts in lines if parts), ending)
+    shortest = speed[0] if speed and stop_reason == "end" else ending
+    return (*(" · ".join([*parts, ending]) for parts in lines if parts), shortest)
 
 
 def stats_detail(stats: GenerationStats | None) -> str:

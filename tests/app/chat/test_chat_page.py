@@ -409,12 +409,12 @@ def test_actions_stand_below_the_figures_where_both_have_no_room(page, host):
     page.send("q")
     host.answer("a")
     view = last(page)
-    for width in (640, 220):
+    for width in (640, 150):
         view.set_width(width)
         QApplication.processEvents()
         stats, again = view.findChild(ElideLabel, "stats"), view.findChild(QPushButton, "regenerate")
         spots = [part.mapTo(view, QPoint()) for part in (stats, again)]
-        assert (spots[0].y() + stats.height() <= spots[1].y()) == (width == 220)
+        assert (spots[0].y() + stats.height() <= spots[1].y()) == (width == 150)
         assert spots[1].y() + again.height() <= view.height()
         shortest = stats.shorter[-1]
         assert stats.fontMetrics().horizontalAdvance(shortest) <= stats.width()

@@ -63,18 +63,20 @@ def test_how_the_question_was_read():
     assert stats_detail(both) == "Read 34 tokens at 410 tok/s; 12 more were still in memory"
 
 
-def test_with_less_room_the_prediction_stays_longest_beside_the_speed_and_the_ending_always():
+def test_with_less_room_the_prediction_stays_longest_beside_the_speed_which_never_goes():
     lines = stats_lines(STATS, "end", Range(11.0, 12.0, 14.0))
     assert lines == (
         "12.4 tok/s (predicted 11 to 14) · 245 tokens · first token 0.8 s · stopped: end of text",
         "12.4 tok/s (predicted 11 to 14) · 245 tokens · stopped: end of text",
         "12.4 tok/s (predicted 11 to 14) · stopped: end of text",
         "12.4 tok/s · stopped: end of text",
-        "stopped: end of text",
+        "12.4 tok/s",
     )
     assert stats_lines(STATS, "end") == (
         "12.4 tok/s · 245 tokens · first token 0.8 s · stopped: end of text",
         "12.4 tok/s · 245 tokens · stopped: end of text",
         "12.4 tok/s · stopped: end of text",
-        "stopped: end of text",
+        "12.4 tok/s",
     )
+    # Why an answer is not whole says more than its speed.
+    assert stats_lines(STATS, "length")[-1] == "stopped: token limit"
