@@ -22,7 +22,7 @@ from app.widgets.page import scrolled_panel
 from app.words import gigabytes
 
 #: As wide as it likes to be, and as narrow as it can be read.
-WIDTH, NARROWEST = 336, 226
+WIDTH, NARROWEST = 336, 219
 #: Milliseconds between two pictures while something moves, and between two looks at figures.
 FRAME_MS, FIGURES_MS = 33, 500
 #: Where nothing is to move, pictures come as seldom as figures.

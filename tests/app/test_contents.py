@@ -192,6 +192,14 @@ def test_the_stage_leaves_room_to_the_chat(window: MainWindow) -> None:
     assert right < window.width()
 
 
+def test_at_twice_the_text_size_the_stage_is_whole_in_a_window_of_a_small_screen(window: MainWindow) -> None:
+    window.settings.change(zoom=2.0)
+    window.actions_by_key["stage"].trigger()
+    window.resize(1008, 660)
+    window.grab()
+    assert window.contents.stage.mapTo(window, window.contents.stage.rect().topRight()).x() < window.width()
+
+
 def test_nothing_is_left_behind(window: MainWindow, qtbot: QtBot) -> None:
     for page in ("models", "hardware", "settings", "chat"):
         window.show_page(page)
