@@ -146,12 +146,15 @@ QSlider::handle:horizontal:disabled, QSlider::sub-page:horizontal:disabled { bac
 QProgressBar[thin="true"] { background: transparent; border-radius: 0; min-height: 3px; max-height: 3px; }
 QProgressBar[thin="true"]::chunk { border-radius: 0; }
 
-QMenu { background: $panel; color: $text; border: 1px solid $line; padding: 6px; }
+QMenu { background: $panel; color: $text; border: 1px solid $line; padding: 6px; menu-scrollable: 1; }
 QMenu::item { padding: 7px 28px 7px 12px; border-radius: 6px; }
 QMenu::item:selected { background: $hover; }
 QMenu::item:disabled { color: $faint; }
 QMenu::separator { height: 1px; background: $line; margin: 6px 4px; }
 QMenu::icon { padding-left: 8px; }
+QMenu::indicator { width: 14px; height: 14px; padding-left: 8px; }
+QMenu::indicator:checked { image: url("$icon_chosen"); }
+QMenu::right-arrow { image: url("$icon_right"); width: 12px; height: 12px; padding-right: 8px; }
 
 QAbstractItemView:focus { border: 2px solid $accent; }
 QScrollArea, QAbstractScrollArea[frameless="true"] { background: transparent; border: none; }
@@ -198,7 +201,7 @@ def build_stylesheet(
     """The whole sheet.
 
     body_px: body text in logical pixels, before the zoom
-    icons:   file paths for `icon_up`, `icon_down`, `icon_check`
+    icons:   file paths for `icon_up`, `icon_down`, `icon_right`, `icon_check`, `icon_chosen`
     zoom:    factor on text and on the room around it
     compact: less room above and below the text of controls
     """

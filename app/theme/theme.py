@@ -137,11 +137,11 @@ class Theme(QObject):
 
     def _write_sheet_icons(self, tokens: Tokens) -> dict[str, str]:
         """A style sheet takes its images from files only, so the few it uses are written in this theme's colours."""
-        wanted = {"icon_up": ("chevron-up", tokens.muted), "icon_down": ("chevron-down", tokens.muted)}
-        wanted["icon_check"] = ("check", tokens.accent_ink)
+        wanted = {f"icon_{way}": (f"chevron-{way}", tokens.muted) for way in ("up", "down", "right")}
+        wanted |= {"icon_check": ("check", tokens.accent_ink), "icon_chosen": ("check", tokens.accent)}
         paths = {}
         for key, (name, colour) in wanted.items():
-            path = Path(self._sheet_icons.path()) / f"{tokens.name}-{name}.svg"
+            path = Path(self._sheet_icons.path()) / f"{tokens.name}-{key}.svg"
             path.write_text(icon_source(name).replace("currentColor", colour), encoding="utf-8")
             paths[key] = path.as_posix()
         return paths

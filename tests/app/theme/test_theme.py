@@ -7,9 +7,9 @@ from collections import Counter
 from dataclasses import asdict
 
 import pytest
-from PySide6.QtCore import QSize
+from PySide6.QtCore import QPoint, QSize
 from PySide6.QtGui import QGuiApplication, QIcon, QImage
-from PySide6.QtWidgets import QApplication, QPushButton
+from PySide6.QtWidgets import QApplication, QMenu, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.theme import DARK, LIGHT, Tokens, theme
@@ -18,6 +18,7 @@ from app.theme.stylesheet import build_stylesheet
 from app.theme.tokens import TEXT_PAIRS, contrast
 from engine.resources import asset
 
+ICON_FILES = {f"icon_{name}": name for name in ("up", "down", "right", "check", "chosen")}
 ICONS = sorted(path.stem for path in asset("icons").glob("*.svg") if path.stem != "logo")
 
 
@@ -40,7 +41,7 @@ def test_contrast_is_the_known_one() -> None:
 
 @pytest.mark.parametrize("tokens", [LIGHT, DARK], ids=lambda t: t.name)
 def test_the_sheet_holds_only_colours_of_its_theme(tokens: Tokens) -> None:
-    sheet = build_stylesheet(tokens, 14, "Mono", {"icon_up": "u", "icon_down": "d", "icon_check": "c"})
+    sheet = build_stylesheet(tokens, 14, "Mono", ICON_FILES)
     assert set(re.findall(r"#[0-9A-Fa-f]{6}\b", sheet)) <= set(asdict(tokens).values())
     assert "$" not in sheet
 
@@ -127,8 +128,7 @@ def test_a_disabled_icon_is_paler(qapp: QApplication) -> None:
 @pytest.mark.parametrize("compact", [False, True])
 def test_nothing_moves_when_the_focus_comes(zoom: float, compact: bool) -> None:
     """Border and padding together are as wide with the ring as without."""
-    icons = {"icon_up": "u", "icon_down": "d", "icon_check": "c"}
-    sheet = build_stylesheet(LIGHT, 14, "Mono", icons, zoom, compact)
+    sheet = build_stylesheet(LIGHT, 14, "Mono", ICON_FILES, zoom, compact)
 
     def around(selector: str) -> tuple[int, ...]:
         rule = re.search(re.escape(selector) + r"(?:, [^{}]*)? \{([^}]*)\}", sheet)
@@ -150,7 +150,7 @@ def test_nothing_moves_when_the_focus_comes(zoom: float, compact: bool) -> None:
 @pytest.mark.parametrize("zoom", [0.75, 1.0, 1.25, 1.75, 2.0])
 def test_chips_stay_round(zoom: float, qtbot: QtBot) -> None:
     """Qt draws a corner square whose radius is more than half of the height."""
-    sheet = build_stylesheet(LIGHT, 14, "Mono", {"icon_up": "u", "icon_down": "d", "icon_check": "c"}, zoom)
+    sheet = build_stylesheet(LIGHT, 14, "Mono", ICON_FILES, zoom)
     rule = re.search(r"QLabel\[chip\], QPushButton\[chip\] \{([^}]*)\}", sheet)
     assert rule is not None
     radius, padding, height = (
@@ -167,3 +167,16 @@ def test_reduced_motion_stops_the_cursors_blinking(qapp: QApplication) -> None:
     assert theme().reduced_motion
     theme().set_look("light", 1.0, "comfortable", False)
     assert qapp.cursorFlashTime() == before
+
+
+def test_a_menu_taller_than_the_screen_scrolls(qtbot: QtBot) -> None:
+    """Qt's other way are columns, of which the second may be off the screen."""
+    theme().set_look("light", 2.0, "comfortable", False)
+    menu = QMenu()
+    qtbot.addWidget(menu)
+    entries = [menu.addAction(f"Entry {number}") for number in range(60)]
+    menu.popup(QPoint(10, 10))
+    assert menu.screen().availableGeometry().contains(menu.geometry())
+    assert len({menu.actionGeometry(entry).left() for entry in entries}) == 1
+    menu.close()
+    theme().set_look("system", 1.0, "comfortable", False)
