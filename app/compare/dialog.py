@@ -200,6 +200,7 @@ class CompareDialog(QDialog):
         self._bought.hide()
         box.addWidget(self._bought)
         box.addSpacing(4)
+        box.addWidget(label(tr("Another machine: name what differs from this PC"), "muted", wrap=True))
         self.ram = WholeNumber(tr("RAM in gigabytes"), RAM_RANGE, tr("RAM as here"))
         self.vram = WholeNumber(
             tr("Memory of the graphics card in gigabytes; 0 for none"), VRAM_RANGE, tr("VRAM as here")

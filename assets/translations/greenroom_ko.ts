@@ -2444,6 +2444,11 @@
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
+        <source>Another machine: name what differs from this PC</source>
+        <translation>다른 기기: 이 PC와 다른 것만 적으세요</translation>
+    </message>
+    <message>
+        <location filename="../../app/compare/dialog.py"/>
         <location filename="../../app/hardware/what_if.py"/>
         <source>RAM in gigabytes</source>
         <translation>RAM(기가바이트)</translation>
