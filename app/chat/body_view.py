@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
@@ -28,6 +29,8 @@ LONGEST_VIEW = 12_000
 #: Texts longer than this are laid out in slices of so many characters, for so many seconds between two turns of
 #: the event loop.
 LONG_TEXT, SLICE, SLICE_SECONDS = 6000, 1500, 0.02
+#: Leaves of text, and rows of a table, that are written anew between two such turns when their links are found.
+LATE_TEXTS, LATE_ROWS = 40, 20
 
 
 @dataclass
@@ -45,6 +48,13 @@ def _frame(leaf: Leaf) -> object:
     if isinstance(leaf, Text):
         return leaf.heading, leaf.marker, leaf.indent, leaf.quote, leaf.close
     return (leaf.aligns, leaf.indent, leaf.quote) if isinstance(leaf, Table) else leaf
+
+
+def _with_rows_of(shown: Table, whole: Table, most: int) -> Table:
+    """What is shown with the first rows of another table that differ, but not more of them than `most`."""
+    differ = (n for n, (old, new) in enumerate(zip(shown.rows, whole.rows, strict=False)) if old != new)
+    end = next(islice(differ, most, None), None)
+    return whole if end is None else replace(whole, rows=(*whole.rows[:end], *shown.rows[end:]))
 
 
 class BodyView(QWidget):
@@ -132,7 +142,7 @@ class BodyView(QWidget):
 
     @Slot()
     def _show_links(self) -> None:
-        """Write anew what has links that were not known when it was shown, a view in each turn of the event loop."""
+        """Write anew what has links that were not known when it was shown, a little in each turn of the event loop."""
         assert self._links is not None
         leaves = self._links.leaves
         self._late = [n for n, (old, new) in enumerate(zip(self._leaves, leaves, strict=False)) if old != new]
@@ -149,13 +159,22 @@ class BodyView(QWidget):
             return
         index = self._part_of(self._late[0])
         part = self._parts[index]
-        new = self._links.leaves[part.first : part.first + part.count]
+        found = {n: self._links.leaves[n] for n in self._late[:LATE_TEXTS] if n < part.first + part.count}
+        self._late = self._late[len(found) :]
+        if isinstance(part.widget, TableView):
+            shown, whole = self._leaves[part.first], found[part.first]
+            assert isinstance(shown, Table)
+            assert isinstance(whole, Table)
+            some = _with_rows_of(shown, whole, LATE_ROWS)
+            if some != whole:
+                self._late.insert(0, part.first)
+            found[part.first] = some
+            part.widget.show_leaf(some)
+        for n, leaf in found.items():
+            self._leaves[n] = leaf
         if isinstance(part.widget, TextView):
-            part.widget.rewrite([leaf for leaf in new if isinstance(leaf, Text)])
-        elif isinstance(part.widget, TableView) and isinstance(new[0], Table):
-            part.widget.show_leaf(new[0])
-        self._leaves[part.first : part.first + part.count] = new
-        self._late = [leaf for leaf in self._late if leaf >= part.first + part.count]
+            leaves = self._leaves[part.first : part.first + part.count]
+            part.widget.rewrite([leaf for leaf in leaves if isinstance(leaf, Text)])
         self._place(index)
         self.resized.emit()
         QTimer.singleShot(0, self._links, self._show_late_view)

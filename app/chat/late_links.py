@@ -41,7 +41,7 @@ class LateLinks(QObject):
         until = time.perf_counter() + SECONDS
         while self._end < len(self._text) and time.perf_counter() < until:
             # A block without end is parsed anew for each piece: with growing ones, that is a few times.
-            self._end += max(PIECE, self._end - self._parser.settled_to)
+            self._end += max(PIECE, self._end - self._parser.parsed_to)
             keep, leaves = self._parser.update(self._text[: self._end])
             self._leaves[keep:] = leaves
         if self._end < len(self._text):

@@ -95,9 +95,11 @@ class StreamParser:
         return self._references | self._unsettled_references
 
     @property
-    def settled_to(self) -> int:
+    def parsed_to(self) -> int:
         """How many characters are never parsed again."""
-        return self._start
+        if self._fence is not None:
+            return self._fence.searched
+        return self._start + (self._table.row if self._table is not None else 0)
 
     def update(self, text: str) -> tuple[int, list[Leaf]]:
         """The text so far -> (n, leaves): the first n leaves stand, the others are replaced by these."""

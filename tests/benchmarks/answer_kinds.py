@@ -231,6 +231,14 @@ KINDS |= {
         + "\n\n"
         + repeated("[^{n}]: its source\n")(size // 2)
     ),
+    "table of links defined late": lambda size: (
+        repeated("| [name {n}][ref] | two |\n", first="| a | b |\n|---|---|\n")(size - 40)
+        + "\n\n[ref]: https://example.org\n"
+    ),
+    "list of links defined late": lambda size: (
+        repeated("- [name {n}][ref] and more\n")(size - 40) + "\n[ref]: https://example.org\n"
+    ),
+    "many words of links defined late": lambda size: repeated("[a][r] ")(size - 40) + "\n\n[r]: https://example.org\n",
     "definitions in an item": repeated("  [name {n}]: https://example.org/{n}\n", first="- [name 1]\n\n"),
     "details": repeated("<details>\n<summary>Part {n}</summary>\n\nwords\n\n</details>\n\n"),
     "HTML table": repeated("<tr><td>{n}</td><td>two</td></tr>\n", first="<table>\n"),

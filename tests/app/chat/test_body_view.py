@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFileDialog
 
 from app import tasks
 from app.chat import late_links, markdown
-from app.chat.body_view import LONG_TEXT, BodyView
+from app.chat.body_view import LATE_ROWS, LATE_TEXTS, LONG_TEXT, BodyView
 from app.chat.code_view import LONGEST_LINE, CodeView, _CodeText
 from app.chat.flow_view import body_font
 from app.chat.markdown import parse
@@ -412,6 +412,39 @@ def test_a_text_with_late_definitions_is_read_again_a_piece_at_a_time(qtbot, mon
     assert max(read) <= 2 * late_links.PIECE
     assert list(body.leaves) == parse(text)
     assert body.leaves[440].spans[0].link == "https://example.org/440"
+
+
+def test_late_links_of_a_long_table_and_a_long_list_are_written_a_few_at_a_time(body, qtbot, monkeypatch):
+    table = "| a |\n|---|\n" + "".join(f"| {n} [name][r] |\n" for n in range(300))
+    text = table + "\n" + "- [name][r]\n" * 300 + "\n[r]: https://example.org\n"
+    for end in range(500, len(text) + 500, 500):
+        body.grow(text[:end])
+    read, rows, texts = [], [], []
+    original, show, rewrite = markdown.PARSER.parse, TableView.show_leaf, TextView.rewrite
+    monkeypatch.setattr(markdown.PARSER, "parse", lambda source, env: read.append(len(source)) or original(source, env))
+
+    def show_leaf(view, leaf):
+        rows.append(sum(old != new for old, new in zip(view._leaf.rows, leaf.rows, strict=True)))
+        show(view, leaf)
+
+    def rewrite_some(view, leaves):
+        texts.append(sum(old != new for old, new in zip(view._leaves, leaves, strict=True)))
+        rewrite(view, leaves)
+
+    monkeypatch.setattr(TableView, "show_leaf", show_leaf)
+    monkeypatch.setattr(TextView, "rewrite", rewrite_some)
+    body.finish()
+    qtbot.waitUntil(lambda: body.complete)
+    monkeypatch.undo()
+    assert max(read) <= 2 * late_links.PIECE
+    assert sum(rows) == 300
+    # The last items came together with the definition.
+    assert 250 < sum(texts) <= 300
+    assert max(rows) <= LATE_ROWS
+    assert max(texts) <= LATE_TEXTS
+    assert list(body.leaves) == parse(text)
+    (view,) = parts(body, TableView)
+    assert view.toPlainText().split()[1:] == [word for n in range(300) for word in (str(n), "name")]
 
 
 def test_a_long_text_whose_parts_change_with_its_links_is_laid_out_once_more(qtbot, monkeypatch):
