@@ -38,7 +38,7 @@ class Advice(QObject):
     #: str: a path or "demo" that is to be loaded
     modelWanted = Signal(str)
     modelsWanted = Signal()
-    #: int: a chat to open
+    #: int: a chat to open; 0 for a new one
     chatWanted = Signal(int)
     #: StoredMessage
     continueWanted = Signal(object)
@@ -266,16 +266,20 @@ class Advice(QObject):
         if leaving is not None and self._chat is not None and self._controller.can_ask:
             chat = self._chat
             choices.append((tr("Summarise the beginning"), lambda: self._controller.summarise(chat, leaving.start)))
+        if not choices and self._messages:
+            choices.append((tr("New chat"), lambda: self.chatWanted.emit(0)))
         return tuple(choices)
 
     def _more_context(self) -> list[Choice]:
         state, size = self._host.state, self._meter.size
+        if size == 0:
+            return []  # no model is loaded
         wanted = size * 2
         while wanted < self._meter.used * 1.25:
             wanted *= 2
         if state.limit:
             wanted = min(wanted, state.limit)
-        if size == 0 or wanted <= size:
+        if wanted <= size:
             return []
         return [(tr("More context…"), lambda: self._plan_context(wanted))]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from chat_fakes import PLAN, READY, STATS
+from chat_fakes import PLAN, READY, STATS, ask
 from PySide6.QtCore import Qt
 
 from app.chat.presets import ChatSettings
@@ -218,6 +218,19 @@ def test_a_full_answer_offers_room(page, host, qtbot):
     host.end("context", replace(STATS, prompt_tokens=8000, completion_tokens=192))
     assert page.notices.text == "The context is full: 8k tokens."
     assert choices(page)[0] == "Leave out the oldest 4 messages"
+
+
+def test_a_full_answer_is_opened_while_no_model_is_loaded(page, host, store):
+    chat, _, answer = ask(store, "q", "a")
+    store.finish(answer, "and so on", replace(STATS, prompt_tokens=8000, completion_tokens=192), "context")
+    for kind in ("empty", "loading"):
+        host.set_state(HostState(kind, "Qwen", "/m/q.gguf"))
+        page.open_chat(chat)
+        assert "The context is full" in page.notices.text
+        assert "More context…" not in choices(page)
+    assert "New chat" in choices(page), "there is always a way on"
+    next(button for button in page.notices.buttons if button.text() == "New chat").click()
+    assert page.chat is None
 
 
 def test_settings_of_another_branch_leave_nothing_out(page, host, store):
