@@ -29,7 +29,7 @@ SLICE = 0.006
 #: While code is written, only this many characters at its end are looked at; the whole is done once it is complete.
 STREAM_WINDOW = 3000
 #: Characters of a line that are laid out at once: a longer one is shown below itself in pieces, and copied as one.
-LONGEST_LINE = 1000
+LONGEST_LINE = 400
 #: What Qt begins a new line after.
 _LINE_ENDS = re.compile("[\n\u2029\ufdd0\ufdd1]")
 
