@@ -208,6 +208,8 @@ class ChatView(QListView):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         index = self.currentIndex()
+        if self.state() == QAbstractItemView.State.EditingState:
+            return  # a key that the field with the name had no use for: Enter there does not open the chat
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and index.isValid():
             self._choose(index)
         elif event.key() == Qt.Key.Key_Delete and index.data(ID):

@@ -88,7 +88,8 @@ def test_the_keyboard_opens_deletes_and_renames(chats, store, qtbot):
     editor = chats.view.findChild(QLineEdit)
     assert editor.text() == "first"
     editor.setText("renamed")
-    qtbot.keyClick(editor, Qt.Key.Key_Return)
+    with qtbot.assertNotEmitted(chats.chatChosen):
+        qtbot.keyClick(editor, Qt.Key.Key_Return)
     qtbot.waitUntil(lambda: "renamed" in chats.rows)
     assert store.title(first) == "renamed"
     chats.view.setCurrentIndex(row_of(chats, second))
