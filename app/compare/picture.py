@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QImage, QPainter, QPainterPath
+from PySide6.QtGui import QColor, QImage, QPainter, QPainterPath, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from app.compare.study import RUNNABLE, amounts, cost, in_words, place, speed
@@ -15,14 +15,15 @@ from app.widgets.chip import TONES
 from app.widgets.picture import MARGIN, blank, draw_rule, draw_text, sheet, text_font, wrapped
 from engine.placement.compare import Comparison
 
-#: Logical pixels.
+#: Logical pixels. LEAST: how wide rows are at least, or what is in them is cut.
+LEAST = 560
 WIDTH, ROW, HEAD, FOOT, BAR = 860, 92, 74, 40, 12
 #: The bar's part of a row, between the machine at the left and its amounts at the right.
 LEFT, RIGHT = 0.33, 0.21
 
 
 class ComparisonView(QWidget):
-    """The rows without a frame, as wide as there is room."""
+    """The rows without a frame, as wide as there is room; where that is little, smaller than the zoom asks for."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -41,12 +42,20 @@ class ComparisonView(QWidget):
         self.update()
 
     def sizeHint(self) -> QSize:
-        return QSize(560, theme().px(ROW * len(self.rows)))
+        return QSize(LEAST, round(self._zoom * ROW * len(self.rows)))
+
+    @property
+    def _zoom(self) -> float:
+        return min(theme().zoom, self.width() / LEAST)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        if event.size().width() != event.oldSize().width():
+            self._fit()
 
     def paintEvent(self, event: object) -> None:
         painter = QPainter(self)
         painter.setRenderHints(QPainter.RenderHint.Antialiasing | QPainter.RenderHint.TextAntialiasing)
-        zoom = theme().zoom
+        zoom = self._zoom
         painter.scale(zoom, zoom)
         paint_rows(painter, self.rows, QRectF(0, 0, self.width() / zoom, self.height() / zoom))
         painter.end()

@@ -9,17 +9,20 @@ from pathlib import Path
 
 import pytest
 from fakes import make_report
-from PySide6.QtGui import QImage
+from PySide6.QtGui import QFontMetricsF, QImage
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
-from app import tasks
+from app import language, tasks
 from app.compare.dialog import BOUGHT, CompareDialog, save_picture
-from app.compare.picture import BAR, ComparisonView, paint_comparison
+from app.compare.picture import BAR, LEAST, LEFT, RIGHT, ComparisonView, paint_comparison
 from app.compare.study import Entry, amounts, compared, cost, in_words, models, place, speed
 from app.theme import theme
+from app.widgets.picture import text_font
+from app.words import expected
 from engine.errors import GreenroomError
 from engine.placement.compare import Comparison, Use
+from engine.placement.plan import Range
 
 MODEL = "qwen3-30b-a3b-instruct-2507"
 HERE = replace(make_report(), gpus=[replace(make_report().gpus[0], vendor="nvidia")])
@@ -160,7 +163,9 @@ def test_the_picture_shows_a_bar_where_there_is_a_speed(look: None) -> None:
 def test_a_zoom_makes_rows_higher_where_they_are_shown(qtbot: QtBot) -> None:
     view = ComparisonView()
     qtbot.addWidget(view)
+    view.resize(900, 300)
     view.show_rows(compared(HERE, MODEL, None, [Entry(), Entry(ram=2, vram=0)], Use()))
+    view.show()
     before, look = view.minimumHeight(), theme()
     try:
         look.set_look(look.mode, 1.5, "comfortable", False)
@@ -169,8 +174,17 @@ def test_a_zoom_makes_rows_higher_where_they_are_shown(qtbot: QtBot) -> None:
         shown = view.grab().toImage()
         bars = {y for y in range(shown.height()) if shown.pixelColor(shown.width() // 2, y) == look.colour("hover")}
         assert len(bars) >= BAR * 1.5 - 2, "the empty bar of the second row is higher too"
+        view.resize(700, view.minimumHeight())
+        assert view.minimumHeight() == before * 1.25, "no higher than what is in them can be as wide"
     finally:
         look.set_look(look.mode, 1.0, "comfortable", False)
+
+
+@pytest.mark.parametrize("spoken", ["en", "ko"])
+def test_the_narrowest_rows_have_room_for_their_figures(spoken: str, qapp: object) -> None:
+    language.set_language(spoken)
+    metrics = QFontMetricsF(text_font(14, bold=True))
+    assert metrics.horizontalAdvance(expected(Range(888.0, 888.0, 888.0))) <= LEAST * (1 - LEFT - RIGHT) - 24
 
 
 def test_words_for_what_does_not_run() -> None:
