@@ -10,9 +10,11 @@ import pytest
 from fakes import FakeApi
 from PySide6.QtCore import QCoreApplication, QEvent
 from pytestqt.qtbot import QtBot
+from window_fakes import LONG, MEASURED, FakeChatList, FakeChatPage, Open
 
 from app import language, tasks
 from app.host import EngineHost
+from app.main_window import MainWindow
 from app.settings.store import SettingsStore
 
 
@@ -92,3 +94,25 @@ def load(qtbot: QtBot) -> Callable[..., None]:
         qtbot.waitUntil(lambda: host.state.kind in ("ready", "failed"), timeout=20_000)
 
     return run
+
+
+@pytest.fixture
+def open_window(host: EngineHost, settings: SettingsStore, qtbot: QtBot) -> Open:
+    def make(demo_is_here: bool = True, **choices: object) -> MainWindow:
+        if choices:
+            settings.change(**choices)
+        window = MainWindow(
+            host,
+            settings,
+            lambda *_: (FakeChatPage(), FakeChatList()),
+            lambda: demo_is_here,
+            lambda progress: MEASURED,
+        )
+        window.resize(1200, 780)
+        qtbot.addWidget(window)
+        window.show()
+        qtbot.waitUntil(lambda: window._chat_list is not None, timeout=LONG)
+        tasks.finish()
+        return window
+
+    return make
