@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 
 #: A killed program loses at most this much of an answer.
 FLUSH_MS = 500
+#: Until saving is tried again.
+AGAIN_MS = 1000
 SUMMARY_TOKENS = 500
 #: Asked of the model, in no language in particular: it answers in that of the conversation.
 SUMMARY_QUESTION = (
@@ -123,6 +126,10 @@ class ChatController(QObject):
         self._stream: Stream | None = None
         self._flush_timer = QTimer(self, singleShot=True, interval=FLUSH_MS)
         self._flush_timer.timeout.connect(self._flush)
+        #: By message, what saves the end of an answer that is not saved yet.
+        self._ends: dict[int, Callable[[], None]] = {}
+        self._again = QTimer(self, singleShot=True, interval=AGAIN_MS)
+        self._again.timeout.connect(self._save_ends)
         host.answerEvent.connect(self._grow)
         host.answerFinished.connect(self._finish)
         store.subscribe(self._stop_if_deleted)
@@ -173,10 +180,13 @@ class ChatController(QObject):
 
     def continue_answer(self, message: StoredMessage) -> None:
         """Go on with an answer that was cut off, at the end of its chat."""
+        if message.id in self._ends:
+            self._save_end(message.id)
         messages = self._store.messages(message.chat_id)
         place = next((n for n, known in enumerate(messages) if known.id == message.id), None)
         if place is None or not self.can_ask:
             return
+        message = messages[place]
         self._store.reopen(message.id)
         tokens = message.stats.completion_tokens if message.stats is not None else 0
         split = split_thought(message.text)
@@ -240,11 +250,13 @@ class ChatController(QObject):
     def save(self) -> None:
         """What there is of the answer, at once."""
         self._flush()
+        self._save_ends()
 
     def shutdown(self) -> None:
         """Save what there is; nothing more is written."""
         self._flush_timer.stop()
         self.save()
+        self._again.stop()
         self._stream = None
 
     def _answer(self, chat_id: int, question_id: int) -> None:
@@ -279,20 +291,39 @@ class ChatController(QObject):
         if stream.start is not None:
             self._take_summary(stream, result)
             return
+        self._ends[stream.message_id] = partial(
+            self._store.finish,
+            stream.message_id,
+            stream.ended(result),
+            stream.whole(result.stats) if result.stats.prompt_tokens else stream.stats,
+            result.stop_reason,
+            result.error,
+            stream.thought_s,
+            self._host.state.plan.prediction.decode_tps if self._host.state.plan is not None else None,
+            tuple(dict.fromkeys((*stream.stepped_down, *result.stepped_down))),
+        )
         try:
-            self._store.finish(
-                stream.message_id,
-                stream.ended(result),
-                stream.whole(result.stats) if result.stats.prompt_tokens else stream.stats,
-                result.stop_reason,
-                result.error,
-                stream.thought_s,
-                self._host.state.plan.prediction.decode_tps if self._host.state.plan is not None else None,
-                tuple(dict.fromkeys((*stream.stepped_down, *result.stepped_down))),
-            )
+            self._save_end(stream.message_id)
         except GreenroomError as error:
             self.failed.emit(error)
+            self._again.start()
         self.streamEnded.emit(stream.message_id)
+
+    def _save_end(self, message_id: int) -> None:
+        self._ends[message_id]()
+        del self._ends[message_id]
+
+    @Slot()
+    def _save_ends(self) -> None:
+        """Answers whose end could not be saved, for another program had the file."""
+        for message_id in list(self._ends):
+            try:
+                self._save_end(message_id)
+            except GreenroomError as error:
+                log.info("%s", error)
+                self._again.start()
+            else:
+                self.streamEnded.emit(message_id)
 
     def _take_summary(self, stream: Stream, result: AnswerResult) -> None:
         summary = result.text.strip()

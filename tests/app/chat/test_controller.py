@@ -174,6 +174,48 @@ def test_a_busy_store_loses_no_text(host, tmp_path, monkeypatch, qtbot):
     store.close()
 
 
+def test_the_end_of_an_answer_is_saved_as_soon_as_the_file_is_free(controller, host, store, monkeypatch, qtbot):
+    def busy(*args):
+        raise GreenroomError("The chat could not be saved", "busy", "Try again.")
+
+    controller._again.setInterval(1)
+    chat = controller.ask(None, "q")
+    with monkeypatch.context() as context:
+        context.setattr(store, "_finish", busy)
+        context.setattr(store, "set_text", busy)
+        host.say("all of the words")
+        with qtbot.waitSignal(controller.failed):
+            host.end("length")
+        controller._save_ends()
+        assert store.messages(chat)[-1].stop_reason is None
+        with pytest.raises(GreenroomError, match="busy"):
+            controller.continue_answer(store.messages(chat)[-1])
+    with qtbot.waitSignal(controller.streamEnded):
+        pass
+    message = store.messages(chat)[-1]
+    assert (message.text, message.stop_reason) == ("all of the words", "length")
+    assert not controller._again.isActive()
+
+
+@pytest.mark.parametrize("by", ["shutdown", "continue"])
+def test_what_waits_to_be_saved_is_saved_before_anything_is_made_of_it(controller, host, store, monkeypatch, by):
+    def busy(*args):
+        raise GreenroomError("The chat could not be saved", "busy", "Try again.")
+
+    chat = controller.ask(None, "q")
+    with monkeypatch.context() as context:
+        context.setattr(store, "_finish", busy)
+        host.say("half of")
+        host.end("length")
+    if by == "shutdown":
+        controller.shutdown()
+    else:
+        controller.continue_answer(store.messages(chat)[-1])
+        assert host.wished[-1] == (None, Begun("half of"))
+        host.answer(" the words")
+    assert store.messages(chat)[-1].text == ("half of" if by == "shutdown" else "half of the words")
+
+
 def test_the_system_prompt_of_the_settings_comes_first(host, store):
     settings = [Settings()]
     controller = ChatController(host, store, lambda: settings[0])
