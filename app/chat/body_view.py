@@ -28,7 +28,7 @@ from app.theme import theme
 LONGEST_VIEW = 12_000
 #: Texts longer than this are laid out in slices of so many characters, for so many seconds between two turns of
 #: the event loop.
-LONG_TEXT, SLICE, SLICE_SECONDS = 6000, 1500, 0.02
+LONG_TEXT, SLICE, SLICE_SECONDS = 6000, 800, 0.02
 #: Leaves of text, and rows of a table, that are written anew between two such turns when their links are found.
 LATE_TEXTS, LATE_ROWS = 40, 20
 
@@ -83,6 +83,8 @@ class BodyView(QWidget):
         formulas().delivered.connect(self._place_grown)
         #: The whole of a long text of which only the beginning, `_text`, is shown yet.
         self._rest = ""
+        #: More may come than `_rest` has.
+        self._grows = False
         #: Finds the links that the whole text has beyond what is shown.
         self._links: LateLinks | None = None
         #: The leaves that have such links and do not show them yet.
@@ -111,6 +113,7 @@ class BodyView(QWidget):
         self._parser = None
         self._forget_links()
         self._text = self._rest = ""
+        self._grows = False
         if len(text) <= LONG_TEXT:
             self._text = text
             self._change(0, parse(text))
@@ -120,16 +123,32 @@ class BodyView(QWidget):
             self._show_slice()
 
     def grow(self, text: str) -> None:
-        """Show `text`, which begins with what was shown last."""
+        """Show `text`, which begins with what was shown last. Much of it at once is laid out slice by slice too."""
+        if text == (self._rest or self._text):
+            return
         if self._parser is None or not text.startswith(self._text):
             self._forget_links()
             self._parser = StreamParser()
+            self._text = ""
+        self._grows = True
+        if self._rest or len(text) - len(self._text) > LONG_TEXT:
+            self._rest = text
+            if not self._slices.isActive():
+                self._show_slice()
+        else:
+            self._show(text)
+
+    def _show(self, text: str) -> None:
+        assert self._parser is not None
         self._text = text
         self._change(*self._parser.update(text))
 
     def finish(self) -> None:
         """The text will not grow any more."""
         self.set_caret(False)
+        self._grows = False
+        if self._rest:
+            return  # when all of it is shown
         parser, self._parser = self._parser, None
         if parser is not None and parser.needs_second_pass:
             self._links = LateLinks(self._text, parser.references, self)
@@ -182,13 +201,16 @@ class BodyView(QWidget):
     @Slot()
     def _show_slice(self) -> None:
         until = time.perf_counter() + SLICE_SECONDS
-        while self._rest and time.perf_counter() < until:
+        while self._rest:
             # A line without end is laid out anew for each slice: with growing ones, that is a few times.
             line = len(self._text) - self._text.rfind("\n")
-            self.grow(self._rest[: len(self._text) + max(SLICE, line // 2)])
+            self._show(self._rest[: len(self._text) + max(SLICE, line // 2)])
             if len(self._text) == len(self._rest):
                 self._rest = ""
-                self.finish()
+                if not self._grows:
+                    self.finish()
+            if time.perf_counter() >= until:
+                break
         if self._rest:
             self._slices.start()
         self.resized.emit()

@@ -55,6 +55,8 @@ class ThoughtView(QFrame):
         self._show_caption()
         if self._toggle.isChecked():
             self._body.grow(text)
+            if not thinking:
+                self._body.finish()
             self._fit()
 
     def set_width(self, width: int) -> None:

@@ -232,11 +232,12 @@ def test_a_table_of_many_columns_lays_few_cells_out_again(body):
     assert [part.rows() for part in parts(body, TableView)[0]._tables] == [CHUNK, 61 - CHUNK]
 
 
-def test_columns_of_a_long_table_stand_below_each_other(body):
+def test_columns_of_a_long_table_stand_below_each_other(body, qtbot):
     text = "| a | b | c |\n|--:|---|---|\n" + "".join(f"| {n} | {'words ' * (n % 30)} | x |\n" for n in range(100))
     for width in (600, 400):
         body.set_width(width)
         body.grow(text)
+        qtbot.waitUntil(lambda: body.complete)
         (table,) = parts(body, TableView)
         layout = table.document().documentLayout()
         block, lefts = table.document().begin(), set()

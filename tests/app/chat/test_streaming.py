@@ -11,8 +11,8 @@ from PySide6.QtCore import QCoreApplication, QEvent, QObject, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app import tasks
-from app.chat import math_store
-from app.chat.body_view import BodyView
+from app.chat import body_view, math_store
+from app.chat.body_view import SLICE, BodyView
 from app.chat.markdown import parse
 from app.chat.math_object import FormulaObjects
 from app.chat.page import ChatPage
@@ -55,6 +55,44 @@ def test_formulas_that_are_laid_out_together_move_what_is_below_once(qtbot, monk
         assert part.widget.y() == bottom + PARAGRAPH_GAP
         bottom = part.widget.y() + part.widget.height()
     assert body.height() == bottom
+
+
+def test_much_text_at_once_is_laid_out_in_slices_while_more_comes(qtbot, monkeypatch):
+    """As when the chat is opened again in which an answer is being written."""
+    body = BodyView()
+    qtbot.addWidget(body)
+    body.set_width(600)
+    shown = []
+    original = BodyView._show
+    monkeypatch.setattr(
+        BodyView, "_show", lambda self, text: shown.append(len(text) - len(self._text)) or original(self, text)
+    )
+    monkeypatch.setattr(body_view, "SLICE_SECONDS", 0)
+    text = MIXED[:15_000] + "\n\n[late]: https://example.org/late\n"
+    body.grow(text[:12_000])
+    assert len(body.text) == SLICE
+    body.grow(text[:13_000])
+    qtbot.waitUntil(lambda: body.text == text[:13_000])
+    assert body.complete
+    body.grow(text[:13_026])
+    body.grow(text)
+    assert body.text == text, "a little is shown at once"
+    body.grow(text)
+    body.finish()
+    qtbot.waitUntil(lambda: body.complete)
+    assert list(body.leaves) == parse(text)
+    assert max(shown[:-1]) <= SLICE
+    assert shown[-2:] == [26, len(text) - 13_026]
+    again = BodyView()
+    qtbot.addWidget(again)
+    again.set_width(600)
+    again.grow("[late]\n\n" + text)
+    again.finish()
+    assert not again.complete
+    qtbot.waitUntil(lambda: again.complete)
+    assert list(again.leaves) == parse("[late]\n\n" + text)
+    again.grow("Something else")
+    assert list(again.leaves) == parse("Something else")
 
 
 def test_parts_stand_one_below_the_other(qtbot):
