@@ -304,6 +304,11 @@ def typing(tokens: int, rate: float, kinds: list[str], keys: int) -> None:
             for _ in range(300):
                 tasks.finish()
                 QApplication.processEvents()
+            view = page.transcript.views[-1]
+            # What came faster than it can be drawn is drawn in slices.
+            while sum(len(body.text) for body in view.findChildren(body_view.BodyView)) < at:
+                QApplication.processEvents()
+                time.sleep(0.001)
             begun, first = time.perf_counter(), at
             typist = Typist(page.composer.field, keys)
             typist.start()
