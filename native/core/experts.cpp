@@ -450,7 +450,7 @@ void Experts::gate_up_tile(const Pass& pass, const Slice& slice, size_t tile, co
   for (size_t i = 0; i < soon_rows; ++i)
     soon[i] = pass.gate_acts + pass.row(follower.first_pair + soon_first + i) * pass.gate_row_nbytes;
 
-  float g[kTokenBlock * kGroup], u[kTokenBlock * kGroup], h[kTokenBlock * kGroup];
+  alignas(64) float g[kTokenBlock * kGroup], u[kTokenBlock * kGroup], h[kTokenBlock * kGroup];
   const void* gate_rows[kTokenBlock];
   const void* up_rows[kTokenBlock];
   for (size_t p0 = 0; p0 < active.pairs; p0 += kTokenBlock) {
@@ -553,7 +553,7 @@ void Experts::down_block(const Pass& pass, const PackedMatrix& down, const Activ
   const size_t soon_all = block.pairs < kPairTokens ? 0 : std::min<size_t>(kTokenBlock, follower.pairs);
   for (size_t i = 0; i < soon_all; ++i)
     soon[i] = pass.down_acts + (follower.first_pair + i) * pass.down_row_nbytes;
-  float out[kTokenBlock * 2 * kStripRows];
+  alignas(64) float out[kTokenBlock * 2 * kStripRows];
   for (size_t i = 0; i < block.pairs; ++i)
     rows[i] = pass.down_acts + (block.first_pair + i) * pass.down_row_nbytes;
   for (size_t s = 0; s < strips;) {

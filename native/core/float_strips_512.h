@@ -96,9 +96,9 @@ void two_float_strips(const StripTask* task, const void* const* x, size_t tokens
   Soon soon(task, (units + kBlockUnits - 1) / kBlockUnits * passes);
   for (size_t unit = 0; unit < units; unit += kBlockUnits) {
     const size_t end = units - unit < kBlockUnits ? units : unit + kBlockUnits;
+    Share share(task, (unit + kBlockUnits) * Weights::kBytes, units * Weights::kBytes, 16 * Weights::kBytes, passes);
     for (size_t pass = 0, t = 0; pass < passes; ++pass) {
-      const Share share(task, (unit + kBlockUnits) * Weights::kBytes, units * Weights::kBytes, 16 * Weights::kBytes,
-                        pass, passes);
+      share.turn();
       soon.fetch();
       const size_t n = (tokens - t + passes - pass - 1) / (passes - pass);
       if (n == 6)

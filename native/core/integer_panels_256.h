@@ -14,7 +14,8 @@ template <class C> struct alignas(64) Panel {
   // So many sums of two products of small codes fit 16 bits, which is what saves instructions without VNNI. Products of
   // signed bytes have to be widened one by one: see signed_sums.
   static constexpr int kNarrow = 32767 / (2 * Code::kLargest * 127);
-  static constexpr bool kSplit = Code::kSigned && !kVnni, kInPlace = false;
+  static constexpr bool kSplit = Code::kSigned && !kVnni;
+  static constexpr bool kAtOnce = true; // unpacking between products takes 1 to 5 % longer
   static constexpr size_t kGroups = kSplit ? 8 : 16, kUnit = Code::kWhole ? 8 : 1; // 16 KB of codes; whole steps
   // Twelve sums, two loads of weights, an activation, a product; or eight sums, four loads, ones and some products.
   static constexpr size_t kMostTokens = kVnni || kNarrow > 2 ? 6 : 4;
@@ -49,6 +50,10 @@ public:
       heads_[0] = Code::head(step_, 0, scaling_);
       heads_[1] = Code::head(step_, 1, scaling_);
     }
+    if (Code::kWhole && group_ == 0) {
+      panel_->heads[at / Panel::kUnit][i_][0] = heads_[0];
+      panel_->heads[at / Panel::kUnit][i_][1] = heads_[1];
+    }
     for (size_t half = 0; half < 2; ++half) {
       uint8_t (*codes)[32] = panel_->codes[at][i_][half];
       __m256i w[8];
@@ -71,7 +76,6 @@ public:
           panel_->factor[at][part][i_][half] = factor[part];
         if (Code::kHasMin && Code::kParts == 1)
           _mm256_store_ps(panel_->min[at][0][i_] + 8 * half, min[0]);
-        panel_->heads[at / Panel::kUnit][i_][half] = heads_[half];
         continue;
       }
       GREENROOM_UNROLL
@@ -266,13 +270,11 @@ static inline void part_sums(const Panel<Code>* panel, const ActivationGroup* co
 
 // Products of one strip of a panel with a few tokens, added to out.
 template <class Code, int kTokens>
-static inline void multiply(const Panel<Code>* panel, typename Panel<Code>::Filler* filler, size_t i, size_t groups,
-                            const Share& share, const ActivationGroup* const* a, float* out, size_t out_stride) {
+static inline void multiply(const Panel<Code>* panel, size_t i, size_t groups, const Share& share,
+                            const ActivationGroup* const* a, float* out, size_t out_stride) {
   constexpr int kParts = Code::kParts;
   for (size_t g = 0; g < groups; ++g) {
     share.fetch(i, g);
-    if (filler && g + 1 < groups)
-      filler->fill(g + 1);
     GREENROOM_UNROLL
     for (int part = 0; part < kParts; ++part) {
       __m256i sums[kTokens][2];
@@ -324,9 +326,8 @@ static inline void step_mins(const Panel<Code>* panel, size_t i, size_t first, c
 
 // The same where scales are whole numbers: sums of a step are added up before d multiplies them.
 template <class Code, int kTokens>
-static inline void multiply_whole(const Panel<Code>* panel, typename Panel<Code>::Filler* filler, size_t i,
-                                  size_t groups, const Share& share, const ActivationGroup* const* a, float* out,
-                                  size_t out_stride) {
+static inline void multiply_whole(const Panel<Code>* panel, size_t i, size_t groups, const Share& share,
+                                  const ActivationGroup* const* a, float* out, size_t out_stride) {
   constexpr size_t kUnit = Panel<Code>::kUnit;
   for (size_t first = 0; first < groups; first += kUnit) {
     __m256 totals[kTokens][2];
@@ -335,8 +336,6 @@ static inline void multiply_whole(const Panel<Code>* panel, typename Panel<Code>
       totals[t][0] = totals[t][1] = _mm256_setzero_ps();
     for (size_t g = first; g < first + kUnit; ++g) {
       share.fetch(i, g);
-      if (filler && g + 1 < groups)
-        filler->fill(g + 1);
       __m256i sums[kTokens][2];
       GREENROOM_UNROLL
       for (int part = 0; part < Code::kParts; ++part)
@@ -366,42 +365,46 @@ static inline void multiply_whole(const Panel<Code>* panel, typename Panel<Code>
 
 struct Multiplier {
   template <class Code>
-  static void run(const Panel<Code>* panel, typename Panel<Code>::Filler* fillers, size_t groups, const Share& share,
+  static void run(const Panel<Code>* panel, typename Panel<Code>::Filler*, size_t groups, const Share& share,
                   const void* const* x, size_t tokens, size_t first_group, float* out, size_t out_stride) {
-    const ActivationGroup* a[Panel<Code>::kMostTokens];
-    for (size_t t = 0; t < tokens; ++t)
-      a[t] = static_cast<const ActivationGroup*>(x[t]) + first_group;
-    if (first_group == 0)
-      for (size_t t = 0; t < tokens; ++t)
-        memset(out + t * out_stride, 0, 128);
-    for (size_t i = 0; i < 2; ++i, out += 16) {
-      typename Panel<Code>::Filler* filler = fillers ? fillers + i : nullptr;
-      const auto strip = [&](auto count) {
-        if constexpr (Code::kWhole)
-          multiply_whole<Code, decltype(count)::value>(panel, filler, i, groups, share, a, out, out_stride);
-        else
-          multiply<Code, decltype(count)::value>(panel, filler, i, groups, share, a, out, out_stride);
-      };
-      constexpr bool kSix = Panel<Code>::kMostTokens == 6;
-      if (kSix && tokens == 6)
-        strip(Count<kSix ? 6 : 1>());
-      else if (kSix && tokens == 5)
-        strip(Count<kSix ? 5 : 1>());
-      else if (tokens == 4)
-        strip(Count<4>());
-      else if (tokens == 3)
-        strip(Count<3>());
-      else if (tokens == 2)
-        strip(Count<2>());
-      else
-        strip(Count<1>());
-    }
+    constexpr bool kSix = Panel<Code>::kMostTokens == 6;
+    if (kSix && tokens == 6)
+      both<Code, kSix ? 6 : 1>(panel, groups, share, x, first_group, out, out_stride);
+    else if (kSix && tokens == 5)
+      both<Code, kSix ? 5 : 1>(panel, groups, share, x, first_group, out, out_stride);
+    else if (tokens == 4)
+      both<Code, 4>(panel, groups, share, x, first_group, out, out_stride);
+    else if (tokens == 3)
+      both<Code, 3>(panel, groups, share, x, first_group, out, out_stride);
+    else if (tokens == 2)
+      both<Code, 2>(panel, groups, share, x, first_group, out, out_stride);
+    else
+      both<Code, 1>(panel, groups, share, x, first_group, out, out_stride);
   }
 
 private:
-  template <int kCount> struct Count {
-    static constexpr int value = kCount;
-  };
+  template <class Code, int kTokens>
+  static void both(const Panel<Code>* panel, size_t groups, const Share& share, const void* const* x,
+                   size_t first_group, float* out, size_t out_stride) {
+    const ActivationGroup* a[kTokens];
+    GREENROOM_UNROLL
+    for (int t = 0; t < kTokens; ++t)
+      a[t] = static_cast<const ActivationGroup*>(x[t]) + first_group;
+    if (first_group == 0) {
+      GREENROOM_UNROLL
+      for (int t = 0; t < kTokens; ++t) {
+        GREENROOM_UNROLL
+        for (int h = 0; h < 4; ++h) // GCC makes a slow loop of memset
+          _mm256_storeu_ps(out + t * out_stride + 8 * h, _mm256_setzero_ps());
+      }
+    }
+    for (size_t i = 0; i < 2; ++i) {
+      if constexpr (Code::kWhole)
+        multiply_whole<Code, kTokens>(panel, i, groups, share, a, out + 16 * i, out_stride);
+      else
+        multiply<Code, kTokens>(panel, i, groups, share, a, out + 16 * i, out_stride);
+    }
+  }
 };
 
 } // namespace

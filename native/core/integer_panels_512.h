@@ -15,7 +15,7 @@ template <class C> struct alignas(64) Panel {
   // lose 10 %), with more, the cache is too small.
   static constexpr size_t kGroups = 16, kUnit = 1;
   static constexpr size_t kMostTokens = 5; // ten sums, ten totals, two loads of weights, two scales, some activations
-  static constexpr bool kInPlace = Code::kBytes;
+  static constexpr bool kAtOnce = Code::kBytes;
 
   uint8_t unpacked[Code::kBytes ? 1 : kGroups][2][8][64]; // as vpdpbusd takes them
   const uint8_t* bytes[kGroups][2];                       // where Code::kBytes

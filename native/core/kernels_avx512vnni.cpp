@@ -94,7 +94,7 @@ static inline void multiply(const Panel<Code>* panel, typename Panel<Code>::Fill
     __m512i sum[kTokens][2];
     share.fetch(0, g);
     share.fetch(1, g);
-    if (!Panel<Code>::kInPlace && fillers && g + 1 < groups) {
+    if (!Panel<Code>::kAtOnce && fillers && g + 1 < groups) {
       fillers[0].fill(g + 1);
       fillers[1].fill(g + 1);
     }

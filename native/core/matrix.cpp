@@ -183,7 +183,7 @@ void Matrix::multiply_tile(const Product& product, size_t tokens, size_t tile, c
   const StripKernel kernel = kernels_->strip[layout.kind];
   const size_t first = tile * product.strips_per_tile, last = std::min(layout.strips, first + product.strips_per_tile);
   const void* rows[kTokenBlock];
-  float out[kTokenBlock * 2 * kStripRows];
+  alignas(64) float out[kTokenBlock * 2 * kStripRows];
   for (size_t t0 = 0; t0 < tokens; t0 += kTokenBlock) {
     const size_t n = std::min<size_t>(kTokenBlock, tokens - t0);
     for (size_t t = 0; t < n; ++t)

@@ -10,10 +10,9 @@ namespace {
 // Panel has room for kGroups groups of columns of codes of type Code. Panel::Filler(&panel, task, i, first) unpacks
 // those of strip i from group `first` on, one with every fill(place).
 // Multiplier::run(panel, fillers, groups, share, x, tokens, first, out, out_stride) adds the products with up to
-// Panel::kMostTokens tokens to out; the first block of columns overwrites it. The first pass unpacks codes itself, each
-// group before the one ahead of it is multiplied, because that uses what multiplying leaves idle (measured: 2 % at 32
-// tokens); for the others `fillers` is null. Panel::kInPlace: nothing worth that is unpacked. Blocks are multiples of
-// Panel::kUnit groups.
+// Panel::kMostTokens tokens to out; the first block of columns overwrites it. Unless Panel::kAtOnce, the first pass
+// unpacks codes itself, each group before the one ahead of it is multiplied, because that uses what multiplying leaves
+// idle; otherwise and for other passes `fillers` is null. Blocks are multiples of Panel::kUnit groups.
 template <class Panel, class Multiplier>
 void two_strips(const StripTask* task, const void* const* x, size_t tokens, float* out, size_t out_stride) {
   typedef typename Panel::Code Code;
@@ -23,6 +22,7 @@ void two_strips(const StripTask* task, const void* const* x, size_t tokens, floa
   const size_t fewest = (all + Panel::kGroups - 1) / Panel::kGroups;
   const size_t most = ((all + fewest - 1) / fewest + Panel::kUnit - 1) / Panel::kUnit * Panel::kUnit;
   const size_t blocks = (all + most - 1) / most;
+  const size_t piece = total / all, each = tokens / passes, larger = tokens % passes;
   Soon soon(task, blocks * passes);
   for (size_t block = 0; block < blocks; ++block) {
     const size_t first = block * most, groups = all - first < most ? all - first : most;
@@ -30,15 +30,15 @@ void two_strips(const StripTask* task, const void* const* x, size_t tokens, floa
     const size_t ahead = block + (blocks < 2 ? 1 : 2);
     const size_t begin = ahead < blocks ? ahead * most : all + (ahead - blocks) * most;
     typename Panel::Filler fillers[2] = {{&panel, task, 0, first}, {&panel, task, 1, first}};
-    for (size_t g = 0; g < (Panel::kInPlace ? groups : 1); ++g) {
-      fillers[0].fill(g);
-      fillers[1].fill(g);
-    }
+    for (size_t i = 0; i < 2; ++i)
+      for (size_t g = 0; g < (Panel::kAtOnce ? groups : 1); ++g)
+        fillers[i].fill(g);
+    Share share(task, begin * piece, total, piece, passes);
     for (size_t pass = 0, t = 0; pass < passes; ++pass) {
-      const Share share(task, begin * total / all, total, total / all, pass, passes);
-      const size_t n = (tokens - t + passes - pass - 1) / (passes - pass);
+      const size_t n = each + (pass < larger ? 1 : 0);
+      share.turn();
       soon.fetch();
-      Multiplier::run(&panel, pass || Panel::kInPlace ? nullptr : fillers, groups, share, x + t, n, first,
+      Multiplier::run(&panel, pass || Panel::kAtOnce ? nullptr : fillers, groups, share, x + t, n, first,
                       out + t * out_stride, out_stride);
       t += n;
     }

@@ -33,23 +33,35 @@ static inline void prefetch(const uint8_t* strip, const uint8_t* next, size_t at
     touch(p + 64 * line);
 }
 
-// What one of several passes over a block of two strips fetches of a later block, bit by bit as it goes: in one burst
-// the fetches would fill the queue that its own loads need.
-struct Share {
-  const uint8_t* strips[2];
-  size_t piece_nbytes;
-  size_t first, last; // cache lines of each piece
-
+// What passes over a block of two strips fetch of a later block, bit by bit as they go: in one burst the fetches would
+// fill the queue that their own loads need.
+class Share {
+public:
   // Pieces start `begin` bytes into these strips or, behind their end, into the next ones.
-  Share(const StripTask* task, size_t begin, size_t total, size_t piece, size_t pass, size_t passes)
-      : piece_nbytes(piece), first((piece + 63) / 64 * pass / passes), last((piece + 63) / 64 * (pass + 1) / passes) {
-    strips[0] = begin < total ? task->strip + begin : task->next + (begin - total);
-    strips[1] = begin < total ? task->second + begin : task->next_second + (begin - total);
+  Share(const StripTask* task, size_t begin, size_t total, size_t piece, size_t passes)
+      : piece_nbytes_(piece), passes_(passes), each_((piece + 63) / 64 / passes), rest_((piece + 63) / 64 % passes) {
+    strips_[0] = begin < total ? task->strip + begin : task->next + (begin - total);
+    strips_[1] = begin < total ? task->second + begin : task->next_second + (begin - total);
+  }
+  // Before every pass.
+  void turn() {
+    first_ = last_;
+    last_ += each_;
+    owed_ += rest_;
+    if (owed_ >= passes_) {
+      owed_ -= passes_;
+      ++last_;
+    }
   }
   void fetch(size_t strip, size_t piece) const {
-    for (size_t line = first; line < last; ++line)
-      touch(strips[strip] + piece * piece_nbytes + 64 * line);
+    for (size_t line = first_; line < last_; ++line)
+      touch(strips_[strip] + piece * piece_nbytes_ + 64 * line);
   }
+
+private:
+  const uint8_t* strips_[2];
+  size_t piece_nbytes_, passes_, each_, rest_;
+  size_t owed_ = 0, first_ = 0, last_ = 0; // the last two: cache lines of each piece
 };
 
 // The activations that a task is to fetch for later ones, a part with each of `turns` passes.
