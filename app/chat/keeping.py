@@ -4,7 +4,6 @@ that lasts, a question before the program ends, and an offer when it starts agai
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,8 +21,6 @@ from app.language import tr
 from app.notices import Notices
 from app.words import home_path
 from engine.errors import GreenroomError
-
-log = logging.getLogger(__name__)
 
 #: Between two copies. A program that is killed meanwhile loses as much.
 COPY_MS = 2000
@@ -93,15 +90,7 @@ class Keeping(QObject):
         lost = store.unsaved
         if lost and lost.characters <= MOST_CHARACTERS:
             self._number += 1
-            self._writing = tasks.run(
-                self._copy.write, self._number, *store.give_unsaved(), done=self._written, failed=self._no_copy
-            )
-
-    def _written(self, nothing: None) -> None:
-        log.debug("The copy of what is unsaved is up to date")
-
-    def _no_copy(self, error: GreenroomError) -> None:
-        log.warning("%s", error)
+            self._writing = tasks.run(self._copy.write, self._number, *store.give_unsaved())
 
     # The end
 

@@ -98,6 +98,8 @@ class UnsavedQuestion(QDialog):
     @Slot()
     def _look(self) -> None:
         """There may be room again, or more to lose."""
+        if not self.isVisible():
+            return  # it is answered
         if self._store.closed:
             self.reject()
         elif self._store.problem is None:

@@ -168,6 +168,15 @@ def test_room_that_comes_while_it_asks_answers_the_question(full, store, disk, q
     assert full.question is None
 
 
+def test_room_that_comes_after_a_cancel_quits_nothing(full, store, disk, qapp):
+    full.keeping.may_close()
+    disk.free(store)
+    store.look_for_changes()  # its answer to that waits in the queue
+    full.question.stay.click()
+    qapp.processEvents()
+    assert full.quits == 0
+
+
 def test_what_comes_while_it_asks_is_counted(full, store, qtbot):
     full.keeping.may_close()
     ask(store, "Another long one", LONG)
