@@ -39,6 +39,8 @@ class ChatPart(QObject):
     fileWanted = Signal()
     #: int: a chat to open
     chatWanted = Signal(int)
+    #: What the window waited for before it closes has happened.
+    closeWanted = Signal()
     #: The question before the end is answered: the window may close.
     quitWanted = Signal()
 
@@ -49,6 +51,8 @@ class ChatPart(QObject):
         self.store: ChatStore | None = None
         #: What becomes of chats that cannot be saved; None as long as there are none.
         self.keeping: Keeping | None = None
+        #: The window is to close when nothing is on its way any more.
+        self._closing = False
         self._controller: ChatController | None = None
         self._page: ChatPage | None = None
         self._list: ChatList | None = None
@@ -80,6 +84,23 @@ class ChatPart(QObject):
     def busy(self) -> bool:
         """Chats are on their way in or out: the list must stay until they are there."""
         return self._list is not None and self._list.exchange.busy
+
+    def may_close(self) -> bool:
+        """Whether nothing is lost when the window closes now. Otherwise `quitWanted` follows when that is so.
+
+        Chats on their way in or out arrive first, unless the user wants to close again; what cannot be saved is asked.
+        """
+        if self.busy and not self._closing:
+            self._closing = True
+            self._list.exchange.rested.connect(self._close_rested, Qt.ConnectionType.QueuedConnection)
+            return False
+        self._closing = False
+        return self.keeping is None or self.keeping.may_close()
+
+    @Slot()
+    def _close_rested(self) -> None:
+        if self._closing and not self.busy:
+            self.closeWanted.emit()
 
     def leave(self) -> None:
         """Page and list are about to be made anew."""

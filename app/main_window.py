@@ -152,6 +152,7 @@ class MainWindow(QMainWindow):
         self.chats.modelsWanted.connect(lambda: self.show_page("models"))
         self.chats.fileWanted.connect(self.choose_file)
         self.chats.chatWanted.connect(self.open_chat)
+        self.chats.closeWanted.connect(self.close)
         self.chats.quitWanted.connect(self.end_now)
         self._downloads.finished.connect(notices.show_download)
         self._downloads.finished.connect(self._call_for_attention)
@@ -511,10 +512,10 @@ class MainWindow(QMainWindow):
         self.close()
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        keeping = self.chats.keeping
-        if keeping is not None and not self._ends and not keeping.may_close():
+        if not self._ends and not self.chats.may_close():
             event.ignore()
             return
+        keeping = self.chats.keeping
         self._settings.change(window=self.saveGeometry().toBase64().toStdString())
         self.hide()
         self.launcher.close()

@@ -33,6 +33,8 @@ class Exchange(QObject):
     failed = Signal(object)
     #: list[int]: the chats that came in
     imported = Signal(list)
+    #: All that was begun has come to its end.
+    rested = Signal()
 
     def __init__(self, store: ChatStore, parent: QWidget) -> None:
         super().__init__(parent)
@@ -42,12 +44,14 @@ class Exchange(QObject):
         self._collected: list[PortableChat] = []
         self._coming: list[PortableChat] = []
         self._added: list[int] = []
+        #: Files that are being read or written.
+        self._files = 0
         self._turn = QTimer(self, singleShot=True, interval=0)
         self._turn.timeout.connect(self._work)
 
     @property
     def busy(self) -> bool:
-        return bool(self._going or self._coming)
+        return bool(self._going or self._coming or self._files)
 
     # Asking for files
 
@@ -80,10 +84,12 @@ class Exchange(QObject):
     def take(self, path: Path) -> None:
         """Import a file."""
         self.said.emit(tr("Reading {name}…", name=path.name))
-        tasks.run(read, path, done=self._take_read, failed=self._fail)
+        self._files += 1
+        tasks.run(read, path, done=self._take_read, failed=self._fail_file)
 
     @Slot(object)
     def _take_read(self, chats: list[PortableChat]) -> None:
+        self._files -= 1
         self._coming += chats
         self._turn.start()
 
@@ -91,6 +97,16 @@ class Exchange(QObject):
         """What else is on its way goes on."""
         self.said.emit("")
         self.failed.emit(error)
+
+    @Slot(object)
+    def _fail_file(self, error: GreenroomError) -> None:
+        self._files -= 1
+        self._fail(error)
+        self._rest()
+
+    def _rest(self) -> None:
+        if not self.busy:
+            self.rested.emit()
 
     @Slot()
     def _work(self) -> None:
@@ -100,8 +116,9 @@ class Exchange(QObject):
             self._bring_in()
         elif self._going:
             self._take_out()
-        if self.busy:
+        if self._going or self._coming:
             self._turn.start()
+        self._rest()
 
     def _bring_in(self) -> None:
         slice_, self._coming = self._coming[:SLICE], self._coming[SLICE:]
@@ -129,7 +146,10 @@ class Exchange(QObject):
             return
         chats, self._collected = self._collected, []
         self._going.pop(0)
-        tasks.run(write, chats, target, done=partial(self._say_written, target.name), failed=self._fail)
+        self._files += 1
+        tasks.run(write, chats, target, done=partial(self._say_written, target.name), failed=self._fail_file)
 
     def _say_written(self, name: str, nothing: object) -> None:
+        self._files -= 1
         self.said.emit(tr("Saved as {name}", name=name))
+        self._rest()

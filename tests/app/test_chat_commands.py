@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from fakes import make_report
@@ -131,3 +132,28 @@ def test_down_goes_to_what_was_found_and_esc_ends_the_search(window: MainWindow)
     search(window, "nowhere")
     QTest.keyClick(window.sidebar.search, Qt.Key.Key_Down)
     assert QApplication.focusWidget() is window.sidebar.search, "there is nothing to go to"
+
+
+def test_closing_waits_for_chats_on_their_way_out(window: MainWindow, tmp_path: Path, qtbot: QtBot) -> None:
+    exchange, target = window._chat_list.exchange, tmp_path / "all.json"
+    exchange.export([chat.id for chat in window.store.chats()], target)
+    assert not window.close()
+    assert window.isVisible()
+    qtbot.waitUntil(lambda: not window.isVisible(), timeout=LONG)
+    assert "Mountains" in target.read_text(encoding="utf-8")
+
+
+def test_who_closes_again_does_not_wait(window: MainWindow, tmp_path: Path) -> None:
+    window._chat_list.exchange.export([chat.id for chat in window.store.chats()], tmp_path / "all.json")
+    assert not window.close()
+    assert window.close()
+    assert not window.isVisible()
+
+
+def test_an_import_that_fails_while_the_window_waits_closes_it_too(
+    window: MainWindow, tmp_path: Path, qtbot: QtBot
+) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    window._chat_list.exchange.take(tmp_path / "bad.json")
+    assert not window.close()
+    qtbot.waitUntil(lambda: not window.isVisible(), timeout=LONG)
