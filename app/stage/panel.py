@@ -245,8 +245,11 @@ class StagePanel(QWidget):
         self._show_meaning()
         beside = width >= needed + max(widths)
         self._legend.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
-        # Below each other they leave no room between them and what follows.
+        # Below each other they leave no room between them and what follows: that is the picture's.
+        across = QSizePolicy.Policy.Expanding if beside else QSizePolicy.Policy.Minimum
+        self._legend.itemAt(2).spacerItem().changeSize(0, 0, across, QSizePolicy.Policy.Minimum)
         self._legend.setStretch(2, 1 if beside else 0)
+        self._legend.invalidate()
 
     @Slot()
     def _wake(self) -> None:

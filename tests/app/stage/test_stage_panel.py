@@ -367,3 +367,15 @@ def test_the_picture_covers_what_lies_below_it_whatever_it_shows(panel: StagePan
         pixels = np.frombuffer(picture.constBits(), np.uint32).reshape(picture.height(), -1)
         assert not (pixels[:, : view.width()] == 0xFFFF00FF).any()
         assert picture.pixelColor(0, 0) == theme().colour("panel")
+
+
+def test_in_a_high_window_the_figures_stand_below_the_picture(
+    panel: StagePanel, host: EngineHost, load: Callable[..., None]
+) -> None:
+    load(host)
+    for room in (panel.width(), 200):  # the legend in one line, and in two
+        panel.set_room(room)
+        panel.resize(panel.width(), 1200)
+        QApplication.processEvents()
+        below = panel.meaning.mapTo(panel, QPoint(0, panel.meaning.height())).y()
+        assert panel.served.mapTo(panel, QPoint()).y() - below <= 12
