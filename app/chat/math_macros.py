@@ -18,8 +18,6 @@ _TEMPLATES: dict[str, tuple[int, str]] = {
     # physics
     "abs": (1, r"\left|#1\right|"),
     "norm": (1, r"\left\|#1\right\|"),
-    "dv": (2, r"\frac{d#1}{d#2}"),
-    "pdv": (2, r"\frac{\partial #1}{\partial #2}"),
     "dd": (0, r"\mathrm{d}"),
     "nicefrac": (2, r"{#1}/{#2}"),
     "sfrac": (2, r"{#1}/{#2}"),
@@ -168,6 +166,8 @@ def _written(source: str, found: re.Match[str], display: bool, own: frozenset[st
         return (_named(arguments[0]), end) if arguments and not _WORD.fullmatch(arguments[0]) else same
     if name == "mathop":
         return _operator(source, found, display)
+    if name in ("dv", "pdv"):
+        return _derivative(source, found)
     if name == "genfrac":
         arguments, end = _arguments(source, found.end(), 6)
         return (_general_fraction(*arguments), end) if arguments else same
@@ -264,6 +264,21 @@ def _operator(source: str, found: re.Match[str], display: bool) -> tuple[str, in
     limits = re.compile(r"\s*(?:\\limits\s*)?_").match(source, end)
     below, behind = _arguments(source, limits.end(), 1) if limits and display else ([], end)
     return (rf"\underset{{{below[0]}}}{{{name}}}\,", behind) if below else (name, end)
+
+
+def _derivative(source: str, found: re.Match[str]) -> tuple[str, int]:
+    r"""\dv[2]{y}{x}, \pdv{f}{x} and \pdv{f}{x}{y}."""
+    option = re.compile(r"\s*\[([^\[\]{}]*)\]").match(source, found.end())
+    arguments, end = _arguments(source, option.end() if option else found.end(), 2)
+    if not arguments:
+        return found[0], found.end()
+    sign = "d" if found[1] == "dv" else r"\partial "
+    power = f"^{{{option[1]}}}" if option else ""
+    below = f"{sign}{arguments[1]}{power}"
+    if found[1] == "pdv" and not option and source[end : end + 1] == "{":
+        other, end = _arguments(source, end, 1)
+        power, below = "^{2}", rf"{below}\,{sign}{other[0] if other else ''}"
+    return rf"\frac{{{sign.strip()}{power} {arguments[0]}}}{{{below}}}", end
 
 
 def _general_fraction(left: str, right: str, rule: str, style: str, above: str, below: str) -> str:

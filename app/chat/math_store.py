@@ -15,7 +15,7 @@ from app.chat.math_layout import Formula, FormulaError, lay_out
 #: Formulas kept, some kilobytes each.
 KEPT = 600
 #: Formulas laid out between two deliveries.
-BATCH = 8
+BATCH = 4
 
 
 @dataclass(frozen=True)
