@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any
 
@@ -125,6 +125,10 @@ class _Pool(QObject):
     def busy(self) -> bool:
         return bool(self._running)
 
+    def wait(self, seconds: float) -> None:
+        """Until a piece of work has ended, or for that long."""
+        wait(self._running.values(), seconds, FIRST_COMPLETED)
+
     def shutdown(self, timeout: float) -> bool:
         for task in self._running:
             task.cancel()
@@ -169,6 +173,8 @@ def finish() -> None:
     """Runs the event loop until all background work has been delivered. For tests."""
     while not idle():
         QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 20)
+        # Not at full speed: the background threads need the interpreter.
+        _pool().wait(0.005)
 
 
 def shutdown(timeout: float = 5.0) -> bool:
