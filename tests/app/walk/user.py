@@ -153,7 +153,9 @@ class User:
         for number, key in enumerate(SECTIONS):
             self.section(key)
             s = self.screen
-            s.until(lambda seen: not any(WAITING.search(i["text"]) for i in seen["items"]), f"all of {key}", 30)
+            s.until(
+                lambda seen: not any(WAITING.search(i["name"] or i["text"]) for i in seen["items"]), f"all of {key}", 30
+            )
             s.shoot(f"{mark}{number}-{key}")
 
     def speak(self, language: str) -> None:
