@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from app.chat.keeping import Keeping, SessionManager
     from app.chat.page import ChatPage
     from app.chat.sidebar import ChatList
-    from app.chat.store import ChatStore
+    from app.chat.storage.store import ChatStore
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class ChatPart(QObject):
     def _open_store(self) -> ChatStore:
         from app.chat.controller import ChatController
         from app.chat.keeping import Keeping
-        from app.chat.store import ChatStore
+        from app.chat.storage.store import ChatStore
         from app.folders import chats_file
 
         if self.store is None:

@@ -2,7 +2,7 @@
 
 Who holds the lock file is the first; it listens on a local socket whose name comes from the folder. A later start says
 on it what it was to open, and ends. When the first does not answer, for it hangs, the later one opens a window of its
-own: windows share the chats (`app.chat.writing`, `ChatStore.look_for_changes`).
+own: windows share the chats (`app.chat.storage.writing`, `ChatStore.look_for_changes`).
 """
 
 from __future__ import annotations

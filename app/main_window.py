@@ -34,7 +34,7 @@ from engine.placement.plan import OffloadPlan
 from engine.resources import asset
 
 if TYPE_CHECKING:
-    from app.chat.store import ChatStore
+    from app.chat.storage.store import ChatStore
     from app.stage.sources import LiveRun
 
 #: Makes the chat page and the list of chats for the sidebar; called again when the contents are made anew.

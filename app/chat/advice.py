@@ -8,14 +8,14 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from app.chat.attaching import beginning
-from app.chat.context import ROOM, ContextMeter, dropped
+from app.chat.composing.attaching import beginning
+from app.chat.composing.context import ROOM, ContextMeter, dropped
 from app.chat.controller import ChatController
-from app.chat.figures import tokens
-from app.chat.messages import CLOSED
 from app.chat.notice import Choice, Notice
-from app.chat.records import Attachment, StoredMessage
-from app.chat.store import ChatStore
+from app.chat.speed.figures import tokens
+from app.chat.storage.messages import CLOSED
+from app.chat.storage.records import Attachment, StoredMessage
+from app.chat.storage.store import ChatStore
 from app.host import DEMO, ContextPlan, EngineHost
 from app.language import told, tr
 from app.paths import is_gone

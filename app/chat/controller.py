@@ -10,12 +10,12 @@ from functools import partial
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.chat.attaching import with_attachments
-from app.chat.preset_store import PresetStore
-from app.chat.presets import ChatSettings, Sampling, params_of, resolve
-from app.chat.records import EDITED, Attachment, StoredMessage
-from app.chat.store import ChatStore
-from app.chat.thinking import join_thought, split_thought
+from app.chat.composing.attaching import with_attachments
+from app.chat.rendering.thinking import join_thought, split_thought
+from app.chat.storage.preset_store import PresetStore
+from app.chat.storage.presets import ChatSettings, Sampling, params_of, resolve
+from app.chat.storage.records import EDITED, Attachment, StoredMessage
+from app.chat.storage.store import ChatStore
 from app.host import AnswerDelta, AnswerResult, EngineHost
 from app.settings.store import Settings
 from engine.errors import GreenroomError

@@ -10,10 +10,10 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app import tasks
-from app.chat.exporting import file_name, write
-from app.chat.importing import read
-from app.chat.portable import PortableChat
-from app.chat.store import ChatStore
+from app.chat.storage.exporting import file_name, write
+from app.chat.storage.importing import read
+from app.chat.storage.portable import PortableChat
+from app.chat.storage.store import ChatStore
 from app.language import tr
 from app.widgets.file_dialog import FileDialog
 from engine.errors import GreenroomError

@@ -9,8 +9,8 @@ from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QWidget
 
-from app.chat.highlight import mark_words
-from app.chat.records import StoredMessage
+from app.chat.rendering.highlight import mark_words
+from app.chat.storage.records import StoredMessage
 from app.chat.transcript import Transcript
 from app.language import tr
 from app.widgets.buttons import button

@@ -13,9 +13,9 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app import tasks
-from app.chat import rescue
-from app.chat.rescue import Copy, Rescued
-from app.chat.store import ChatStore
+from app.chat.storage import rescue
+from app.chat.storage.rescue import Copy, Rescued
+from app.chat.storage.store import ChatStore
 from app.chat.unsaved_question import UnsavedQuestion
 from app.language import tr
 from app.notices import Notices

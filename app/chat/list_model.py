@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
-from app.chat.records import ChatInfo, Hit
-from app.chat.store import ChatStore
+from app.chat.storage.records import ChatInfo, Hit
+from app.chat.storage.store import ChatStore
 from app.language import mark, tr
 from app.widgets.labels import plain_tip
 

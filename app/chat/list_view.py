@@ -28,8 +28,8 @@ from PySide6.QtWidgets import (
 )
 
 from app.chat.list_model import FOLDER, HIT, ID, ChatListModel, Index
-from app.chat.records import Hit
-from app.chat.search import places
+from app.chat.storage.records import Hit
+from app.chat.storage.search import places
 from app.language import tr
 from app.theme import theme
 from app.theme.icons import make_pixmap

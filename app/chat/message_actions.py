@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QWidget
 
 from app.chat.controller import ChatController
 from app.chat.message_menu import MessageMenu
-from app.chat.portable import PortableChat
-from app.chat.records import StoredMessage
-from app.chat.store import ChatStore
+from app.chat.storage.portable import PortableChat
+from app.chat.storage.records import StoredMessage
+from app.chat.storage.store import ChatStore
 from app.language import tr
 from engine.errors import GreenroomError
 

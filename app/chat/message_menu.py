@@ -7,8 +7,8 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMenu, QWidget
 
 from app.chat.controller import ChatController
-from app.chat.records import StoredMessage
-from app.chat.thinking import split_thought
+from app.chat.rendering.thinking import split_thought
+from app.chat.storage.records import StoredMessage
 from app.language import tr
 from app.words import brief
 

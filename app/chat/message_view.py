@@ -8,16 +8,16 @@ from PySide6.QtCore import QEvent, QPoint, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QEnterEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.chat.body_view import BodyView
-from app.chat.chips import ChipRows
+from app.chat.composing.chips import ChipRows
 from app.chat.copy_button import CopyButton, link_button
-from app.chat.figures import stats_detail, stats_lines
-from app.chat.markdown import LINE_BREAK, Span, Text
-from app.chat.rich_text import TextView
+from app.chat.rendering.body_view import BodyView
+from app.chat.rendering.markdown import LINE_BREAK, Span, Text
+from app.chat.rendering.rich_text import TextView
+from app.chat.rendering.thinking import split_thought
+from app.chat.rendering.thought_view import ThoughtView
+from app.chat.speed.figures import stats_detail, stats_lines
 from app.chat.stepped_down import SteppedDownLine
-from app.chat.store import StoredMessage
-from app.chat.thinking import split_thought
-from app.chat.thought_view import ThoughtView
+from app.chat.storage.store import StoredMessage
 from app.language import told, tr
 from app.theme import theme
 from app.widgets.labels import ElideLabel, label

@@ -21,8 +21,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.chat.preset_store import PresetStore
-from app.chat.presets import BUILT_IN, MOST_STOPS, RANGES, RECOMMENDED, ChatSettings, Preset, Sampling, resolve
+from app.chat.storage.preset_store import PresetStore
+from app.chat.storage.presets import BUILT_IN, MOST_STOPS, RANGES, RECOMMENDED, ChatSettings, Preset, Sampling, resolve
 from app.host import HostState
 from app.language import mark, tr
 from app.settings.store import PROMPT_LIMIT, Settings

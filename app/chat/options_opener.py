@@ -11,7 +11,7 @@ from shiboken6 import isValid
 
 from app.chat.controller import ChatController
 from app.chat.options import ChatOptions
-from app.chat.preset_store import write
+from app.chat.storage.preset_store import write
 from app.host import EngineHost
 from app.language import tr
 from app.settings.store import Settings

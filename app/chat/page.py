@@ -18,27 +18,27 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.chat.advice import Advice
-from app.chat.attachment_view import AttachmentView
-from app.chat.composer import Composer
-from app.chat.context import ContextMeter
+from app.chat.composing.attachment_view import AttachmentView
+from app.chat.composing.composer import Composer
+from app.chat.composing.context import ContextMeter
+from app.chat.composing.drafting import Drafting
+from app.chat.composing.editing import Editing
+from app.chat.composing.field import HISTORY, local_files
 from app.chat.controller import ChatController
-from app.chat.drafting import Drafting
-from app.chat.editing import Editing
-from app.chat.field import HISTORY, local_files
-from app.chat.figures import why_not_ready
 from app.chat.find_bar import FindBar
 from app.chat.link_bar import LinkBar
 from app.chat.message_actions import MessageActions
 from app.chat.notice import NoticeArea
 from app.chat.options import ChatOptions, preset_caption
 from app.chat.options_opener import OptionsOpener
-from app.chat.performance import performance_log
-from app.chat.performance_opener import PerformanceOpener
-from app.chat.performance_panel import PerformancePanel
-from app.chat.records import Attachment, StoredMessage
-from app.chat.store import ChatStore
+from app.chat.rendering.thinking import split_thought
+from app.chat.speed.figures import why_not_ready
+from app.chat.speed.performance import performance_log
+from app.chat.speed.performance_opener import PerformanceOpener
+from app.chat.speed.performance_panel import PerformancePanel
+from app.chat.storage.records import Attachment, StoredMessage
+from app.chat.storage.store import ChatStore
 from app.chat.style import chat_style
-from app.chat.thinking import split_thought
 from app.chat.transcript import NEAR_END, Transcript
 from app.chat.welcome import Welcome
 from app.host import DEMO, AnswerResult, EngineHost, HostState

@@ -12,7 +12,7 @@ from app.chat.copy_button import link_button
 from app.chat.exchange import Exchange
 from app.chat.list_model import FOLDER, HIT, ID, PINNED, ChatListModel, group_of
 from app.chat.list_view import ChatView
-from app.chat.store import ChatStore
+from app.chat.storage.store import ChatStore
 from app.language import mark, tr
 from app.theme import theme
 from app.widgets.labels import ElideLabel, label

@@ -24,7 +24,7 @@ from PySide6.QtWidgets import (
 
 from app.chat.controller import Stream
 from app.chat.message_view import AnswerView, FiguresLabel, QuestionView
-from app.chat.store import StoredMessage
+from app.chat.storage.store import StoredMessage
 from app.language import tr
 from app.theme import theme
 

@@ -10,10 +10,10 @@ from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QDialog, QSizePolicy, QVBoxLayout, QWidget
 
 from app import tasks
-from app.chat.database import SPARE
-from app.chat.exporting import file_name, write
-from app.chat.store import ChatStore
-from app.chat.unsaved import Unsaved
+from app.chat.storage.database import SPARE
+from app.chat.storage.exporting import file_name, write
+from app.chat.storage.store import ChatStore
+from app.chat.storage.unsaved import Unsaved
 from app.language import mark, told, tr
 from app.theme import theme
 from app.widgets.buttons import button

@@ -44,51 +44,7 @@
         </translation>
     </message>
     <message numerus="yes">
-        <location filename="../../app/chat/card.py"/>
-        <source>%n tokens written</source>
-        <translation>
-            <numerusform>%n token written</numerusform>
-            <numerusform>%n tokens written</numerusform>
-        </translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/card.py"/>
-        <source>%n tokens read, first token after {time}</source>
-        <translation>
-            <numerusform>%n token read, first token after {time}</numerusform>
-            <numerusform>%n tokens read, first token after {time}</numerusform>
-        </translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/card.py"/>
-        <source>%n tokens of context</source>
-        <translation>
-            <numerusform>%n token of context</numerusform>
-            <numerusform>%n tokens of context</numerusform>
-        </translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/card.py"/>
-        <location filename="../../app/hardware/checks.py"/>
-        <location filename="../../engine/executors/loading.py"/>
-        <location filename="../../engine/placement/token_time.py"/>
-        <source>%n threads</source>
-        <translation>
-            <numerusform>%n thread</numerusform>
-            <numerusform>%n threads</numerusform>
-        </translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/card.py"/>
-        <location filename="../../app/hardware/checks.py"/>
-        <source>%n cores</source>
-        <translation>
-            <numerusform>%n core</numerusform>
-            <numerusform>%n cores</numerusform>
-        </translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/chips.py"/>
+        <location filename="../../app/chat/composing/chips.py"/>
         <source>%n characters</source>
         <translation>
             <numerusform>%n character</numerusform>
@@ -96,9 +52,9 @@
         </translation>
     </message>
     <message numerus="yes">
-        <location filename="../../app/chat/chips.py"/>
-        <location filename="../../app/chat/figures.py"/>
-        <location filename="../../app/chat/performance_chart.py"/>
+        <location filename="../../app/chat/composing/chips.py"/>
+        <location filename="../../app/chat/speed/figures.py"/>
+        <location filename="../../app/chat/speed/performance_chart.py"/>
         <location filename="../../engine/placement/explain.py"/>
         <source>%n tokens</source>
         <translation>
@@ -131,15 +87,51 @@
         </translation>
     </message>
     <message numerus="yes">
-        <location filename="../../app/chat/exporting.py"/>
-        <source>%n chats</source>
+        <location filename="../../app/chat/speed/card.py"/>
+        <source>%n tokens written</source>
         <translation>
-            <numerusform>%n chat</numerusform>
-            <numerusform>%n chats</numerusform>
+            <numerusform>%n token written</numerusform>
+            <numerusform>%n tokens written</numerusform>
         </translation>
     </message>
     <message numerus="yes">
-        <location filename="../../app/chat/figures.py"/>
+        <location filename="../../app/chat/speed/card.py"/>
+        <source>%n tokens read, first token after {time}</source>
+        <translation>
+            <numerusform>%n token read, first token after {time}</numerusform>
+            <numerusform>%n tokens read, first token after {time}</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/speed/card.py"/>
+        <source>%n tokens of context</source>
+        <translation>
+            <numerusform>%n token of context</numerusform>
+            <numerusform>%n tokens of context</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/speed/card.py"/>
+        <location filename="../../app/hardware/checks.py"/>
+        <location filename="../../engine/executors/loading.py"/>
+        <location filename="../../engine/placement/token_time.py"/>
+        <source>%n threads</source>
+        <translation>
+            <numerusform>%n thread</numerusform>
+            <numerusform>%n threads</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/speed/card.py"/>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>%n cores</source>
+        <translation>
+            <numerusform>%n core</numerusform>
+            <numerusform>%n cores</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/speed/figures.py"/>
         <source>Read %n tokens</source>
         <translation>
             <numerusform>Read %n token</numerusform>
@@ -147,7 +139,7 @@
         </translation>
     </message>
     <message numerus="yes">
-        <location filename="../../app/chat/figures.py"/>
+        <location filename="../../app/chat/speed/figures.py"/>
         <source>Read %n tokens at {speed} tok/s</source>
         <translation>
             <numerusform>Read %n token at {speed} tok/s</numerusform>
@@ -155,7 +147,7 @@
         </translation>
     </message>
     <message numerus="yes">
-        <location filename="../../app/chat/figures.py"/>
+        <location filename="../../app/chat/speed/figures.py"/>
         <source>; %n more were still in memory</source>
         <translation>
             <numerusform>; %n more was still in memory</numerusform>
@@ -163,11 +155,19 @@
         </translation>
     </message>
     <message numerus="yes">
-        <location filename="../../app/chat/performance_chart.py"/>
+        <location filename="../../app/chat/speed/performance_chart.py"/>
         <source>%n steps: median {median} ms a token, fastest {least} ms, slowest {most} ms.</source>
         <translation>
             <numerusform>%n step: median {median} ms a token, fastest {least} ms, slowest {most} ms.</numerusform>
             <numerusform>%n steps: median {median} ms a token, fastest {least} ms, slowest {most} ms.</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/storage/exporting.py"/>
+        <source>%n chats</source>
+        <translation>
+            <numerusform>%n chat</numerusform>
+            <numerusform>%n chats</numerusform>
         </translation>
     </message>
     <message numerus="yes">

@@ -37,8 +37,9 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
+        <location filename="../../app/chat/advice.py"/>
         <location filename="../../app/chat/page.py"/>
-        <location filename="../../app/chat/store.py"/>
+        <location filename="../../app/chat/storage/store.py"/>
         <location filename="../../app/sidebar.py"/>
         <source>New chat</source>
         <translation>새 채팅</translation>
@@ -125,7 +126,7 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>Write a message</source>
         <translation>메시지 쓰기</translation>
     </message>
@@ -399,7 +400,7 @@
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <location filename="../../app/chat/card.py"/>
+        <location filename="../../app/chat/speed/card.py"/>
         <source>{size} of RAM</source>
         <translation>RAM {size}</translation>
     </message>
@@ -409,70 +410,70 @@
         <translation>{ram} 및 VRAM {size}</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
         <source>a PDF</source>
         <translation>PDF</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
         <source>an archive</source>
         <translation>압축 파일</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
         <source>a picture</source>
         <translation>그림</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
         <source>it is a folder</source>
         <translation>폴더입니다</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
         <source>Attach the files in it.</source>
         <translation>그 안의 파일을 첨부하세요.</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
-        <location filename="../../app/chat/importing.py"/>
-        <location filename="../../app/chat/preset_store.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <location filename="../../app/chat/storage/preset_store.py"/>
         <source>it is no file</source>
         <translation>파일이 아닙니다</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
-        <location filename="../../app/chat/importing.py"/>
-        <location filename="../../app/chat/preset_store.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <location filename="../../app/chat/storage/preset_store.py"/>
         <location filename="../../engine/hub/safe_paths.py"/>
         <source>Choose another file.</source>
         <translation>다른 파일을 선택하세요.</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
         <source>Greenroom keeps its chats in it</source>
         <translation>Greenroom이 채팅을 저장하는 파일입니다</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
         <source>Export the chat, and attach that file.</source>
         <translation>채팅을 내보낸 뒤 그 파일을 첨부하세요.</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
-        <location filename="../../app/chat/importing.py"/>
-        <location filename="../../app/chat/preset_store.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <location filename="../../app/chat/storage/preset_store.py"/>
         <source>it is larger than {size} MB</source>
         <translation>{size} MB보다 큽니다</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
         <source>Attach the part that matters.</source>
         <translation>필요한 부분만 첨부하세요.</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
-        <location filename="../../app/chat/importing.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
+        <location filename="../../app/chat/storage/importing.py"/>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <location filename="../../engine/checkpoints/safetensors_header.py"/>
         <location filename="../../engine/placement/compare.py"/>
@@ -480,65 +481,65 @@
         <translation>비어 있습니다</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
         <source>it is {kind} and no text</source>
         <translation>텍스트가 아닌 {kind}입니다</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
         <source>Save its text as a .txt file and attach that.</source>
         <translation>글 내용을 .txt 파일로 저장해 첨부하세요.</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
         <source>it is no text</source>
         <translation>텍스트가 아닙니다</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
         <source>Attach text, code, or a table in .csv.</source>
         <translation>텍스트, 코드 또는 .csv 표를 첨부하세요.</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
         <source>Pasted text</source>
         <translation>붙여 넣은 텍스트</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
         <source>The picture was not attached</source>
         <translation>그림을 첨부하지 않았습니다</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
         <source>a model here reads text only</source>
         <translation>여기서 모델은 텍스트만 읽습니다</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
         <source>Paste what is written in it as text.</source>
         <translation>그 안에 쓰인 내용을 텍스트로 붙여 넣으세요.</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attaching.py"/>
+        <location filename="../../app/chat/composing/attaching.py"/>
         <source>{name} was not attached</source>
         <translation>{name} 파일을 첨부하지 못했습니다</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attachment_view.py"/>
-        <location filename="../../app/chat/exporting.py"/>
+        <location filename="../../app/chat/composing/attachment_view.py"/>
+        <location filename="../../app/chat/storage/exporting.py"/>
         <source>{name} (the beginning)</source>
         <translation>{name} (앞부분)</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attachment_view.py"/>
+        <location filename="../../app/chat/composing/attachment_view.py"/>
         <location filename="../../app/chat/copy_button.py"/>
-        <location filename="../../app/chat/flow_view.py"/>
+        <location filename="../../app/chat/rendering/flow_view.py"/>
         <source>Copy</source>
         <translation>복사</translation>
     </message>
     <message>
-        <location filename="../../app/chat/attachment_view.py"/>
+        <location filename="../../app/chat/composing/attachment_view.py"/>
         <location filename="../../app/chat/find_bar.py"/>
         <location filename="../../app/chat/link_bar.py"/>
         <location filename="../../app/compare/dialog.py"/>
@@ -546,155 +547,17 @@
         <source>Close</source>
         <translation>닫기</translation>
     </message>
-    <message>
-        <location filename="../../app/chat/card.py"/>
-        <location filename="../../app/chat/card_picture.py"/>
-        <source>predicted {range}</source>
-        <translation>예측 {range}</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/card.py"/>
-        <source>Decode</source>
-        <translation>디코드</translation>
-    </message>
     <message numerus="yes">
-        <location filename="../../app/chat/card.py"/>
-        <source>%n tokens written</source>
-        <translation>
-            <numerusform>토큰 %n개 생성</numerusform>
-        </translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/card.py"/>
-        <source>Prefill</source>
-        <translation>프리필</translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/card.py"/>
-        <source>%n tokens read, first token after {time}</source>
-        <translation>
-            <numerusform>토큰 %n개 읽음, 첫 토큰까지 {time}</numerusform>
-        </translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/card.py"/>
-        <location filename="../../app/hardware/checks.py"/>
-        <location filename="../../app/hardware/what_if.py"/>
-        <source>Processor</source>
-        <translation>프로세서</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/card.py"/>
-        <location filename="../../app/hardware/checks.py"/>
-        <location filename="../../app/settings/pages/performance.py"/>
-        <source>Memory</source>
-        <translation>메모리</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/card.py"/>
-        <location filename="../../app/hardware/checks.py"/>
-        <source>driver {version}</source>
-        <translation>드라이버 {version}</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/card.py"/>
-        <source>not used</source>
-        <translation>사용 안 함</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/card.py"/>
-        <location filename="../../app/hardware/checks.py"/>
-        <source>Graphics</source>
-        <translation>그래픽</translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/card.py"/>
-        <source>%n tokens of context</source>
-        <translation>
-            <numerusform>컨텍스트 토큰 %n개</numerusform>
-        </translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/card.py"/>
-        <source>{size} of VRAM</source>
-        <translation>VRAM {size}</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/card.py"/>
-        <location filename="../../app/models/details.py"/>
-        <source>Plan</source>
-        <translation>배치 계획</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/card.py"/>
-        <source>KV cache {type}</source>
-        <translation>KV 캐시 {type}</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/card.py"/>
-        <location filename="../../app/statusbar.py"/>
-        <source>Kernel</source>
-        <translation>커널</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/card.py"/>
-        <source>{speed} GB/s of weights</source>
-        <translation>가중치 {speed} GB/s</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/card.py"/>
-        <source>Reading</source>
-        <translation>읽기</translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/card.py"/>
-        <location filename="../../app/hardware/checks.py"/>
-        <location filename="../../engine/executors/loading.py"/>
-        <location filename="../../engine/placement/token_time.py"/>
-        <source>%n threads</source>
-        <translation>
-            <numerusform>스레드 %n개</numerusform>
-        </translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/card.py"/>
-        <location filename="../../app/hardware/checks.py"/>
-        <source>%n cores</source>
-        <translation>
-            <numerusform>코어 %n개</numerusform>
-        </translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/card.py"/>
-        <source>{threads} on {cores}</source>
-        <translation>{cores}에서 {threads}</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/card.py"/>
-        <source>{speed} GB/s measured</source>
-        <translation>측정값 {speed} GB/s</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/card.py"/>
-        <source>speed not measured</source>
-        <translation>속도 측정 안 됨</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/card.py"/>
-        <source>{percent} % of the memory&apos;s speed</source>
-        <translation>메모리 속도의 {percent} %</translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/chips.py"/>
+        <location filename="../../app/chat/composing/chips.py"/>
         <source>%n characters</source>
         <translation>
             <numerusform>%n자</numerusform>
         </translation>
     </message>
     <message numerus="yes">
-        <location filename="../../app/chat/chips.py"/>
-        <location filename="../../app/chat/figures.py"/>
-        <location filename="../../app/chat/performance_chart.py"/>
+        <location filename="../../app/chat/composing/chips.py"/>
+        <location filename="../../app/chat/speed/figures.py"/>
+        <location filename="../../app/chat/speed/performance_chart.py"/>
         <location filename="../../engine/placement/explain.py"/>
         <source>%n tokens</source>
         <translation>
@@ -702,55 +565,23 @@
         </translation>
     </message>
     <message>
-        <location filename="../../app/chat/chips.py"/>
+        <location filename="../../app/chat/composing/chips.py"/>
         <source>the beginning · {size}</source>
         <translation>앞부분 · {size}</translation>
     </message>
     <message>
-        <location filename="../../app/chat/chips.py"/>
+        <location filename="../../app/chat/composing/chips.py"/>
         <location filename="../../app/compare/dialog.py"/>
         <source>Remove {name}</source>
         <translation>{name} 제거</translation>
     </message>
     <message>
-        <location filename="../../app/chat/code_view.py"/>
-        <source>Copy code</source>
-        <translation>코드 복사</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/code_view.py"/>
-        <location filename="../../app/chat/options.py"/>
-        <location filename="../../app/settings/network.py"/>
-        <source>Save</source>
-        <translation>저장</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/code_view.py"/>
-        <source>Save code as a file</source>
-        <translation>코드를 파일로 저장</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/code_view.py"/>
-        <source>Save code</source>
-        <translation>코드 저장</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/code_view.py"/>
-        <source>text</source>
-        <translation>텍스트</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/code_view.py"/>
-        <source>Code</source>
-        <translation>코드</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>Message</source>
         <translation>메시지</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <location filename="../../app/chat/unsaved_question.py"/>
         <location filename="../../app/hardware/page.py"/>
         <location filename="../../app/models/row.py"/>
@@ -759,243 +590,143 @@
         <translation>취소</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>Cancel editing</source>
         <translation>수정 취소</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
-        <location filename="../../app/chat/drafting.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
+        <location filename="../../app/chat/composing/drafting.py"/>
         <source>Attach text files</source>
         <translation>텍스트 파일 첨부</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>Attach text files, or drop them here</source>
         <translation>텍스트 파일을 첨부하거나 여기에 끌어다 놓으세요</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <location filename="../../app/chat/options.py"/>
         <source>How this chat answers</source>
         <translation>이 채팅의 답변 방식</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>{send} sends, {newline} starts a new line</source>
         <translation>{send} 보내기, {newline} 줄 바꿈</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>How this chat answers: {preset}</source>
         <translation>이 채팅의 답변 방식: {preset}</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>Preset, system prompt and sampling of this chat</source>
         <translation>이 채팅의 프리셋, 시스템 프롬프트, 샘플링</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>Attach</source>
         <translation>첨부</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>Stop</source>
         <translation>중지</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>Keep</source>
         <translation>저장</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>Send</source>
         <translation>보내기</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>Message {model}</source>
         <translation>{model}에 메시지 보내기</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>{used} of {size} tokens</source>
         <translation>토큰 {used} / {size}</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>Context used</source>
         <translation>사용한 컨텍스트</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>How much of the model&apos;s context this chat takes, with what you write</source>
         <translation>이 채팅과 지금 쓰는 글이 차지하는 모델 컨텍스트의 양</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>Editing an answer. The old one stays as another version.</source>
         <translation>답변을 고치고 있습니다. 이전 답변은 다른 버전으로 남습니다.</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>Editing an earlier message. The old one stays as another version.</source>
         <translation>이전 메시지를 수정하고 있습니다. 원래 메시지는 다른 버전으로 남습니다.</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>Keep the answer as it is now</source>
         <translation>고친 답변 저장</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>Send message</source>
         <translation>메시지 보내기</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>Stop the answer</source>
         <translation>답변 중지</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>Your message is sent after this answer</source>
         <translation>이 답변이 끝나면 메시지를 보냅니다</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>Your message is sent when the model is loaded</source>
         <translation>모델을 불러온 뒤 메시지를 보냅니다</translation>
     </message>
     <message>
-        <location filename="../../app/chat/composer.py"/>
+        <location filename="../../app/chat/composing/composer.py"/>
         <source>Answering in “{title}”</source>
         <translation>“{title}”에서 답변 중</translation>
     </message>
     <message>
-        <location filename="../../app/chat/copy_button.py"/>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <location filename="../../app/hardware/page.py"/>
-        <source>Copied</source>
-        <translation>복사됨</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>The chat could not be saved</source>
-        <translation>채팅을 저장하지 못했습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>another window has deleted it</source>
-        <translation>다른 창에서 삭제했습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>Choose another chat.</source>
-        <translation>다른 채팅을 선택하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>another program is using the chat file</source>
-        <translation>다른 프로그램이 채팅 파일을 사용하고 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>Try again.</source>
-        <translation>다시 시도하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>Free some space and start Greenroom again.</source>
-        <translation>디스크 공간을 비우고 Greenroom을 다시 시작하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>The saved chats were left alone</source>
-        <translation>저장된 채팅은 그대로 두었습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>{path} was written by a newer Greenroom</source>
-        <translation>더 새로운 Greenroom에서 저장한 파일입니다: {path}</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>Update Greenroom to see them. Chats of this session are not saved.</source>
-        <translation>채팅을 보려면 Greenroom을 업데이트하세요. 이번 실행의 채팅은 저장되지 않습니다.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>Free some space, and leave Greenroom open: all is saved as soon as there is room.</source>
-        <translation>디스크 공간을 비우고 Greenroom을 켜 두세요. 공간이 생기는 대로 모두 저장합니다.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>The saved chats cannot be read, so new ones are not saved</source>
-        <translation>저장된 채팅을 읽을 수 없어 새 채팅도 저장되지 않습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>{path} is damaged</source>
-        <translation>파일이 손상되었습니다: {path}</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>Move that file elsewhere and start Greenroom again.</source>
-        <translation>그 파일을 다른 곳으로 옮기고 Greenroom을 다시 시작하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>{folder} cannot be written</source>
-        <translation>{folder} 폴더에 쓸 수 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>Make that folder writable and start Greenroom again.</source>
-        <translation>그 폴더에 쓸 수 있도록 바꾸고 Greenroom을 다시 시작하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>the disk of {folder} is full</source>
-        <translation>{folder} 폴더가 있는 디스크가 가득 찼습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>another program is using {path}</source>
-        <translation>다른 프로그램이 {path} 파일을 사용하고 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>Close that program and start Greenroom again.</source>
-        <translation>그 프로그램을 닫고 Greenroom을 다시 시작하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>{folder} cannot be used ({reason})</source>
-        <translation>{folder} 폴더를 사용할 수 없습니다({reason})</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/database.py"/>
-        <source>Chats are not saved</source>
-        <translation>채팅이 저장되지 않습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/drafting.py"/>
+        <location filename="../../app/chat/composing/drafting.py"/>
         <source>a message takes {count} of them</source>
         <translation>메시지 하나에 {count}개까지 첨부할 수 있습니다</translation>
     </message>
     <message>
-        <location filename="../../app/chat/drafting.py"/>
+        <location filename="../../app/chat/composing/drafting.py"/>
         <source>Send the others with the next message.</source>
         <translation>나머지는 다음 메시지에 첨부하세요.</translation>
     </message>
     <message>
-        <location filename="../../app/chat/drafting.py"/>
+        <location filename="../../app/chat/composing/drafting.py"/>
         <source>Not all files were attached</source>
         <translation>일부 파일은 첨부하지 못했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/copy_button.py"/>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <location filename="../../app/hardware/page.py"/>
+        <source>Copied</source>
+        <translation>복사됨</translation>
     </message>
     <message>
         <location filename="../../app/chat/exchange.py"/>
@@ -1051,146 +782,6 @@
         <translation>{name} 파일로 저장했습니다</translation>
     </message>
     <message>
-        <location filename="../../app/chat/exporting.py"/>
-        <source>You</source>
-        <translation>나</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/exporting.py"/>
-        <source>Answer</source>
-        <translation>답변</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/exporting.py"/>
-        <location filename="../../app/chat/options.py"/>
-        <location filename="../../app/settings/pages/answers.py"/>
-        <source>System prompt</source>
-        <translation>시스템 프롬프트</translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/exporting.py"/>
-        <source>%n chats</source>
-        <translation>
-            <numerusform>채팅 %n개</numerusform>
-        </translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/exporting.py"/>
-        <location filename="../../app/chat/preset_store.py"/>
-        <source>{name} was not written</source>
-        <translation>{name}을(를) 저장하지 못했습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/exporting.py"/>
-        <source>its ending names no format</source>
-        <translation>확장자로 형식을 알 수 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/exporting.py"/>
-        <source>End its name in .md, .html or .json.</source>
-        <translation>이름 끝에 .md, .html 또는 .json을 붙이세요.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/exporting.py"/>
-        <location filename="../../app/chat/preset_store.py"/>
-        <source>Choose another folder, or free some space.</source>
-        <translation>다른 폴더를 선택하거나 디스크 공간을 비우세요.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/figures.py"/>
-        <source>stopped: end of text</source>
-        <translation>중지: 텍스트 끝</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/figures.py"/>
-        <source>stopped: stop string</source>
-        <translation>중지: 중지 문자열</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/figures.py"/>
-        <source>stopped: token limit</source>
-        <translation>중지: 토큰 한도</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/figures.py"/>
-        <source>stopped: context full</source>
-        <translation>중지: 컨텍스트 가득 참</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/figures.py"/>
-        <source>stopped by you</source>
-        <translation>사용자가 중지함</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/figures.py"/>
-        <source>stopped: error</source>
-        <translation>중지: 오류</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/figures.py"/>
-        <source>edited by you</source>
-        <translation>직접 고침</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/figures.py"/>
-        <source>stopped: Greenroom was closed</source>
-        <translation>중지: Greenroom이 종료됨</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/figures.py"/>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <location filename="../../app/topbar.py"/>
-        <location filename="../../app/words.py"/>
-        <source>{speed} tok/s</source>
-        <translation>{speed} tok/s</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/figures.py"/>
-        <source>{speed} tok/s (predicted {range})</source>
-        <translation>{speed} tok/s (예측 {range})</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/figures.py"/>
-        <source>first token {time}</source>
-        <translation>첫 토큰 {time}</translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/figures.py"/>
-        <source>Read %n tokens</source>
-        <translation>
-            <numerusform>토큰 %n개 읽음</numerusform>
-        </translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/figures.py"/>
-        <source>Read %n tokens at {speed} tok/s</source>
-        <translation>
-            <numerusform>토큰 %n개를 {speed} tok/s로 읽음</numerusform>
-        </translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/figures.py"/>
-        <source>; %n more were still in memory</source>
-        <translation>
-            <numerusform>; %n개는 이미 메모리에 있었음</numerusform>
-        </translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/figures.py"/>
-        <source>Loading {name}…{share}</source>
-        <translation>{name} 불러오는 중…{share}</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/figures.py"/>
-        <source>The model could not be loaded</source>
-        <translation>모델을 불러오지 못했습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/figures.py"/>
-        <source>Load a model to start chatting</source>
-        <translation>채팅을 시작하려면 모델을 불러오세요</translation>
-    </message>
-    <message>
         <location filename="../../app/chat/find_bar.py"/>
         <source>Message before</source>
         <translation>이전 메시지</translation>
@@ -1216,113 +807,9 @@
         <translation>찾을 수 없음</translation>
     </message>
     <message>
-        <location filename="../../app/chat/flow_view.py"/>
-        <source>Message text</source>
-        <translation>메시지 내용</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/flow_view.py"/>
-        <source>Copy link address</source>
-        <translation>링크 주소 복사</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/flow_view.py"/>
-        <source>Select all</source>
-        <translation>모두 선택</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/importing.py"/>
-        <source>Reading {name}</source>
-        <translation>{name} 읽는 중</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/importing.py"/>
-        <source>it has {chats} chats, and {most} at once are the most</source>
-        <translation>채팅이 {chats}개인데 한 번에 {most}개까지 가져올 수 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/importing.py"/>
-        <source>there is no chat with a message in it</source>
-        <translation>메시지가 있는 채팅이 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/importing.py"/>
-        <source>it is none of Greenroom&apos;s own exports</source>
-        <translation>Greenroom이 내보낸 파일이 아닙니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/importing.py"/>
-        <source>these are the chats that are open</source>
-        <translation>지금 열려 있는 채팅 파일입니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/importing.py"/>
-        <source>there is no conversations.json in it</source>
-        <translation>conversations.json이 들어 있지 않습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/importing.py"/>
-        <source>what is packed in it is larger than {size} MB</source>
-        <translation>압축을 풀면 {size} MB보다 큽니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/importing.py"/>
-        <source>the archive is damaged or locked with a password</source>
-        <translation>압축 파일이 손상되었거나 암호로 잠겨 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/importing.py"/>
-        <source>it is made of more parts than chats are</source>
-        <translation>채팅이라기에는 너무 많은 조각으로 되어 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/importing.py"/>
-        <location filename="../../engine/checkpoints/chat_template.py"/>
-        <source>it is nested too deeply</source>
-        <translation>너무 깊이 중첩되어 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/importing.py"/>
-        <location filename="../../app/chat/preset_store.py"/>
-        <source>it is no JSON text, or it ends too early</source>
-        <translation>JSON이 아니거나 중간에 끊겨 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/importing.py"/>
-        <location filename="../../app/chat/preset_store.py"/>
-        <source>{name} was not imported</source>
-        <translation>{name} 파일을 가져오지 못했습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/importing.py"/>
-        <location filename="../../app/chat/preset_store.py"/>
-        <source>it was written by a newer Greenroom</source>
-        <translation>더 새로운 Greenroom에서 저장한 파일입니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/importing.py"/>
-        <source>Update Greenroom.</source>
-        <translation>Greenroom을 업데이트하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/importing.py"/>
-        <source>it is none of Greenroom&apos;s own exports, ChatGPT&apos;s conversations.json and LM Studio&apos;s chats</source>
-        <translation>Greenroom에서 내보낸 파일, ChatGPT의 conversations.json, LM Studio 채팅 가운데 어느 것도 아닙니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/importing.py"/>
-        <source>a chat in it has more than {most} messages</source>
-        <translation>메시지가 {most}개보다 많은 채팅이 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/importing.py"/>
-        <source>a message in it is not as Greenroom writes them</source>
-        <translation>Greenroom이 저장한 형식과 다른 메시지가 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/importing.py"/>
-        <source>Imported chat</source>
-        <translation>가져온 채팅</translation>
+        <location filename="../../app/chat/formulas/math_view.py"/>
+        <source>Formula: {source}</source>
+        <translation>수식: {source}</translation>
     </message>
     <message>
         <location filename="../../app/chat/keeping.py"/>
@@ -1411,11 +898,6 @@
         <location filename="../../app/sidebar.py"/>
         <source>Chats</source>
         <translation>채팅</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/math_view.py"/>
-        <source>Formula: {source}</source>
-        <translation>수식: {source}</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_actions.py"/>
@@ -1521,21 +1003,6 @@
         <location filename="../../app/chat/message_view.py"/>
         <source>More for this answer</source>
         <translation>이 답변의 추가 메뉴</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/messages.py"/>
-        <source>The answer cannot be continued here</source>
-        <translation>여기서는 답변을 이어 쓸 수 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/messages.py"/>
-        <source>another window is writing it</source>
-        <translation>다른 창에서 쓰고 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/messages.py"/>
-        <source>Wait for its end.</source>
-        <translation>끝날 때까지 기다리세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/notice.py"/>
@@ -1685,6 +1152,13 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
+        <location filename="../../app/chat/storage/exporting.py"/>
+        <location filename="../../app/settings/pages/answers.py"/>
+        <source>System prompt</source>
+        <translation>시스템 프롬프트</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
         <source>Preset</source>
         <translation>프리셋</translation>
     </message>
@@ -1697,6 +1171,13 @@
         <location filename="../../app/chat/options.py"/>
         <source>Name of the new preset</source>
         <translation>새 프리셋 이름</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <location filename="../../app/chat/rendering/code_view.py"/>
+        <location filename="../../app/settings/network.py"/>
+        <source>Save</source>
+        <translation>저장</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
@@ -1816,230 +1297,59 @@
         <translation>요약</translation>
     </message>
     <message>
-        <location filename="../../app/chat/performance_chart.py"/>
-        <source>Time of each token</source>
-        <translation>토큰별 시간</translation>
+        <location filename="../../app/chat/rendering/code_view.py"/>
+        <source>Copy code</source>
+        <translation>코드 복사</translation>
     </message>
     <message>
-        <location filename="../../app/chat/performance_chart.py"/>
-        <source>No token has been timed yet.</source>
-        <translation>아직 측정한 토큰이 없습니다.</translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/performance_chart.py"/>
-        <source>%n steps: median {median} ms a token, fastest {least} ms, slowest {most} ms.</source>
-        <translation>
-            <numerusform>%n단계: 토큰당 중앙값 {median} ms, 최소 {least} ms, 최대 {most} ms.</numerusform>
-        </translation>
+        <location filename="../../app/chat/rendering/code_view.py"/>
+        <source>Save code as a file</source>
+        <translation>코드를 파일로 저장</translation>
     </message>
     <message>
-        <location filename="../../app/chat/performance_chart.py"/>
-        <source>Token {token}: {time} ms</source>
-        <translation>토큰 {token}: {time} ms</translation>
+        <location filename="../../app/chat/rendering/code_view.py"/>
+        <source>Save code</source>
+        <translation>코드 저장</translation>
     </message>
     <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <location filename="../../app/settings/pages/performance.py"/>
-        <source>Performance</source>
-        <translation>성능</translation>
+        <location filename="../../app/chat/rendering/code_view.py"/>
+        <source>text</source>
+        <translation>텍스트</translation>
     </message>
     <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>Close the performance panel</source>
-        <translation>성능 패널 닫기</translation>
+        <location filename="../../app/chat/rendering/code_view.py"/>
+        <source>Code</source>
+        <translation>코드</translation>
     </message>
     <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>Milliseconds a token. Shaded: predicted.</source>
-        <translation>토큰당 밀리초. 음영: 예측.</translation>
+        <location filename="../../app/chat/rendering/flow_view.py"/>
+        <source>Message text</source>
+        <translation>메시지 내용</translation>
     </message>
     <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>Reading and writing</source>
-        <translation>읽기와 쓰기</translation>
+        <location filename="../../app/chat/rendering/flow_view.py"/>
+        <source>Copy link address</source>
+        <translation>링크 주소 복사</translation>
     </message>
     <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>Bandwidth used</source>
-        <translation>사용한 대역폭</translation>
+        <location filename="../../app/chat/rendering/flow_view.py"/>
+        <source>Select all</source>
+        <translation>모두 선택</translation>
     </message>
     <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <location filename="../../app/stage/panel.py"/>
-        <source>Copy benchmark card</source>
-        <translation>벤치마크 카드 복사</translation>
+        <location filename="../../app/chat/rendering/thought_view.py"/>
+        <source>Thinking… {time}</source>
+        <translation>생각하는 중… {time}</translation>
     </message>
     <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>Copy as text</source>
-        <translation>텍스트로 복사</translation>
+        <location filename="../../app/chat/rendering/thought_view.py"/>
+        <source>Thoughts</source>
+        <translation>생각</translation>
     </message>
     <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>Save as picture…</source>
-        <translation>그림으로 저장…</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>Writing</source>
-        <translation>쓰기</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>predicted</source>
-        <translation>예측</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>Reading the prompt</source>
-        <translation>프롬프트 읽기</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>First token</source>
-        <translation>첫 토큰</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>Weights read</source>
-        <translation>읽은 가중치</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>Drafts accepted</source>
-        <translation>채택된 초안</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <location filename="../../app/stage/panel.py"/>
-        <source>Served from VRAM</source>
-        <translation>VRAM에서 제공</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>No answer in this session yet.</source>
-        <translation>이번 실행에서는 아직 답변이 없습니다.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>{accepted} of {drafted}</source>
-        <translation>{drafted}개 중 {accepted}개</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>reading {time}</source>
-        <translation>읽기 {time}</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>writing {time}</source>
-        <translation>쓰기 {time}</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>{used} GB/s</source>
-        <translation>{used} GB/s</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>{used} of {there} GB/s</source>
-        <translation>{there} GB/s 중 {used}</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>Save the benchmark card</source>
-        <translation>벤치마크 카드 저장</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/performance_panel.py"/>
-        <source>Pictures (*.png)</source>
-        <translation>그림 (*.png)</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/preset_store.py"/>
-        <source>The preset was not saved</source>
-        <translation>프리셋을 저장하지 못했습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/preset_store.py"/>
-        <source>it has no name</source>
-        <translation>이름이 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/preset_store.py"/>
-        <source>Give it a name.</source>
-        <translation>이름을 지정하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/preset_store.py"/>
-        <source>The preset “{name}” was not saved</source>
-        <translation>프리셋 “{name}”을(를) 저장하지 못했습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/preset_store.py"/>
-        <source>it is one of Greenroom&apos;s own</source>
-        <translation>Greenroom의 기본 프리셋입니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/preset_store.py"/>
-        <source>Choose another name.</source>
-        <translation>다른 이름을 선택하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/preset_store.py"/>
-        <source>there are {most} of your own already</source>
-        <translation>내 프리셋이 이미 {most}개 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/preset_store.py"/>
-        <source>Delete some first.</source>
-        <translation>먼저 몇 개를 삭제하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/preset_store.py"/>
-        <source>more than {most} presets would be kept</source>
-        <translation>프리셋이 {most}개를 넘게 됩니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/preset_store.py"/>
-        <source>it is no file of Greenroom&apos;s presets</source>
-        <translation>Greenroom 프리셋 파일이 아닙니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/preset_store.py"/>
-        <source>it has more than {most} presets</source>
-        <translation>프리셋이 {most}개보다 많습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/presets.py"/>
-        <location filename="../../app/models/filters.py"/>
-        <source>Recommended</source>
-        <translation>권장</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/presets.py"/>
-        <source>Precise</source>
-        <translation>정확하게</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/presets.py"/>
-        <source>Balanced</source>
-        <translation>균형</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/presets.py"/>
-        <source>Creative</source>
-        <translation>창의적</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/presets.py"/>
-        <source>Always the same</source>
-        <translation>항상 동일</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/records.py"/>
-        <source>in {file}: {excerpt}</source>
-        <translation>{file} 파일: {excerpt}</translation>
+        <location filename="../../app/chat/rendering/thought_view.py"/>
+        <source>Thought for {time}</source>
+        <translation>{time} 동안 생각함</translation>
     </message>
     <message>
         <location filename="../../app/chat/saving.py"/>
@@ -2152,24 +1462,715 @@
         <translation>“{title}” 삭제됨</translation>
     </message>
     <message>
+        <location filename="../../app/chat/speed/card.py"/>
+        <location filename="../../app/chat/speed/card_picture.py"/>
+        <source>predicted {range}</source>
+        <translation>예측 {range}</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/card.py"/>
+        <source>Decode</source>
+        <translation>디코드</translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/speed/card.py"/>
+        <source>%n tokens written</source>
+        <translation>
+            <numerusform>토큰 %n개 생성</numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/card.py"/>
+        <source>Prefill</source>
+        <translation>프리필</translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/speed/card.py"/>
+        <source>%n tokens read, first token after {time}</source>
+        <translation>
+            <numerusform>토큰 %n개 읽음, 첫 토큰까지 {time}</numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/card.py"/>
+        <location filename="../../app/hardware/checks.py"/>
+        <location filename="../../app/hardware/what_if.py"/>
+        <source>Processor</source>
+        <translation>프로세서</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/card.py"/>
+        <location filename="../../app/hardware/checks.py"/>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>Memory</source>
+        <translation>메모리</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/card.py"/>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>driver {version}</source>
+        <translation>드라이버 {version}</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/card.py"/>
+        <source>not used</source>
+        <translation>사용 안 함</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/card.py"/>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>Graphics</source>
+        <translation>그래픽</translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/speed/card.py"/>
+        <source>%n tokens of context</source>
+        <translation>
+            <numerusform>컨텍스트 토큰 %n개</numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/card.py"/>
+        <source>{size} of VRAM</source>
+        <translation>VRAM {size}</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/card.py"/>
+        <location filename="../../app/models/details.py"/>
+        <source>Plan</source>
+        <translation>배치 계획</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/card.py"/>
+        <source>KV cache {type}</source>
+        <translation>KV 캐시 {type}</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/card.py"/>
+        <location filename="../../app/statusbar.py"/>
+        <source>Kernel</source>
+        <translation>커널</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/card.py"/>
+        <source>{speed} GB/s of weights</source>
+        <translation>가중치 {speed} GB/s</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/card.py"/>
+        <source>Reading</source>
+        <translation>읽기</translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/speed/card.py"/>
+        <location filename="../../app/hardware/checks.py"/>
+        <location filename="../../engine/executors/loading.py"/>
+        <location filename="../../engine/placement/token_time.py"/>
+        <source>%n threads</source>
+        <translation>
+            <numerusform>스레드 %n개</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/speed/card.py"/>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>%n cores</source>
+        <translation>
+            <numerusform>코어 %n개</numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/card.py"/>
+        <source>{threads} on {cores}</source>
+        <translation>{cores}에서 {threads}</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/card.py"/>
+        <source>{speed} GB/s measured</source>
+        <translation>측정값 {speed} GB/s</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/card.py"/>
+        <source>speed not measured</source>
+        <translation>속도 측정 안 됨</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/card.py"/>
+        <source>{percent} % of the memory&apos;s speed</source>
+        <translation>메모리 속도의 {percent} %</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/figures.py"/>
+        <source>stopped: end of text</source>
+        <translation>중지: 텍스트 끝</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/figures.py"/>
+        <source>stopped: stop string</source>
+        <translation>중지: 중지 문자열</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/figures.py"/>
+        <source>stopped: token limit</source>
+        <translation>중지: 토큰 한도</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/figures.py"/>
+        <source>stopped: context full</source>
+        <translation>중지: 컨텍스트 가득 참</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/figures.py"/>
+        <source>stopped by you</source>
+        <translation>사용자가 중지함</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/figures.py"/>
+        <source>stopped: error</source>
+        <translation>중지: 오류</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/figures.py"/>
+        <source>edited by you</source>
+        <translation>직접 고침</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/figures.py"/>
+        <source>stopped: Greenroom was closed</source>
+        <translation>중지: Greenroom이 종료됨</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/figures.py"/>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <location filename="../../app/topbar.py"/>
+        <location filename="../../app/words.py"/>
+        <source>{speed} tok/s</source>
+        <translation>{speed} tok/s</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/figures.py"/>
+        <source>{speed} tok/s (predicted {range})</source>
+        <translation>{speed} tok/s (예측 {range})</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/figures.py"/>
+        <source>first token {time}</source>
+        <translation>첫 토큰 {time}</translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/speed/figures.py"/>
+        <source>Read %n tokens</source>
+        <translation>
+            <numerusform>토큰 %n개 읽음</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/speed/figures.py"/>
+        <source>Read %n tokens at {speed} tok/s</source>
+        <translation>
+            <numerusform>토큰 %n개를 {speed} tok/s로 읽음</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/speed/figures.py"/>
+        <source>; %n more were still in memory</source>
+        <translation>
+            <numerusform>; %n개는 이미 메모리에 있었음</numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/figures.py"/>
+        <source>Loading {name}…{share}</source>
+        <translation>{name} 불러오는 중…{share}</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/figures.py"/>
+        <source>The model could not be loaded</source>
+        <translation>모델을 불러오지 못했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/figures.py"/>
+        <source>Load a model to start chatting</source>
+        <translation>채팅을 시작하려면 모델을 불러오세요</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_chart.py"/>
+        <source>Time of each token</source>
+        <translation>토큰별 시간</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_chart.py"/>
+        <source>No token has been timed yet.</source>
+        <translation>아직 측정한 토큰이 없습니다.</translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/speed/performance_chart.py"/>
+        <source>%n steps: median {median} ms a token, fastest {least} ms, slowest {most} ms.</source>
+        <translation>
+            <numerusform>%n단계: 토큰당 중앙값 {median} ms, 최소 {least} ms, 최대 {most} ms.</numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_chart.py"/>
+        <source>Token {token}: {time} ms</source>
+        <translation>토큰 {token}: {time} ms</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <source>Performance</source>
+        <translation>성능</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>Close the performance panel</source>
+        <translation>성능 패널 닫기</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>Milliseconds a token. Shaded: predicted.</source>
+        <translation>토큰당 밀리초. 음영: 예측.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>Reading and writing</source>
+        <translation>읽기와 쓰기</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>Bandwidth used</source>
+        <translation>사용한 대역폭</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <location filename="../../app/stage/panel.py"/>
+        <source>Copy benchmark card</source>
+        <translation>벤치마크 카드 복사</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>Copy as text</source>
+        <translation>텍스트로 복사</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>Save as picture…</source>
+        <translation>그림으로 저장…</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>Writing</source>
+        <translation>쓰기</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>predicted</source>
+        <translation>예측</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>Reading the prompt</source>
+        <translation>프롬프트 읽기</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>First token</source>
+        <translation>첫 토큰</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>Weights read</source>
+        <translation>읽은 가중치</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>Drafts accepted</source>
+        <translation>채택된 초안</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <location filename="../../app/stage/panel.py"/>
+        <source>Served from VRAM</source>
+        <translation>VRAM에서 제공</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>No answer in this session yet.</source>
+        <translation>이번 실행에서는 아직 답변이 없습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>{accepted} of {drafted}</source>
+        <translation>{drafted}개 중 {accepted}개</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>reading {time}</source>
+        <translation>읽기 {time}</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>writing {time}</source>
+        <translation>쓰기 {time}</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>{used} GB/s</source>
+        <translation>{used} GB/s</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>{used} of {there} GB/s</source>
+        <translation>{there} GB/s 중 {used}</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>Save the benchmark card</source>
+        <translation>벤치마크 카드 저장</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <source>Pictures (*.png)</source>
+        <translation>그림 (*.png)</translation>
+    </message>
+    <message>
         <location filename="../../app/chat/stepped_down.py"/>
         <source>To have it back, close other programs that use the graphics card and load the model again.</source>
         <translation>원래대로 되돌리려면 그래픽 카드를 쓰는 다른 프로그램을 닫고 모델을 다시 불러오세요.</translation>
     </message>
     <message>
-        <location filename="../../app/chat/thought_view.py"/>
-        <source>Thinking… {time}</source>
-        <translation>생각하는 중… {time}</translation>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>The chat could not be saved</source>
+        <translation>채팅을 저장하지 못했습니다</translation>
     </message>
     <message>
-        <location filename="../../app/chat/thought_view.py"/>
-        <source>Thoughts</source>
-        <translation>생각</translation>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>another window has deleted it</source>
+        <translation>다른 창에서 삭제했습니다</translation>
     </message>
     <message>
-        <location filename="../../app/chat/thought_view.py"/>
-        <source>Thought for {time}</source>
-        <translation>{time} 동안 생각함</translation>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>Choose another chat.</source>
+        <translation>다른 채팅을 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>another program is using the chat file</source>
+        <translation>다른 프로그램이 채팅 파일을 사용하고 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>Try again.</source>
+        <translation>다시 시도하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>Free some space and start Greenroom again.</source>
+        <translation>디스크 공간을 비우고 Greenroom을 다시 시작하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>The saved chats were left alone</source>
+        <translation>저장된 채팅은 그대로 두었습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>{path} was written by a newer Greenroom</source>
+        <translation>더 새로운 Greenroom에서 저장한 파일입니다: {path}</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>Update Greenroom to see them. Chats of this session are not saved.</source>
+        <translation>채팅을 보려면 Greenroom을 업데이트하세요. 이번 실행의 채팅은 저장되지 않습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>Free some space, and leave Greenroom open: all is saved as soon as there is room.</source>
+        <translation>디스크 공간을 비우고 Greenroom을 켜 두세요. 공간이 생기는 대로 모두 저장합니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>The saved chats cannot be read, so new ones are not saved</source>
+        <translation>저장된 채팅을 읽을 수 없어 새 채팅도 저장되지 않습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>{path} is damaged</source>
+        <translation>파일이 손상되었습니다: {path}</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>Move that file elsewhere and start Greenroom again.</source>
+        <translation>그 파일을 다른 곳으로 옮기고 Greenroom을 다시 시작하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>{folder} cannot be written</source>
+        <translation>{folder} 폴더에 쓸 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>Make that folder writable and start Greenroom again.</source>
+        <translation>그 폴더에 쓸 수 있도록 바꾸고 Greenroom을 다시 시작하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>the disk of {folder} is full</source>
+        <translation>{folder} 폴더가 있는 디스크가 가득 찼습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>another program is using {path}</source>
+        <translation>다른 프로그램이 {path} 파일을 사용하고 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>Close that program and start Greenroom again.</source>
+        <translation>그 프로그램을 닫고 Greenroom을 다시 시작하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>{folder} cannot be used ({reason})</source>
+        <translation>{folder} 폴더를 사용할 수 없습니다({reason})</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/database.py"/>
+        <source>Chats are not saved</source>
+        <translation>채팅이 저장되지 않습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/exporting.py"/>
+        <source>You</source>
+        <translation>나</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/exporting.py"/>
+        <source>Answer</source>
+        <translation>답변</translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/storage/exporting.py"/>
+        <source>%n chats</source>
+        <translation>
+            <numerusform>채팅 %n개</numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/exporting.py"/>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>{name} was not written</source>
+        <translation>{name}을(를) 저장하지 못했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/exporting.py"/>
+        <source>its ending names no format</source>
+        <translation>확장자로 형식을 알 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/exporting.py"/>
+        <source>End its name in .md, .html or .json.</source>
+        <translation>이름 끝에 .md, .html 또는 .json을 붙이세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/exporting.py"/>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>Choose another folder, or free some space.</source>
+        <translation>다른 폴더를 선택하거나 디스크 공간을 비우세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <source>Reading {name}</source>
+        <translation>{name} 읽는 중</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <source>it has {chats} chats, and {most} at once are the most</source>
+        <translation>채팅이 {chats}개인데 한 번에 {most}개까지 가져올 수 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <source>there is no chat with a message in it</source>
+        <translation>메시지가 있는 채팅이 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <source>it is none of Greenroom&apos;s own exports</source>
+        <translation>Greenroom이 내보낸 파일이 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <source>these are the chats that are open</source>
+        <translation>지금 열려 있는 채팅 파일입니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <source>there is no conversations.json in it</source>
+        <translation>conversations.json이 들어 있지 않습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <source>what is packed in it is larger than {size} MB</source>
+        <translation>압축을 풀면 {size} MB보다 큽니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <source>the archive is damaged or locked with a password</source>
+        <translation>압축 파일이 손상되었거나 암호로 잠겨 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <source>it is made of more parts than chats are</source>
+        <translation>채팅이라기에는 너무 많은 조각으로 되어 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <location filename="../../engine/checkpoints/chat_template.py"/>
+        <source>it is nested too deeply</source>
+        <translation>너무 깊이 중첩되어 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>it is no JSON text, or it ends too early</source>
+        <translation>JSON이 아니거나 중간에 끊겨 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>{name} was not imported</source>
+        <translation>{name} 파일을 가져오지 못했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>it was written by a newer Greenroom</source>
+        <translation>더 새로운 Greenroom에서 저장한 파일입니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <source>Update Greenroom.</source>
+        <translation>Greenroom을 업데이트하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <source>it is none of Greenroom&apos;s own exports, ChatGPT&apos;s conversations.json and LM Studio&apos;s chats</source>
+        <translation>Greenroom에서 내보낸 파일, ChatGPT의 conversations.json, LM Studio 채팅 가운데 어느 것도 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <source>a chat in it has more than {most} messages</source>
+        <translation>메시지가 {most}개보다 많은 채팅이 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <source>a message in it is not as Greenroom writes them</source>
+        <translation>Greenroom이 저장한 형식과 다른 메시지가 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/importing.py"/>
+        <source>Imported chat</source>
+        <translation>가져온 채팅</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/messages.py"/>
+        <source>The answer cannot be continued here</source>
+        <translation>여기서는 답변을 이어 쓸 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/messages.py"/>
+        <source>another window is writing it</source>
+        <translation>다른 창에서 쓰고 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/messages.py"/>
+        <source>Wait for its end.</source>
+        <translation>끝날 때까지 기다리세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>The preset was not saved</source>
+        <translation>프리셋을 저장하지 못했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>it has no name</source>
+        <translation>이름이 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>Give it a name.</source>
+        <translation>이름을 지정하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>The preset “{name}” was not saved</source>
+        <translation>프리셋 “{name}”을(를) 저장하지 못했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>it is one of Greenroom&apos;s own</source>
+        <translation>Greenroom의 기본 프리셋입니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>Choose another name.</source>
+        <translation>다른 이름을 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>there are {most} of your own already</source>
+        <translation>내 프리셋이 이미 {most}개 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>Delete some first.</source>
+        <translation>먼저 몇 개를 삭제하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>more than {most} presets would be kept</source>
+        <translation>프리셋이 {most}개를 넘게 됩니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>it is no file of Greenroom&apos;s presets</source>
+        <translation>Greenroom 프리셋 파일이 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>it has more than {most} presets</source>
+        <translation>프리셋이 {most}개보다 많습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/presets.py"/>
+        <location filename="../../app/models/filters.py"/>
+        <source>Recommended</source>
+        <translation>권장</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/presets.py"/>
+        <source>Precise</source>
+        <translation>정확하게</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/presets.py"/>
+        <source>Balanced</source>
+        <translation>균형</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/presets.py"/>
+        <source>Creative</source>
+        <translation>창의적</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/presets.py"/>
+        <source>Always the same</source>
+        <translation>항상 동일</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/records.py"/>
+        <source>in {file}: {excerpt}</source>
+        <translation>{file} 파일: {excerpt}</translation>
     </message>
     <message>
         <location filename="../../app/chat/transcript.py"/>

@@ -37,9 +37,10 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QApplication, QPlainTextEdit
 
 from app import tasks
-from app.chat import body_view, message_view
+from app.chat import message_view
 from app.chat.page import ChatPage
-from app.chat.store import ChatStore
+from app.chat.rendering import body_view
+from app.chat.storage.store import ChatStore
 from app.garbage import collect_after
 from app.theme import theme
 from engine.runtime.events import GenerationStats

@@ -25,9 +25,9 @@ from chat_fakes import STATS, FakeHost
 from PySide6.QtWidgets import QApplication
 
 from app.chat.page import ChatPage
-from app.chat.portable import PortableChat, PortableMessage
 from app.chat.sidebar import ChatList
-from app.chat.store import ChatStore
+from app.chat.storage.portable import PortableChat, PortableMessage
+from app.chat.storage.store import ChatStore
 
 KOREAN = ["여행", "일정", "정리", "서울", "부산", "기차", "모델", "메모리", "질문", "대답", "예산", "계획"]
 PARAGRAPH = "Paragraph {n} with **bold** words, `code`, and a list:\n\n- one\n- two\n\n```python\nprint({n})\n```"

@@ -7,7 +7,7 @@ from chat_fakes import FakeHost
 from pytestqt.qtbot import QtBot
 
 from app.chat.page import ChatPage
-from app.chat.store import ChatStore
+from app.chat.storage.store import ChatStore
 from app.theme import theme
 
 

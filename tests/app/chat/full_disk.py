@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.chat import database
+from app.chat.storage import database
 
 #: More than what free pages of a small file take.
 LONG = "A sentence that takes room. " * 4000

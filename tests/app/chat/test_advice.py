@@ -9,10 +9,10 @@ from chat_fakes import PLAN, READY
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QPushButton
 
-from app.chat.attachment_view import AttachmentView
-from app.chat.messages import CLOSED
+from app.chat.composing.attachment_view import AttachmentView
 from app.chat.page import ChatPage
-from app.chat.presets import ChatSettings
+from app.chat.storage.messages import CLOSED
+from app.chat.storage.presets import ChatSettings
 from app.host import HostState
 from app.settings.store import Settings
 from engine.placement.plan import PlanBytes

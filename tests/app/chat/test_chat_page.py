@@ -9,7 +9,7 @@ from on_page import click, last, shown, stats_of, type_and_send
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 
-from app.chat.store import ChatStore
+from app.chat.storage.store import ChatStore
 from app.host import HostState
 from app.theme import theme
 from engine.errors import GreenroomError

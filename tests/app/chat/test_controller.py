@@ -6,9 +6,9 @@ import pytest
 from chat_fakes import PLAN, STATS
 
 from app.chat.controller import SUMMARY_QUESTION, ChatController, to_prompt
-from app.chat.presets import DEMO_USUAL, USUAL, ChatSettings, Sampling, params_of
-from app.chat.records import Attachment
-from app.chat.store import ChatStore
+from app.chat.storage.presets import DEMO_USUAL, USUAL, ChatSettings, Sampling, params_of
+from app.chat.storage.records import Attachment
+from app.chat.storage.store import ChatStore
 from app.host import HostState
 from app.settings.store import Settings
 from engine.errors import GreenroomError

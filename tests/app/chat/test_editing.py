@@ -7,7 +7,7 @@ from chat_fakes import READY, ask
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 
-from app.chat.records import Draft
+from app.chat.storage.records import Draft
 from app.host import HostState
 from engine.errors import GreenroomError
 

@@ -6,9 +6,9 @@ from chat_fakes import STATS, fill
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QTextEdit
 
-from app.chat.highlight import mark_words
-from app.chat.records import Attachment
-from app.chat.search import excerpt, places
+from app.chat.rendering.highlight import mark_words
+from app.chat.storage.records import Attachment
+from app.chat.storage.search import excerpt, places
 
 
 def marked(page):

@@ -11,10 +11,11 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from app import language, tasks
-from app.chat import keeping, rescue
+from app.chat import keeping
 from app.chat.keeping import Keeping
-from app.chat.records import Draft
-from app.chat.store import ChatStore
+from app.chat.storage import rescue
+from app.chat.storage.records import Draft
+from app.chat.storage.store import ChatStore
 from app.chat.unsaved_question import UnsavedQuestion
 from app.notices import Notices
 from app.settings.store import SettingsStore

@@ -9,9 +9,9 @@ from PySide6.QtWidgets import QPushButton
 from app.chat.controller import ChatController
 from app.chat.message_view import FiguresLabel
 from app.chat.page import ChatPage
-from app.chat.presets import ChatSettings
-from app.chat.records import Attachment, Draft
-from app.chat.store import ChatStore
+from app.chat.storage.presets import ChatSettings
+from app.chat.storage.records import Attachment, Draft
+from app.chat.storage.store import ChatStore
 from app.settings.store import Settings
 from engine.runtime.events import Begun
 

@@ -10,8 +10,8 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 
-from app.chat.flow_view import FlowView
 from app.chat.message_view import AnswerView, QuestionView
+from app.chat.rendering.flow_view import FlowView
 from app.widgets.labels import ElideLabel
 from engine.runtime.events import GenerationStats
 

@@ -7,7 +7,7 @@ from chat_fakes import PLAN
 from PySide6.QtCore import Qt
 
 from app.chat.page import ChatPage
-from app.chat.presets import ChatSettings, Sampling
+from app.chat.storage.presets import ChatSettings, Sampling
 from app.host import HostState
 from app.settings.store import Settings
 from engine.runtime.events import Begun

@@ -6,10 +6,10 @@ import pytest
 from chat_fakes import READY, STATS
 from PySide6.QtCore import Qt
 
-from app.chat import columns
 from app.chat.message_view import AnswerView
 from app.chat.stepped_down import SteppedDownLine
-from app.chat.store import ChatStore
+from app.chat.storage import columns
+from app.chat.storage.store import ChatStore
 from app.host import HostState
 from app.language import set_language
 from engine.errors import GreenroomError

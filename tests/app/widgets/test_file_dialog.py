@@ -12,8 +12,8 @@ import pytest
 from PySide6.QtWidgets import QTreeView, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.chat.attaching import read_text_file
-from app.chat.importing import read
+from app.chat.composing.attaching import read_text_file
+from app.chat.storage.importing import read
 from app.folders import chats_file
 from app.widgets.file_dialog import FileDialog
 from engine.errors import GreenroomError

@@ -14,12 +14,12 @@ from shiboken6 import isValid
 
 from app import tasks
 from app.chat.advice import Notice
-from app.chat.attachment_view import AttachmentView
+from app.chat.composing.attachment_view import AttachmentView
 from app.chat.list_model import FOLDER, ID
 from app.chat.message_view import AnswerView, QuestionView
-from app.chat.records import Attachment, Draft
 from app.chat.saving import _write, save_bytes
-from app.chat.unsaved import watch
+from app.chat.storage.records import Attachment, Draft
+from app.chat.storage.unsaved import watch
 from app.chat.unsaved_question import UnsavedQuestion
 from app.language import tr
 from app.main_window import MainWindow

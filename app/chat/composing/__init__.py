@@ -1,0 +1,1 @@
+"""Where messages are written, with what goes with them."""

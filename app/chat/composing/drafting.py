@@ -1,0 +1,154 @@
+"""What is being written in the open chat: kept when another chat is opened, and its files read and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from app import tasks
+from app.chat.composing.attaching import MOST_FILES, no_picture, pasted, read_text_file
+from app.chat.composing.composer import Composer
+from app.chat.composing.context import ContextMeter
+from app.chat.storage.records import Attachment, Draft
+from app.chat.storage.store import ChatStore
+from app.host import EngineHost, TokenCount
+from app.language import tr
+from app.widgets.file_dialog import FileDialog
+from engine.errors import GreenroomError
+
+#: What is written is saved this long after the last key.
+SAVE_MS = 700
+_FILE = "file "
+
+
+class Drafting(QObject):
+    """Between the composer and the store."""
+
+    #: GreenroomError
+    failed = Signal(object)
+    #: Files are on their way: what was wrong with others is of no interest any more.
+    attaching = Signal()
+    #: The tokens of a file are known.
+    counted = Signal()
+
+    def __init__(
+        self, composer: Composer, host: EngineHost, store: ChatStore, meter: ContextMeter, parent: QWidget
+    ) -> None:
+        super().__init__(parent)
+        self._composer, self._host, self._store, self._meter = composer, host, store, meter
+        self._chat: int | None = None
+        #: Off until a chat is open, and while an earlier message is changed: that is no draft.
+        self.keeping = False
+        #: By the file's text; None while they are being counted.
+        self._tokens: dict[str, int | None] = {}
+        self._save_soon = QTimer(self, singleShot=True, interval=SAVE_MS)
+        self._save_soon.timeout.connect(self.save)
+        composer.draftChanged.connect(self._changed)
+        composer.attachWanted.connect(self.attach)
+        composer.pasteWanted.connect(self._paste)
+        composer.pictureGiven.connect(lambda: self.failed.emit(no_picture()))
+        host.tokensCounted.connect(self._take_count)
+
+    @property
+    def file_tokens(self) -> list[int | None]:
+        """Of each attached file; None where they are not known."""
+        return [self._tokens.get(a.text) for a in self._composer.attachments]
+
+    def open(self, chat_id: int | None) -> None:
+        """Show what was being written in that chat."""
+        self._chat, self.keeping = chat_id, True
+        self._composer.set_draft(self._store.draft(chat_id))
+        self._save_soon.stop()
+
+    def resume(self) -> None:
+        """Show again what is kept for the open chat."""
+        self.open(self._chat)
+
+    @Slot()
+    def save(self) -> None:
+        self._save_soon.stop()
+        if self.keeping and not self._store.closed:
+            self._put(self._chat, self._composer.draft)
+
+    def sent(self, chat_id: int) -> None:
+        """What was written is a message of that chat now."""
+        before, self._chat, self.keeping = self._chat, chat_id, True
+        self._composer.clear()
+        self._put(before, Draft())
+        self._save_soon.stop()
+
+    def _put(self, chat_id: int | None, draft: Draft) -> None:
+        try:
+            if self._store.draft(chat_id) != draft:
+                self._store.set_draft(chat_id, draft)
+        except GreenroomError as error:
+            self.failed.emit(error)
+
+    @Slot()
+    def _changed(self) -> None:
+        self._meter.show_draft(self._composer.draft)
+        self.count_files()
+        self._save_soon.start()
+
+    # Files
+
+    @Slot(list)
+    def attach(self, paths: Sequence[str]) -> None:
+        """Attach text files; without any, have the user choose some."""
+        if not paths:
+            dialog = FileDialog(self._composer, tr("Attach text files"))
+            dialog.setFileMode(FileDialog.FileMode.ExistingFiles)
+            dialog.filesSelected.connect(self.attach)
+            dialog.open()
+            return
+        self.attaching.emit()
+        for path in paths:
+            tasks.run(read_text_file, Path(path), done=self._add_one, failed=self.failed.emit)
+
+    @Slot(str)
+    def _paste(self, text: str) -> None:
+        self.attaching.emit()
+        self.add([pasted(text)])
+
+    def _add_one(self, attachment: Attachment) -> None:
+        self.add([attachment])
+
+    def add(self, new: Sequence[Attachment]) -> None:
+        files = list(self._composer.attachments)
+        files += [a for a in new if a not in files]
+        if len(files) > MOST_FILES:
+            why = tr("a message takes {count} of them", count=MOST_FILES)
+            remedy = tr("Send the others with the next message.")
+            self.failed.emit(GreenroomError(tr("Not all files were attached"), why, remedy))
+        self._composer.set_attachments(files[:MOST_FILES])
+        self._composer.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def count_files(self) -> None:
+        """Show the sizes that are known, and ask for the others."""
+        files, known = self._composer.attachments, self._tokens
+        self._tokens = {a.text: known.get(a.text) for a in files}
+        for attachment, chip in zip(files, self._composer.chips.chips, strict=True):
+            count = self._tokens[attachment.text]
+            chip.set_tokens(count)
+            if count is None and self._meter.hopeless(attachment.text):
+                chip.set_tokens(self._meter.estimate(attachment.text), exact=False)
+            elif count is None and attachment.text not in known and self._meter.size:
+                self._host.count(_FILE + attachment.name, attachment.text)
+
+    def count_anew(self) -> None:
+        """Another model counts otherwise."""
+        self._tokens = {}
+        self.count_files()
+
+    @Slot(object)
+    def _take_count(self, count: TokenCount) -> None:
+        if not count.request.key.startswith(_FILE):
+            return
+        for attachment, chip in zip(self._composer.attachments, self._composer.chips.chips, strict=True):
+            if attachment.text == count.request.prompt:
+                self._tokens[attachment.text] = count.tokens
+                chip.set_tokens(count.tokens)
+        self.counted.emit()

@@ -1,0 +1,1 @@
+"""LaTeX as outlines that Qt paints."""

@@ -1,0 +1,1 @@
+"""Texts of models as widgets: Markdown, code, tables, thinking."""

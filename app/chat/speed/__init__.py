@@ -1,0 +1,1 @@
+"""How fast answers were, beside what was predicted."""

@@ -1,0 +1,410 @@
+"""Chats from files: our own JSON, an export of ChatGPT (the .zip or its conversations.json), a chat of LM Studio.
+
+Files come from anywhere: every size is bounded before anything is made of it, what is no text is left out, and a file
+that is none of these gets one clear sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import re
+import time
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from app.chat.storage.exporting import FORMAT, VERSION
+from app.chat.storage.portable import PortableChat, PortableMessage
+from app.chat.storage.presets import ChatSettings
+from app.chat.storage.records import Attachment
+from app.folders import holds_chats
+from app.language import tr
+from app.settings.store import PROMPT_LIMIT
+from engine.errors import GreenroomError
+from engine.placement.plan import Range
+from engine.progress import Progress, ProgressCallback, ignore_progress
+from engine.runtime.events import GenerationStats
+
+MOST_BYTES = 512_000_000
+#: Objects and lists of a file, which take up to 190 bytes of memory for the three that they are written with. A message
+#: has about ten.
+MOST_PARTS = 16_000_000
+MOST_CHATS = 100_000
+MOST_MESSAGES = 50_000
+MOST_CHARACTERS = 4_000_000
+MOST_TITLE = 200
+#: Sentences about how an answer went, and their characters.
+MOST_STEPS, MOST_LINE = 20, 2000
+#: 9999-12-31 in seconds since the epoch; what is later or before it is no time.
+LATEST = 253_402_214_400.0
+ROLES = ("system", "user", "assistant")
+#: In an archive of ChatGPT's; a large one is split: conversations-000.json, conversations-001.json ...
+_CONVERSATIONS = re.compile(r"conversations(-\d+)?\.json")
+#: Marks of sources in ChatGPT's answers, which only its own page can show.
+_MARKS = re.compile("\ue200[^\ue201]*\ue201|[\ue200-\ue20f]")
+
+
+def read(path: Path, progress: ProgressCallback = ignore_progress) -> list[PortableChat]:
+    """The chats of a file that have messages. Raises GreenroomError, and lets Cancelled of `progress` through."""
+    progress(Progress(0, 0, tr("Reading {name}", name=path.name)))
+    data: Any = []
+    for part in _load(path):
+        parsed = _parse(part, path)
+        # A large export of ChatGPT is split into several lists.
+        data = data + parsed if isinstance(parsed, list) and data else parsed
+    kind, chats = _recognise(data, path)
+    if len(chats) > MOST_CHATS:
+        raise _refused(
+            path,
+            tr("it has {chats} chats, and {most} at once are the most", chats=len(chats), most=MOST_CHATS),
+        )
+    found = []
+    for place, raw in enumerate(chats):
+        if place % 50 == 0:
+            progress(Progress(place, len(chats), tr("Reading {name}", name=path.name)))
+        chat = kind(raw, path) if isinstance(raw, dict) else None
+        if chat is not None and chat.messages:
+            found.append(chat)
+    if not found:
+        raise _refused(path, tr("there is no chat with a message in it"))
+    return found
+
+
+def read_own(path: Path) -> tuple[list[PortableChat], dict[str, Any]]:
+    """The chats of one of our own exports, also those without messages, and what stands beside them.
+
+    Raises GreenroomError for any other file.
+    """
+    data = _parse(_load(path)[0], path)
+    kind, chats = _recognise(data, path)
+    if kind is not _own or len(chats) > MOST_CHATS or not all(isinstance(chat, dict) for chat in chats):
+        raise _refused(path, tr("it is none of Greenroom's own exports"))
+    return [_own(chat, path) for chat in chats], data
+
+
+def _load(path: Path) -> list[bytes]:
+    """The texts of a file: one, or those that an archive has."""
+    try:
+        if path.exists() and not path.is_file():
+            raise _refused(path, tr("it is no file"))
+        if holds_chats(path):
+            raise _refused(path, tr("these are the chats that are open"))
+        if path.stat().st_size > MOST_BYTES:
+            raise _refused(path, tr("it is larger than {size} MB", size=MOST_BYTES // 1_000_000))
+        if not path.stat().st_size:
+            raise _refused(path, tr("it is empty"))
+        if not zipfile.is_zipfile(path):
+            return [path.read_bytes()]
+        with zipfile.ZipFile(path) as archive:
+            names = sorted(n for n in archive.namelist() if _CONVERSATIONS.fullmatch(n.rsplit("/", 1)[-1]))
+            if not names:
+                raise _refused(path, tr("there is no conversations.json in it"))
+            found: list[bytes] = []
+            for name in names:
+                with archive.open(name) as member:
+                    # Not by the size the archive states: that may be a lie.
+                    found.append(member.read(MOST_BYTES + 1 - sum(map(len, found))))
+                if sum(map(len, found)) > MOST_BYTES:
+                    size = MOST_BYTES // 1_000_000
+                    raise _refused(path, tr("what is packed in it is larger than {size} MB", size=size))
+            return found
+    except OSError as error:
+        raise _refused(path, (error.strerror or str(error)).lower()) from error
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+        ValueError,
+        NotImplementedError,
+        RuntimeError,
+        EOFError,
+    ) as error:
+        raise _refused(path, tr("the archive is damaged or locked with a password")) from error
+
+
+def _parse(data: bytes, path: Path) -> Any:
+    if data.count(b"{") + data.count(b"[") > MOST_PARTS:
+        raise _refused(path, tr("it is made of more parts than chats are"))
+    try:
+        return json.loads(data.decode("utf-8-sig"))
+    except RecursionError as error:
+        raise _refused(path, tr("it is nested too deeply")) from error
+    except ValueError as error:
+        raise _refused(path, tr("it is no JSON text, or it ends too early")) from error
+
+
+def _recognise(data: Any, path: Path) -> tuple[Callable[[dict[str, Any], Path], PortableChat | None], list[Any]]:
+    """The reader for the file's chats, and the chats as they stand there."""
+    if isinstance(data, dict) and data.get("format") == FORMAT:
+        if data.get("version") != VERSION:
+            raise GreenroomError(
+                tr("{name} was not imported", name=path.name),
+                tr("it was written by a newer Greenroom"),
+                tr("Update Greenroom."),
+            )
+        if isinstance(data.get("chats"), list):
+            return _own, data["chats"]
+    elif isinstance(data, dict) and isinstance(data.get("messages"), list) and _is_lm_studio(data["messages"]):
+        return _lm_studio, [data]
+    elif isinstance(data, dict) and isinstance(data.get("mapping"), dict):
+        return _chatgpt, [data]
+    elif isinstance(data, list) and any(isinstance(c, dict) and isinstance(c.get("mapping"), dict) for c in data):
+        return _chatgpt, data
+    raise _refused(
+        path, tr("it is none of Greenroom's own exports, ChatGPT's conversations.json and LM Studio's chats")
+    )
+
+
+class Tree:
+    """Messages in the order they are added."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._messages: list[PortableMessage] = []
+
+    @property
+    def messages(self) -> tuple[PortableMessage, ...]:
+        return tuple(self._messages)
+
+    def add(self, message: PortableMessage) -> int:
+        """Returns its place."""
+        if len(self._messages) == MOST_MESSAGES:
+            raise _refused(self._path, tr("a chat in it has more than {most} messages", most=MOST_MESSAGES))
+        self._messages.append(message)
+        return len(self._messages) - 1
+
+
+# Our own
+
+
+def _own(raw: dict[str, Any], path: Path) -> PortableChat:
+    tree = Tree(path)
+    places: list[int] = []
+    for message in _list(raw, "messages"):
+        parent = message.get("parent") if isinstance(message, dict) else None
+        known = parent is None or (type(parent) is int and 0 <= parent < len(places))
+        role = message.get("role") if isinstance(message, dict) else None
+        if role not in ROLES or not known or not isinstance(message.get("text"), str):
+            raise _refused(path, tr("a message in it is not as Greenroom writes them"))
+        made = PortableMessage(
+            role,
+            message["text"][:MOST_CHARACTERS],
+            None if parent is None else places[parent],
+            _time(message.get("created")),
+            _text(message.get("model"))[:MOST_TITLE],
+            _seconds(message.get("thought_s")),
+            _stats(message.get("stats")),
+            _text(message.get("stop_reason"))[:20] or None,
+            _attachments(message.get("attachments")),
+            _range(message.get("predicted")),
+            _lines(message.get("stepped_down"), MOST_STEPS),
+            _lines(message.get("error"), 3, exactly=True) or None,
+        )
+        places.append(tree.add(made))
+    leaf = raw.get("leaf")
+    settings = raw.get("settings")
+    return PortableChat(
+        _title(raw.get("title")),
+        _time(raw.get("created")),
+        _time(raw.get("updated")),
+        tree.messages,
+        leaf if type(leaf) is int and 0 <= leaf < len(places) else None,
+        raw.get("pinned") is True,
+        _text(raw.get("folder"))[:MOST_TITLE],
+        ChatSettings.from_plain(settings).to_plain() if isinstance(settings, dict) else {},
+    )
+
+
+def _attachments(raw: Any) -> tuple[Attachment, ...]:
+    found = []
+    for entry in raw if isinstance(raw, list) else []:
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("text"), str):
+            text, length = entry["text"][:MOST_CHARACTERS], entry.get("length")
+            whole = length if type(length) is int and length >= len(text) else len(text)
+            found.append(Attachment(entry["name"][:MOST_TITLE], text, min(whole, 2**62)))
+    return tuple(found)
+
+
+def _range(raw: Any) -> Range | None:
+    values = [_field(raw, name) for name in ("low", "likely", "high")]
+    return Range(*map(float, values)) if all(map(_figure, values)) else None
+
+
+def _lines(raw: Any, most: int, exactly: bool = False) -> tuple[str, ...]:
+    known = raw[:most] if isinstance(raw, list) and all(isinstance(line, str) for line in raw) else []
+    return tuple(line[:MOST_LINE] for line in known) if len(known) == most or not exactly else ()
+
+
+def _stats(raw: Any) -> GenerationStats | None:
+    if not isinstance(raw, dict):
+        return None
+    known = GenerationStats.__dataclass_fields__
+    fine = {k: v for k, v in raw.items() if k in known and _figure(v)}
+    return GenerationStats(**{k: int(v) if known[k].type == "int" else float(v) for k, v in fine.items()})
+
+
+# ChatGPT: a tree of nodes by id; nodes without words (tools, hidden system messages) are passed over
+
+
+def _chatgpt(raw: dict[str, Any], path: Path) -> PortableChat | None:
+    mapping = raw.get("mapping")
+    if not isinstance(mapping, dict):
+        return None
+    tree = Tree(path)
+    places: dict[str, int | None] = {}
+    # Parents before children, without recursion: a chat of thousands of turns is that deep.
+    roots = [key for key, node in mapping.items() if not _known(mapping, _field(node, "parent"))]
+    waiting: list[tuple[str, int | None]] = [(key, None) for key in reversed(roots)]
+    while waiting:
+        key, parent = waiting.pop()
+        if key in places:
+            continue
+        node = mapping[key]
+        made = _chatgpt_message(_field(node, "message"), parent)
+        places[key] = parent if made is None else tree.add(made)
+        children = _field(node, "children")
+        if isinstance(children, list):
+            known = [child for child in children if _known(mapping, child) and child not in places]
+            waiting += [(child, places[key]) for child in reversed(known)]
+    current = raw.get("current_node")
+    leaf = places.get(current) if isinstance(current, str) else None
+    return PortableChat(
+        _title(raw.get("title")), _time(raw.get("create_time")), _time(raw.get("update_time")), tree.messages, leaf
+    )
+
+
+def _chatgpt_message(message: Any, parent: int | None) -> PortableMessage | None:
+    author = _field(message, "author")
+    role = _field(author, "role")
+    content = _field(message, "content")
+    metadata = _field(message, "metadata")
+    if role not in ROLES or _field(metadata, "is_visually_hidden_from_conversation") is True:
+        return None
+    if role == "assistant" and _field(message, "recipient") not in (None, "all"):
+        return None  # a call of a tool
+    kind = _field(content, "content_type")
+    if kind in ("text", "multimodal_text"):
+        parts = _field(content, "parts")
+        text = "\n".join(map(_chatgpt_part, parts)) if isinstance(parts, list) else ""
+        text = _MARKS.sub("", text).strip("\n")
+    elif kind == "code":
+        text = f"```\n{_text(_field(content, 'text'))}\n```"
+    else:
+        return None
+    if not text.strip():
+        return None
+    model = _text(_field(metadata, "model_slug"))[:MOST_TITLE] if role == "assistant" else ""
+    done = "end" if role == "assistant" else None
+    created = _time(_field(message, "create_time"))
+    return PortableMessage(role, text[:MOST_CHARACTERS], parent, created, model, stop_reason=done)
+
+
+def _chatgpt_part(part: Any) -> str:
+    """Text, or what was said aloud; nothing for pictures and sound."""
+    spoken = _field(part, "content_type") == "audio_transcription"
+    return _text(_field(part, "text")) if spoken else _text(part)
+
+
+# LM Studio: a list of places, each with versions; what follows belongs to the version that is selected
+
+
+def _is_lm_studio(messages: list[Any]) -> bool:
+    return all(isinstance(_field(m, "versions"), list) or _is_plain(m) for m in messages)
+
+
+def _is_plain(message: Any) -> bool:
+    """As LM Studio up to 0.2 wrote them, and many others do: a role and a text."""
+    return isinstance(_field(message, "role"), str) and isinstance(_field(message, "content"), str | list)
+
+
+def _lm_studio(raw: dict[str, Any], path: Path) -> PortableChat | None:
+    tree = Tree(path)
+    created = _time(raw.get("createdAt"), 1000)
+    parent: int | None = None
+    for place in _list(raw, "messages"):
+        selected = place.get("currentlySelected")
+        chosen: int | None = None
+        for number, version in enumerate([place] if _is_plain(place) else _list(place, "versions")):
+            made = _lm_studio_message(version, parent, created)
+            added = tree.add(made) if made is not None else None
+            if added is not None and (chosen is None or number == selected):
+                chosen = added
+        parent = parent if chosen is None else chosen
+    prompt = _text(raw.get("systemPrompt"))[:MOST_CHARACTERS]
+    updated = _time(raw.get("assistantLastMessagedAt") or raw.get("userLastMessagedAt") or raw.get("createdAt"), 1000)
+    settings = ChatSettings(system=prompt[:PROMPT_LIMIT]).to_plain() if prompt.strip() else {}
+    name = _title(raw.get("name"))
+    return PortableChat(name, created, updated, tree.messages, parent, raw.get("pinned") is True, "", settings)
+
+
+def _lm_studio_message(version: Any, parent: int | None, created: float) -> PortableMessage | None:
+    role = _field(version, "role")
+    if role not in ROLES:
+        return None
+    thought, said = [], []
+    steps = _field(version, "steps")
+    for step in steps if isinstance(steps, list) else [version]:
+        text = _lm_studio_text(_field(step, "content"))
+        style = _field(_field(step, "style"), "type")
+        (thought if style == "thinking" else said).append(text)
+    text = "\n\n".join(part for part in said if part.strip())
+    thinking = "\n\n".join(part for part in thought if part.strip())
+    if thinking and "</think>" not in thinking:
+        text = f"<think>\n{thinking}\n</think>\n\n{text}"
+    if not text.strip():
+        return None
+    model = _text(_field(_field(version, "senderInfo"), "senderName"))[:MOST_TITLE]
+    done = "end" if role == "assistant" else None
+    return PortableMessage(role, text[:MOST_CHARACTERS], parent, created, model, stop_reason=done)
+
+
+def _lm_studio_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else []
+    return "".join(_text(_field(block, "text")) for block in blocks if _field(block, "type") == "text")
+
+
+# Pieces
+
+
+def _field(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _known(mapping: dict[str, Any], key: Any) -> bool:
+    return isinstance(key, str) and key in mapping
+
+
+def _list(raw: dict[str, Any], name: str) -> list[Any]:
+    value = raw.get(name)
+    return value if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _title(value: Any) -> str:
+    return " ".join(_text(value).split())[:MOST_TITLE] or tr("Imported chat")
+
+
+def _figure(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < 2**62
+
+
+def _time(value: Any, unit: float = 1.0) -> float:
+    """Seconds since the epoch; now for what is no time."""
+    seconds = value / unit if _figure(value) else 0.0
+    return float(seconds) if 0 < seconds < LATEST else time.time()
+
+
+def _seconds(value: Any) -> float | None:
+    return float(value) if _figure(value) else None
+
+
+def _refused(path: Path, why: str) -> GreenroomError:
+    return GreenroomError(tr("{name} was not imported", name=path.name), why, tr("Choose another file."))

@@ -1,0 +1,140 @@
+"""The user's own presets: one small JSON file, which is also what is exported and imported."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from app.chat.storage.presets import BUILT_IN, NAME_LIMIT, Preset, Sampling
+from app.folders import config_folder, keep_aside, make_writable
+from app.language import tr
+from app.settings.store import PROMPT_LIMIT
+from engine.errors import GreenroomError
+from engine.whole_file import write_whole
+
+log = logging.getLogger(__name__)
+
+FORMAT, VERSION = "greenroom-presets", 1
+MOST_PRESETS = 200
+MOST_BYTES = 20_000_000
+
+
+class PresetStore:
+    """Presets by name: the built-in ones first, then the user's in the order they were made."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._path = (folder or config_folder()) / "presets.json"
+        self._own: dict[str, Preset] = {}
+        if os.path.exists(self._path):
+            try:
+                self._own = {preset.name: preset for preset in read(self._path)}
+            except GreenroomError as error:
+                log.warning("the presets are kept aside: %s", error)
+                keep_aside(self._path)
+
+    @property
+    def presets(self) -> Mapping[str, Preset]:
+        return {preset.name: preset for preset in BUILT_IN} | self._own
+
+    @property
+    def own(self) -> Sequence[Preset]:
+        return tuple(self._own.values())
+
+    def save(self, preset: Preset) -> None:
+        """Keep a preset under its name, in place of one that has it. Raises GreenroomError when it cannot be kept."""
+        name = " ".join(preset.name.split())[:NAME_LIMIT]
+        if not name:
+            raise GreenroomError(tr("The preset was not saved"), tr("it has no name"), tr("Give it a name."))
+        if name in {built_in.name for built_in in BUILT_IN}:
+            raise GreenroomError(
+                tr("The preset “{name}” was not saved", name=name),
+                tr("it is one of Greenroom's own"),
+                tr("Choose another name."),
+            )
+        if name not in self._own and len(self._own) == MOST_PRESETS:
+            raise GreenroomError(
+                tr("The preset was not saved"),
+                tr("there are {most} of your own already", most=MOST_PRESETS),
+                tr("Delete some first."),
+            )
+        self._write(self._own | {name: Preset(name, preset.sampling, preset.system, preset.thinking)})
+
+    def delete(self, name: str) -> None:
+        self._write({key: preset for key, preset in self._own.items() if key != name})
+
+    def take(self, path: Path) -> list[Preset]:
+        """Import a file; presets of the same name are replaced. Returns what it had. Raises GreenroomError."""
+        reserved = {preset.name for preset in BUILT_IN}
+        found = [preset for preset in read(path) if preset.name not in reserved]
+        merged = self._own | {preset.name: preset for preset in found}
+        if len(merged) > MOST_PRESETS:
+            raise GreenroomError(
+                tr("{name} was not imported", name=path.name),
+                tr("more than {most} presets would be kept", most=MOST_PRESETS),
+                tr("Delete some first."),
+            )
+        self._write(merged)
+        return found
+
+    def _write(self, own: dict[str, Preset]) -> None:
+        make_writable(self._path.parent)
+        write(list(own.values()), self._path)
+        self._own = own
+
+
+def write(presets: Sequence[Preset], path: Path) -> None:
+    """Raises GreenroomError when the file cannot be written."""
+    whole = {"format": FORMAT, "version": VERSION, "presets": [_plain(preset) for preset in presets]}
+    try:
+        # Half a character, as another program's file may have it, has no UTF-8.
+        write_whole(path, (json.dumps(whole, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "replace"))
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise GreenroomError(
+            tr("{name} was not written", name=path.name), why, tr("Choose another folder, or free some space.")
+        ) from error
+
+
+def read(path: Path) -> list[Preset]:
+    """Raises GreenroomError for what is no file of presets; values that make no sense are left open."""
+    try:
+        if path.exists() and not path.is_file():
+            raise _refused(path, tr("it is no file"))
+        if path.stat().st_size > MOST_BYTES:
+            raise _refused(path, tr("it is larger than {size} MB", size=MOST_BYTES // 1_000_000))
+        raw = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise _refused(path, (error.strerror or str(error)).lower()) from error
+    except (ValueError, RecursionError) as error:
+        raise _refused(path, tr("it is no JSON text, or it ends too early")) from error
+    if not isinstance(raw, dict) or raw.get("format") != FORMAT or not isinstance(raw.get("presets"), list):
+        raise _refused(path, tr("it is no file of Greenroom's presets"))
+    if raw.get("version") != VERSION:
+        raise _refused(path, tr("it was written by a newer Greenroom"))
+    if len(raw["presets"]) > MOST_PRESETS:
+        raise _refused(path, tr("it has more than {most} presets", most=MOST_PRESETS))
+    found = [_preset(entry) for entry in raw["presets"] if isinstance(entry, dict)]
+    return [preset for preset in found if preset.name]
+
+
+def _plain(preset: Preset) -> dict[str, Any]:
+    values = {"name": preset.name, "system": preset.system, "thinking": preset.thinking}
+    return {k: v for k, v in values.items() if v is not None} | {"sampling": preset.sampling.to_plain()}
+
+
+def _preset(raw: dict[str, Any]) -> Preset:
+    name, system, thinking = (raw.get(key) for key in ("name", "system", "thinking"))
+    return Preset(
+        " ".join(name.split())[:NAME_LIMIT] if isinstance(name, str) else "",
+        Sampling.from_plain(raw.get("sampling")),
+        system[:PROMPT_LIMIT] if isinstance(system, str) else None,
+        thinking[:NAME_LIMIT] if isinstance(thinking, str) else None,
+    )
+
+
+def _refused(path: Path, why: str) -> GreenroomError:
+    return GreenroomError(tr("{name} was not imported", name=path.name), why, tr("Choose another file."))

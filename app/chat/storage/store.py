@@ -1,0 +1,253 @@
+"""Where chats are kept: one SQLite file.
+
+`database` opens it, `messages` has what is said, `travelling` whole chats; here is the list of chats and what belongs
+to each.
+
+Calls take far less than 10 ms on everyday histories, so the UI thread makes them directly.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import time
+from typing import Any
+
+from app.chat.storage import columns, file_index, finding, unsaved
+from app.chat.storage.database import saves
+from app.chat.storage.portable import PortableChat
+from app.chat.storage.records import ChatInfo, Draft, Hit, StoredMessage
+from app.chat.storage.travelling import FOLDER_LENGTH, Travelling
+from app.chat.storage.unsaved import Unsaved
+from app.language import tr
+from engine.errors import GreenroomError
+
+__all__ = ["ChatInfo", "ChatStore", "StoredMessage", "title_of"]
+
+log = logging.getLogger(__name__)
+
+TITLE_LENGTH = 60
+#: The note that holds what is written for a chat that has no message yet.
+DRAFT = "draft"
+
+
+def title_of(text: str) -> str:
+    """A chat's title from its first question: the first line that says something, cut at a word."""
+    lines = (" ".join(line.strip(" \t#>*-`").split()) for line in text.splitlines())
+    line = next((line for line in lines if line), "")
+    if not line:
+        return tr("New chat")
+    if len(line) <= TITLE_LENGTH:
+        return line
+    head = line[:TITLE_LENGTH]
+    # Languages without spaces have no word to cut at.
+    return (head.rsplit(" ", 1)[0] if " " in head[TITLE_LENGTH // 2 :] else head).rstrip(" ,.;:") + "…"
+
+
+class ChatStore(Travelling):
+    """The chats. Use it from one thread."""
+
+    def close(self) -> None:
+        """Drop what was deleted for good and close the file. Unusable afterwards; closing again is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self.purge()
+        except (GreenroomError, sqlite3.Error):
+            log.warning("Deleted chats stay until the next start", exc_info=True)
+        self._writing.end_all()
+        if self._left is not None and not self._go_back():
+            self._left.close()
+        self._db.close()
+
+    # While the file cannot be written
+
+    @property
+    def changes(self) -> int:
+        """Grows with everything that is written."""
+        return self._db.total_changes
+
+    @property
+    def unsaved(self) -> Unsaved:
+        """What would be lost if the program ended now."""
+        return Unsaved() if self.problem is None else unsaved.found(self._db, DRAFT)
+
+    def save_now(self) -> bool:
+        """Whether nothing would be lost now: another try is made to save what is in memory only.
+
+        Where the file cannot take the place of memory, because another window has changed it or it could not be written
+        when the program started, what is new goes into it beside what is there.
+        """
+        if not self.unsaved or self._go_back():
+            return True
+        file = ChatStore(self.path)
+        try:
+            if file.problem is None:
+                file.take_unsaved(*self.give_unsaved())
+            saved = file.problem is None
+        except (GreenroomError, sqlite3.Error):
+            log.info("The chats cannot be saved yet", exc_info=True)
+            saved = False
+        finally:
+            file.close()
+        if saved:
+            unsaved.forget(self._db)
+        return saved
+
+    def give_unsaved(self) -> tuple[list[PortableChat], list[tuple[int | None, str]]]:
+        """The chats with something unsaved, and drafts, each with the place of its chat there; None: of a new one."""
+        chats: list[PortableChat] = []
+        drafts: list[tuple[int | None, str]] = []
+        lost = self.unsaved
+        for known in lost.chats:
+            chat = self.portable(known.id)
+            if chat is not None:
+                draft = self._draft(known.id)
+                drafts += [(len(chats), draft)] if draft else []
+                chats.append(chat)
+        if lost.draft:
+            drafts.append((None, self._draft(None)))
+        return chats, drafts
+
+    def take_unsaved(self, chats: list[PortableChat], drafts: list[tuple[int | None, str]]) -> list[int]:
+        """What `give_unsaved` gave. A draft that is here stays, above it. Returns the ids of the chats."""
+        ids = self.bring_in(chats)
+        for place, packed in drafts:
+            chat_id, draft = None if place is None else ids[place], columns.draft(packed)
+            here = self.draft(chat_id)
+            if draft.text in here.text and set(draft.attachments) <= set(here.attachments):
+                continue
+            text = "\n\n".join(filter(None, (here.text, draft.text)))
+            self.set_draft(chat_id, Draft(text, tuple(dict.fromkeys(here.attachments + draft.attachments))))
+        return ids
+
+    # Chats
+
+    def chats(self, query: str = "") -> list[ChatInfo]:
+        """Chats by last change, newest first. Each word of `query` must occur in the title or in a message."""
+        rows = finding.chats(self._db, query, self._searchable)
+        return [ChatInfo(*row[:4], bool(row[4]), row[5]) for row in rows]
+
+    def find_in(self, chat_id: int, query: str) -> Hit:
+        """The newest message of a chat, or else file in it, in which words of `query` occur: all, or else the first."""
+        return finding.newest_hit(self._db, chat_id, query)
+
+    def title(self, chat_id: int) -> str | None:
+        """The title, or None when there is no such chat (any more)."""
+        row = self._db.execute("SELECT title FROM chats WHERE id = ? AND deleted IS NULL", (chat_id,)).fetchone()
+        return None if row is None else str(row[0])
+
+    @saves
+    def _create_chat(self, title: str) -> int:
+        now = time.time()
+        cursor = self._db.execute("INSERT INTO chats(title, created, updated) VALUES (?, ?, ?)", (title, now, now))
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+    def create_chat(self, first_question: str) -> int:
+        """A new chat titled after its first question. Returns its id."""
+        chat_id = self._create_chat(title_of(first_question))
+        self._tell(chat_id)
+        return chat_id
+
+    def rename(self, chat_id: int, title: str) -> None:
+        """An empty title changes nothing."""
+        title = " ".join(title.split())
+        if title:
+            self._set("UPDATE chats SET title = ? WHERE id = ?", title, chat_id)
+            self._tell(chat_id)
+
+    def pin(self, chat_id: int, on: bool) -> None:
+        self._set("UPDATE chats SET pinned = ? WHERE id = ?", int(on), chat_id)
+        self._tell(chat_id)
+
+    def move(self, chat_id: int, folder: str) -> None:
+        """Put a chat into a folder, which is there as long as a chat is in it; "" takes it out."""
+        self._set("UPDATE chats SET folder = ? WHERE id = ?", " ".join(folder.split())[:FOLDER_LENGTH], chat_id)
+        self._tell(chat_id)
+
+    def folders(self) -> list[str]:
+        rows = self._db.execute("SELECT DISTINCT folder FROM chats WHERE folder != '' AND deleted IS NULL")
+        return sorted((str(row[0]) for row in rows), key=str.casefold)
+
+    def delete(self, chat_id: int) -> None:
+        """Hide a chat. `restore` brings it back until `purge` or `close`."""
+        self._set("UPDATE chats SET deleted = ? WHERE id = ?", time.time(), chat_id)
+        self._tell(chat_id)
+
+    def restore(self, chat_id: int) -> None:
+        self._set("UPDATE chats SET deleted = NULL WHERE id = ?", chat_id)
+        self._tell(chat_id)
+
+    @saves
+    def purge(self) -> None:
+        """Remove what was deleted for good."""
+        gone = "deleted IS NOT NULL OR chat_id IN (SELECT id FROM chats WHERE deleted IS NOT NULL)"
+        if self._searchable:
+            self._db.execute(
+                "INSERT INTO search(search, rowid, text) "
+                f"SELECT 'delete', id, text FROM messages WHERE indexed = 1 AND ({gone})"
+            )
+            file_index.forget(self._db, f"message_id IN (SELECT id FROM messages WHERE {gone})")
+        self._db.execute(f"DELETE FROM messages WHERE {gone}")
+        self._db.execute("DELETE FROM chats WHERE deleted IS NOT NULL")
+
+    # What belongs to a chat beside its messages
+
+    def draft(self, chat_id: int | None) -> Draft:
+        """What was being written; None: for a chat that has no message yet."""
+        return columns.draft(self._draft(chat_id))
+
+    def _draft(self, chat_id: int | None) -> str:
+        if chat_id is None:
+            return self.note(DRAFT)
+        row = self._db.execute("SELECT draft FROM chats WHERE id = ?", (chat_id,)).fetchone()
+        return "" if row is None else str(row[0])
+
+    def set_draft(self, chat_id: int | None, draft: Draft) -> None:
+        files = [[a.name, a.text, a.length] for a in draft.attachments]
+        value = "" if draft.empty else json.dumps([draft.text, files], ensure_ascii=False)
+        if chat_id is None:
+            self.set_note(DRAFT, value)
+        else:
+            self._set("UPDATE chats SET draft = ? WHERE id = ?", value, chat_id)
+
+    def note(self, key: str) -> str:
+        """What `set_note` was given under that name; "" for nothing."""
+        row = self._db.execute("SELECT value FROM notes WHERE key = ?", (key,)).fetchone()
+        return "" if row is None else str(row[0])
+
+    def set_note(self, key: str, value: str) -> None:
+        """Keep something that belongs to no chat."""
+        self._set("INSERT OR REPLACE INTO notes(key, value) VALUES (?, ?)", key, value)
+
+    def chat_settings(self, chat_id: int) -> dict[str, Any]:
+        """What `set_chat_settings` was given; {} for a chat that has none."""
+        row = self._db.execute("SELECT settings FROM chats WHERE id = ?", (chat_id,)).fetchone()
+        return columns.settings(None if row is None else row[0])
+
+    def set_chat_settings(self, chat_id: int, values: dict[str, Any]) -> None:
+        """values: plain data; what it means is for others to know."""
+        self._set(
+            "UPDATE chats SET settings = ? WHERE id = ?",
+            json.dumps(values, ensure_ascii=False) if values else "",
+            chat_id,
+        )
+
+    def model_path(self, chat_id: int) -> str:
+        """The model that answered last: a path or "demo"; "" when none did."""
+        row = self._db.execute("SELECT model_path FROM chats WHERE id = ?", (chat_id,)).fetchone()
+        return "" if row is None else str(row[0])
+
+    def set_model_path(self, chat_id: int, path: str) -> None:
+        self._set("UPDATE chats SET model_path = ? WHERE id = ?", path, chat_id)
+
+    def questions(self, most: int) -> list[str]:
+        """What the user asked last in any chat, newest first, each text once."""
+        rows = self._db.execute(
+            "SELECT text FROM messages WHERE role = 'user' AND deleted IS NULL AND text != '' ORDER BY id DESC LIMIT ?",
+            (3 * most,),
+        )
+        return list(dict.fromkeys(str(row[0]) for row in rows))[:most]
