@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QMenu, QMenuBar, QWidget
 
@@ -69,6 +69,31 @@ SPECS = {spec.key: spec for spec in ACTIONS}
 ALSO = {"zoom_in": ("Ctrl+=",)}
 
 
+#: What marks a key as a command.
+_COMMANDING = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier | Qt.KeyboardModifier.MetaModifier
+#: Keys that go through texts and lists, whatever is held with them, and those of text fields.
+_MOVING = frozenset(
+    {
+        Qt.Key.Key_Return,
+        Qt.Key.Key_Enter,
+        Qt.Key.Key_Tab,
+        Qt.Key.Key_Backtab,
+        Qt.Key.Key_Space,
+        Qt.Key.Key_Backspace,
+        Qt.Key.Key_Delete,
+        Qt.Key.Key_Left,
+        Qt.Key.Key_Right,
+        Qt.Key.Key_Up,
+        Qt.Key.Key_Down,
+        Qt.Key.Key_Home,
+        Qt.Key.Key_End,
+        Qt.Key.Key_PageUp,
+        Qt.Key.Key_PageDown,
+    }
+)
+_EDITING = frozenset({"Ctrl+C", "Ctrl+V", "Ctrl+X", "Ctrl+Z", "Ctrl+Y", "Ctrl+A", "Ctrl+Shift+Z", "Ctrl+Shift+V"})
+
+
 class Actions(QObject):
     """One QAction for each spec, live in `window`; a mapping by key."""
 
@@ -108,6 +133,8 @@ class Actions(QObject):
 
         Keys that two have would do nothing: those who chose them have them, then who stands first.
         """
+        # A file of settings may have what the settings page refuses.
+        chosen = {key: keys for key, keys in chosen.items() if key in SPECS and not refusal(key, keys)}
         taken: set[str] = set()
         for key in sorted(self._made, key=lambda key: key not in chosen):
             own = chosen.get(key, SPECS[key].shortcut)
@@ -157,6 +184,26 @@ def conflict(chosen: Mapping[str, str], key: str, shortcut: str) -> ActionSpec |
         if spec.key != key and wanted in {QKeySequence(text).toString() for text in taken}:
             return spec
     return None
+
+
+def refusal(key: str, shortcut: str) -> str:
+    """Why an action cannot have this shortcut, in the user's language; "" when it can."""
+    keys = QKeySequence(shortcut)
+    if keys.isEmpty() or keys == QKeySequence(SPECS[key].shortcut):
+        return ""
+    named = keys.toString(QKeySequence.SequenceFormat.NativeText)
+    pressed = keys[0]
+    held = pressed.keyboardModifiers()
+    if pressed.key() in _MOVING or shortcut_of(keys) in _EDITING:
+        return tr("{keys} is needed where text is written. Choose other keys.", keys=named)
+    if Qt.Key.Key_F1 <= pressed.key() <= Qt.Key.Key_F35 or held & _COMMANDING:
+        return ""
+    return tr("{keys} alone is for writing. Hold Ctrl or Alt with it, or choose a function key.", keys=named)
+
+
+def shortcut_of(keys: QKeySequence) -> str:
+    """In Qt's portable form."""
+    return keys.toString(QKeySequence.SequenceFormat.PortableText)
 
 
 def _without_checked(handler: Callable[[], object]) -> Callable[[bool], None]:

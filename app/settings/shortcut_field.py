@@ -8,7 +8,7 @@ from PySide6.QtCore import Slot
 from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QHBoxLayout, QKeySequenceEdit, QVBoxLayout, QWidget
 
-from app.actions import SPECS, ActionSpec, conflict
+from app.actions import SPECS, ActionSpec, conflict, refusal
 from app.language import tr
 from app.settings.store import Settings, SettingsStore
 from app.theme import theme
@@ -79,13 +79,23 @@ class ShortcutField(QWidget):
         wanted = self.keys.keySequence().toString(QKeySequence.SequenceFormat.PortableText)
         if wanted == QKeySequence(self._shown).toString():
             return
+        refused = refusal(self._spec.key, wanted)
+        if refused:
+            self.show_values(self._settings.values)
+            self._complain(refused)
+            return
         self._other = conflict(self._settings.values.shortcuts, self._spec.key, wanted)
         if self._other is None:
             self._save(wanted)
             return
         native = self.keys.keySequence().toString(QKeySequence.SequenceFormat.NativeText)
         other = tr(self._other.text).rstrip("…")
-        self.trouble.setText(tr("{keys} belongs to: {action}", keys=native, action=other))
+        self._complain(tr("{keys} belongs to: {action}", keys=native, action=other), can_take=True)
+
+    def _complain(self, text: str, can_take: bool = False) -> None:
+        self.trouble.setText(text)
+        self.trouble.setAccessibleName(text)
+        self.take.setVisible(can_take)
         self._conflict.show()
 
     @Slot()

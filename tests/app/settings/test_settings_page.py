@@ -413,3 +413,42 @@ def test_every_control_can_be_reached_and_has_a_name(page: SettingsPage) -> None
                     named = part.accessibleName() or getattr(part, "text", lambda: "")()
                     inner = isinstance(part.parent(), Combo) or part.objectName().startswith("qt_")
                     assert named or inner, (record.key, row.option.name, part)
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ("A", "alone is for writing"),
+        ("Shift+A", "alone is for writing"),
+        ("Esc", "alone is for writing"),
+        ("Return", "is needed where text is written"),
+        ("Ctrl+Return", "is needed where text is written"),
+        ("Alt+Left", "is needed where text is written"),
+        ("Tab", "is needed where text is written"),
+        ("Ctrl+V", "is needed where text is written"),
+        ("Ctrl+Shift+Z", "is needed where text is written"),
+    ],
+)
+def test_keys_for_writing_are_no_shortcuts(settings: SettingsStore, page: SettingsPage, keys: str, why: str) -> None:
+    field = control(page, "shortcuts", "shortcut:new_chat")
+    press(field, keys)
+    assert settings.values.shortcuts == {}
+    assert field.keys.keySequence().toString() == "Ctrl+N"
+    assert why in field.trouble.text()
+    assert not field.trouble.isHidden()
+    assert field.take.isHidden()
+    window = QWidget()
+    actions = Actions(window, {spec.key: lambda: None for spec in ACTIONS})
+    actions.set_shortcuts({"new_chat": keys})
+    assert actions.shortcut("new_chat") == "Ctrl+N", "nor do they work from a file"
+
+
+def test_function_keys_and_the_usual_ones_are_taken(settings: SettingsStore, page: SettingsPage) -> None:
+    field = control(page, "shortcuts", "shortcut:new_chat")
+    for keys in ("F5", "Shift+F5", "Alt+N", "Ctrl+Shift+N"):
+        press(field, keys)
+        assert settings.values.shortcuts == {"new_chat": keys}
+    stop = control(page, "shortcuts", "shortcut:stop")
+    press(stop, "F9")
+    press(stop, "Esc")
+    assert settings.values.shortcuts == {"new_chat": "Ctrl+Shift+N"}
