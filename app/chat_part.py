@@ -73,6 +73,7 @@ class ChatPart(QObject):
         page.modelWanted.connect(self.modelWanted)
         page.modelsWanted.connect(self.modelsWanted)
         page.fileWanted.connect(self.fileWanted)
+        page.said.connect(chats.say)
         chats.hitChosen.connect(page.show_hit)
         chats.failed.connect(self._show_failure)
         # What went wrong with files before is no matter of these.

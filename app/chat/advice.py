@@ -42,6 +42,8 @@ class Advice(QObject):
     chatWanted = Signal(int)
     #: StoredMessage
     continueWanted = Signal(object)
+    #: StoredMessage: a question
+    answerWanted = Signal(object)
     #: str: a summary that is to be read whole
     summaryWanted = Signal(str)
     #: list[Attachment]: what the draft is to have instead
@@ -121,6 +123,7 @@ class Advice(QObject):
             self._switching(),
             self._crash(),
             self._cut_off(),
+            self._unanswered(),
             self._other_model(),
             self._left_out(),
         ]
@@ -160,10 +163,16 @@ class Advice(QObject):
         return Notice("crash", text, ((tr("Open that chat"), lambda: self.chatWanted.emit(chat_id)),))
 
     def _continuing(self, message: StoredMessage) -> tuple[Choice, ...]:
-        if self._controller.stream is not None or not message.text.strip():
+        if not message.text.strip():
+            return ()
+        return self._going_on(message, (tr("Continue the answer"), lambda: self.continueWanted.emit(message)))
+
+    def _going_on(self, message: StoredMessage, choice: Choice) -> tuple[Choice, ...]:
+        """The choice, where a model is there to do it, or else the model that answered last."""
+        if self._controller.stream is not None:
             return ()
         if self._controller.can_ask:
-            return ((tr("Continue the answer"), lambda: self.continueWanted.emit(message)),)
+            return (choice,)
         path = self._store.model_path(message.chat_id)
         if self._host.state.kind == "empty" and _is_there(path):
             name = _model_name(path)
@@ -187,6 +196,20 @@ class Advice(QObject):
         if last.stop_reason in (None, CLOSED) and last.text.strip():
             return Notice(key, tr("This answer was cut off when Greenroom ended."), self._continuing(last))
         return None
+
+    def _unanswered(self) -> Notice | None:
+        last = self._messages[-1] if self._messages else None
+        if last is None or last.role != "user" or self._controller.stream is not None:
+            return None
+        key = f"unanswered {last.id}"
+
+        def answer() -> None:
+            # It is so again when the answer is deleted.
+            self._closed.discard((key, last.chat_id))
+            self.answerWanted.emit(last)
+
+        choices = self._going_on(last, (tr("Answer this question"), answer))
+        return Notice(key, tr("This question has no answer."), choices)
 
     # The model that answered is another one
 

@@ -12,6 +12,7 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chat.composing.attaching import with_attachments
 from app.chat.rendering.thinking import join_thought, split_thought
+from app.chat.storage.portable import PortableMessage
 from app.chat.storage.preset_store import PresetStore
 from app.chat.storage.presets import ChatSettings, Sampling, params_of, resolve
 from app.chat.storage.records import EDITED, Attachment, StoredMessage
@@ -168,15 +169,32 @@ class ChatController(QObject):
         )
 
     def revise(self, message: StoredMessage, answer: str) -> None:
-        """Put an answer otherwise. The old one stays as another version; what the model thought is the same."""
+        """Put an answer otherwise. The old one stays as another version; what the model thought is the same.
+
+        What follows it follows both: it was said whatever is made of the answer later.
+        """
+        chat_id = message.chat_id
         text = join_thought(split_thought(message.text).thought, answer)
-        revised = self._store.add_message(message.chat_id, message.parent_id, "assistant", model=message.model)
-        self._store.finish(revised, text, None, EDITED, thought_s=message.thought_s)
+        revised = PortableMessage(
+            "assistant", text, None, time.time(), message.model, message.thought_s, stop_reason=EDITED
+        )
+        shown = [known.id for known in self._store.messages(chat_id)]
+        # Its version may not be the one that is shown any more: nothing follows it then.
+        from_it = shown[shown.index(message.id) :] if message.id in shown else [message.id]
+        whole = self._store.portable(chat_id)
+        following = whole.path[len(shown) - len(from_it) + 1 :] if whole is not None else []
+        added = self._store.add_path(chat_id, message.parent_id, [revised, *following])
+        # What is not sent any more ends at the same message as before.
+        moved = dict(zip(from_it, added, strict=False))
+        settings = self.settings_of(chat_id)
+        if settings.start in moved:
+            self.set_settings(chat_id, replace(settings, start=moved[settings.start]))
 
     def regenerate(self, message: StoredMessage) -> None:
-        """Have the question above this answer answered anew. The old answer stays as another version."""
-        if message.parent_id is not None:
-            self._answer(message.chat_id, message.parent_id)
+        """Have the question above this answer answered anew, or this one. An answer stays as another version."""
+        question = message.id if message.role == "user" else message.parent_id
+        if question is not None:
+            self._answer(message.chat_id, question)
 
     def continue_answer(self, message: StoredMessage) -> None:
         """Go on with an answer that was cut off, at the end of its chat."""

@@ -10,16 +10,30 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app import tasks
-from app.chat.storage.exporting import file_name, write
+from app.chat.export_dialog import export_dialog
+from app.chat.storage.exporting import write
 from app.chat.storage.importing import read
 from app.chat.storage.portable import PortableChat
 from app.chat.storage.store import ChatStore
-from app.language import tr
+from app.language import told, tr
 from app.widgets.file_dialog import FileDialog
 from engine.errors import GreenroomError
 
 #: Chats moved between two turns of the event loop.
 SLICE = 8
+
+
+#: Files that are named when several were refused; more are counted.
+MOST_NAMED = 3
+
+
+def _together(refused: Sequence[GreenroomError]) -> GreenroomError:
+    """What was wrong with several files."""
+    named = [f"{told(error.what)}: {told(error.why)}" for error in refused[:MOST_NAMED]]
+    if len(refused) > MOST_NAMED:
+        rest = refused[MOST_NAMED:]
+        named.append(tr("and %n more", n=len(rest)))
+    return GreenroomError(tr("%n files were not imported", n=len(refused)), "; ".join(named), tr("Choose other files."))
 
 
 class Exchange(QObject):
@@ -46,6 +60,9 @@ class Exchange(QObject):
         self._added: list[int] = []
         #: Files that are being read or written.
         self._files = 0
+        #: Those that are being read, and what was wrong with others meanwhile.
+        self._reading = 0
+        self._refused: list[GreenroomError] = []
         self._turn = QTimer(self, singleShot=True, interval=0)
         self._turn.timeout.connect(self._work)
 
@@ -56,12 +73,8 @@ class Exchange(QObject):
     # Asking for files
 
     def choose_target(self, chats: Sequence[int], ending: str, title: str) -> None:
-        """Have the user choose where these chats go. ending: ".md", ".html" or ".json"."""
-        dialog = FileDialog(self._window, tr("Export"))
-        dialog.setAcceptMode(FileDialog.AcceptMode.AcceptSave)
-        dialog.setDefaultSuffix(ending[1:])
-        dialog.setNameFilter(f"*{ending}")
-        dialog.selectFile(file_name(title) + ending)
+        """Have the user choose where these chats go. ending: ".md", ".html" or ".json", which is offered first."""
+        dialog = export_dialog(self._window, tr("Export"), title, ending)
         dialog.fileSelected.connect(self.begun)
         dialog.fileSelected.connect(lambda path: self.export(chats, Path(path)))
         dialog.open()
@@ -85,13 +98,29 @@ class Exchange(QObject):
         """Import a file."""
         self.said.emit(tr("Reading {name}…", name=path.name))
         self._files += 1
-        tasks.run(read, path, done=self._take_read, failed=self._fail_file)
+        self._reading += 1
+        tasks.run(read, path, done=self._take_read, failed=self._refuse)
 
     @Slot(object)
     def _take_read(self, chats: list[PortableChat]) -> None:
         self._files -= 1
         self._coming += chats
+        self._end_reading()
         self._turn.start()
+
+    @Slot(object)
+    def _refuse(self, error: GreenroomError) -> None:
+        self._files -= 1
+        self._refused.append(error)
+        self._end_reading()
+        self._rest()
+
+    def _end_reading(self) -> None:
+        """When all files are read, say at once what was wrong with some."""
+        self._reading -= 1
+        if not self._reading and self._refused:
+            refused, self._refused = self._refused, []
+            self._fail(refused[0] if len(refused) == 1 else _together(refused))
 
     def _fail(self, error: GreenroomError) -> None:
         """What else is on its way goes on."""

@@ -10,6 +10,7 @@ from PySide6.QtGui import (
     QFont,
     QFontMetrics,
     QKeyEvent,
+    QKeySequence,
     QMouseEvent,
     QPainter,
     QPen,
@@ -176,11 +177,15 @@ def _write(painter: QPainter, box: QRect, font: QFont, text: str, words: list[st
 
 
 class ChatView(QListView):
-    """The rows. Enter opens a chat, F2 renames it, Delete deletes it; Enter on a folder opens or closes it."""
+    """The rows. Enter opens a chat, F2 renames it, Delete deletes it, Ctrl+Z brings it back; Enter on a folder opens or
+    closes it.
+    """
 
     chosen = Signal(int)
     renamed = Signal(int, str)
     deleted = Signal(int)
+    #: What was deleted last is wanted back.
+    undoWanted = Signal()
     #: str: a folder whose chats are to be shown or hidden
     folderToggled = Signal(str)
     #: QModelIndex, QPoint: the menu of a row, or of none, asked for at that place of the screen
@@ -214,6 +219,8 @@ class ChatView(QListView):
             self._choose(index)
         elif event.key() == Qt.Key.Key_Delete and index.data(ID):
             self.deleted.emit(index.data(ID))
+        elif event.matches(QKeySequence.StandardKey.Undo):
+            self.undoWanted.emit()
         elif event.key() == Qt.Key.Key_Menu and index.isValid():
             self.menuWanted.emit(index, self.viewport().mapToGlobal(self.visualRect(index).bottomLeft()))
         else:

@@ -46,6 +46,7 @@ class MessageActions(QObject):
 
     @Slot(object)
     def regenerate(self, message: StoredMessage) -> None:
+        """Of an answer, or of a question that has none."""
         if self._controller.can_ask:
             self._do(lambda: self._controller.regenerate(message))
             self.changed.emit(False)
@@ -69,6 +70,7 @@ class MessageActions(QObject):
         """What else can be done with a message."""
         menu = MessageMenu(message, self._controller, list(self._path()[-1:]) == [message], self._window)
         menu.continueWanted.connect(self.continue_answer)
+        menu.answerWanted.connect(self.regenerate)
         menu.editWanted.connect(self.editWanted)
         menu.deleteWanted.connect(self.delete)
         menu.branchWanted.connect(self.branch)
@@ -81,7 +83,7 @@ class MessageActions(QObject):
         shown = [known.id for known in self._path()]
         if whole is None or message.id not in shown:
             return
-        copy = whole.until(shown.index(message.id) + 1, tr("{title} (copy)", title=whole.title), time.time())
+        copy = whole.until(shown.index(message.id) + 1, tr("Copy of {title}", title=whole.title), time.time())
         self._do(lambda: self.chatWanted.emit(self._copy(copy, message.chat_id)))
 
     def _copy(self, copy: PortableChat, original: int) -> int:

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QMenu, QWidget
 
 from app.chat.controller import ChatController
 from app.chat.rendering.thinking import split_thought
+from app.chat.speed.figures import answered_by
 from app.chat.storage.records import StoredMessage
 from app.language import tr
 from app.words import brief
@@ -18,6 +19,8 @@ class MessageMenu(QMenu):
 
     #: StoredMessage each
     continueWanted = Signal(object)
+    #: A question at the end of the chat
+    answerWanted = Signal(object)
     editWanted = Signal(object)
     deleteWanted = Signal(object)
     branchWanted = Signal(object)
@@ -37,6 +40,9 @@ class MessageMenu(QMenu):
             self.addAction(tr("Copy answer"), lambda: self._copy(split_thought(message.text).answer))
             self.addAction(tr("Copy as it was written"), lambda: self._copy(message.text))
         else:
+            if last:
+                answer = self.addAction(tr("Answer this question"), lambda: self.answerWanted.emit(message))
+                answer.setEnabled(controller.can_ask)
             self.addAction(tr("Edit message"), lambda: self.editWanted.emit(message)).setEnabled(not busy)
             self.addAction(tr("Copy message"), lambda: self._copy(message.text))
         away = self.addAction(tr("New chat from here"), lambda: self.branchWanted.emit(message))
@@ -45,7 +51,7 @@ class MessageMenu(QMenu):
         if message.role == "assistant" and message.model:
             # It may have been another one than the model that is loaded.
             name = brief(message.model).replace("&", "&&")
-            self.addAction(tr("Answered by {model}", model=name)).setEnabled(False)
+            self.addAction(answered_by(name, message.stop_reason)).setEnabled(False)
             self.addSeparator()
         gone = tr("Delete") if last else tr("Delete, with all that follows")
         self.addAction(gone, lambda: self.deleteWanted.emit(message)).setEnabled(not busy)

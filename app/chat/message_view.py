@@ -15,7 +15,7 @@ from app.chat.rendering.markdown import LINE_BREAK, Span, Text
 from app.chat.rendering.rich_text import TextView
 from app.chat.rendering.thinking import split_thought
 from app.chat.rendering.thought_view import ThoughtView
-from app.chat.speed.figures import stats_detail, stats_lines
+from app.chat.speed.figures import answered_by, stats_detail, stats_lines
 from app.chat.stepped_down import SteppedDownLine
 from app.chat.storage.store import StoredMessage
 from app.language import told, tr
@@ -392,7 +392,7 @@ class AnswerView(QWidget):
         figures = FiguresLabel(line)
         figures.shorter = tuple(shorter)
         figures.setObjectName("stats")
-        model = tr("Answered by {model}", model=message.model) if message.model else ""
+        model = answered_by(message.model, message.stop_reason) if message.model else ""
         figures.detail = "\n".join(filter(None, (stats_detail(message.stats), model)))
         figures.setAccessibleDescription(figures.detail)
         figures.chosen.connect(lambda: self.figuresWanted.emit(self.message))

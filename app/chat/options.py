@@ -21,8 +21,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.chat.stop_strings import from_lines, to_lines
 from app.chat.storage.preset_store import PresetStore
-from app.chat.storage.presets import BUILT_IN, MOST_STOPS, RANGES, RECOMMENDED, ChatSettings, Preset, Sampling, resolve
+from app.chat.storage.presets import BUILT_IN, RANGES, RECOMMENDED, ChatSettings, Preset, Sampling, resolve
 from app.host import HostState
 from app.language import mark, tr
 from app.settings.store import PROMPT_LIMIT, Settings
@@ -33,7 +34,7 @@ from app.widgets.labels import label
 from app.widgets.plan_popover import RADIUS
 from engine.errors import GreenroomError
 
-WIDTH, PROMPT_HEIGHT = 440, 84
+WIDTH, PROMPT_HEIGHT, STOP_HEIGHT = 440, 84, 62
 #: Typing pauses this long before it counts.
 PAUSE_MS = 400
 #: (field, what it is called, what it does, step, decimals)
@@ -216,15 +217,19 @@ class ChatOptions(QWidget):
             words.setBuddy(spin)
             place, side = divmod(row, 2)
             grid.addWidget(words, 2 * place, side)
-            grid.addWidget(spin, 2 * place + 1, side)
+            grid.addWidget(spin, 2 * place + 1, side, Qt.AlignmentFlag.AlignTop)
             self.fields[name] = spin
-        self.stop = QLineEdit()
+        self.stop = QPlainTextEdit()
         self.stop.setAccessibleName(tr("Stop strings"))
         self.stop.setPlaceholderText(tr("none"))
-        self.stop.setToolTip(tr("The answer ends before any of these; several are separated by |"))
+        tip = tr("The answer ends before any of these. One in each line; \\n is a line break, \\\\ a backslash")
+        self.stop.setToolTip(tip)
+        self.stop.setAccessibleDescription(tip)
+        self.stop.setTabChangesFocus(True)
+        self.stop.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self.stop.textChanged.connect(self._text_changed)
         place, side = divmod(len(FIELDS), 2)
-        grid.addWidget(label(tr("Stop strings")), 2 * place, side)
+        grid.addWidget(label(tr("Stop strings, one in each line")), 2 * place, side)
         grid.addWidget(self.stop, 2 * place + 1, side)
         return made
 
@@ -279,9 +284,9 @@ class ChatOptions(QWidget):
         for name, spin in self.fields.items():
             value = sampling.chosen.get(name, neutral.get(name))
             spin.setValue(spin.minimum() if value is None else min(value, spin.maximum()))
-        stop = "|".join(sampling.stop or ())
-        if self.stop.text() != stop:
-            self.stop.setText(stop)
+        # Not under the hands of someone who writes the same in another way.
+        if from_lines(self.stop.toPlainText()) != (sampling.stop or ()):
+            self.stop.setPlainText(to_lines(sampling.stop or ()))
         self._show_more_text()
         self._filling = False
 
@@ -329,7 +334,7 @@ class ChatOptions(QWidget):
     def _take_texts(self) -> None:
         self._pause.stop()
         text = self.system.toPlainText()[:PROMPT_LIMIT]
-        stops = tuple(part for part in self.stop.text().split("|") if part)[:MOST_STOPS]
+        stops = from_lines(self.stop.toPlainText())
         now, _, _ = resolve(self._chat, self._store.presets, self._state, self._settings)
         own = self._chat.own if stops == (now.stop or ()) else replace(self._chat.own, stop=stops)
         # An empty field leaves the prompt to the preset and the settings page.
@@ -386,6 +391,8 @@ class ChatOptions(QWidget):
         # A style sheet with a minimum height overrides what was set before it was read.
         self.system.ensurePolished()
         self.system.setFixedHeight(theme().px(PROMPT_HEIGHT))
+        self.stop.ensurePolished()
+        self.stop.setFixedHeight(theme().px(STOP_HEIGHT))
         self._fit()
         self.show()
         self.presets.setFocus(Qt.FocusReason.PopupFocusReason)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal, Slot
@@ -12,6 +13,7 @@ from shiboken6 import isValid
 from app.chat.controller import ChatController
 from app.chat.options import ChatOptions
 from app.chat.storage.preset_store import write
+from app.chat.storage.presets import Preset, Sampling
 from app.host import EngineHost
 from app.language import tr
 from app.settings.store import Settings
@@ -22,6 +24,8 @@ from engine.errors import GreenroomError
 class OptionsOpener(QObject):
     #: GreenroomError
     failed = Signal(object)
+    #: str: what has come in or gone out
+    said = Signal(str)
     #: Presets came in, or went.
     presetsChanged = Signal()
 
@@ -32,9 +36,12 @@ class OptionsOpener(QObject):
         self._host, self._controller, self._settings = host, controller, settings
         self._window = parent
         self._options: ChatOptions | None = None
+        #: The chat whose popover was opened last.
+        self._chat: int | None = None
 
     def open(self, chat_id: int | None, anchor: QWidget) -> None:
         """Over the anchor; what is chosen there holds at once."""
+        self._chat = chat_id
         chat = self._controller.settings_of(chat_id)
         options = ChatOptions(chat, self._controller.presets, self._host.state, self._settings(), self._window)
         options.changed.connect(lambda chosen: self._controller.set_settings(chat_id, chosen))
@@ -42,6 +49,14 @@ class OptionsOpener(QObject):
         options.filesWanted.connect(self._choose_file)
         self._options = options
         options.open_above(anchor)
+
+    def _use(self, presets: Sequence[Preset]) -> None:
+        """The first of those that came in is the chat's."""
+        self.said.emit(tr("%n presets were imported", n=len(presets)))
+        if presets:
+            chat = self._controller.settings_of(self._chat)
+            chosen = replace(chat, preset=presets[0].name, own=Sampling(), system=None, thinking=None)
+            self._controller.set_settings(self._chat, chosen)
 
     @property
     def current(self) -> ChatOptions | None:
@@ -64,8 +79,9 @@ class OptionsOpener(QObject):
         try:
             if kind == "export":
                 write(presets.own, path if path.suffix else path.with_suffix(".json"))
+                self.said.emit(tr("Saved as {name}", name=path.name))
             else:
-                presets.take(path)
+                self._use(presets.take(path))
         except GreenroomError as error:
             self.failed.emit(error)
         self.presetsChanged.emit()

@@ -36,7 +36,7 @@ from app.chat.speed.figures import why_not_ready
 from app.chat.speed.performance import performance_log
 from app.chat.speed.performance_opener import PerformanceOpener
 from app.chat.speed.performance_panel import PerformancePanel
-from app.chat.storage.records import Attachment, StoredMessage
+from app.chat.storage.records import Attachment, Draft, StoredMessage
 from app.chat.storage.store import ChatStore
 from app.chat.style import chat_style
 from app.chat.transcript import NEAR_END, Transcript
@@ -66,6 +66,8 @@ class ChatPage(QWidget):
     modelsWanted = Signal()
     #: A model file is to be chosen.
     fileWanted = Signal()
+    #: str: what was done, for a moment
+    said = Signal(str)
 
     def __init__(
         self,
@@ -161,7 +163,7 @@ class ChatPage(QWidget):
         transcript.versionWanted.connect(actions.show_version)
         transcript.menuWanted.connect(actions.open_menu)
         actions.editWanted.connect(self._editing.begin)
-        actions.chatWanted.connect(self.open_chat)
+        actions.chatWanted.connect(self._open_branch)
         actions.changed.connect(self._show_path)
         actions.failed.connect(self.show_failure)
         actions.deleted.connect(self._offer_undo)
@@ -170,6 +172,7 @@ class ChatPage(QWidget):
         controller.settingsChanged.connect(self._settings_changed)
         self._meter.changed.connect(self._show_context)
         self._opener.failed.connect(self.show_failure)
+        self._opener.said.connect(self.said)
         self._opener.presetsChanged.connect(self._show_preset)
         self._drafting.failed.connect(self.show_failure)
         self._drafting.attaching.connect(lambda: self.banners.dismiss("chat"))
@@ -182,6 +185,7 @@ class ChatPage(QWidget):
         advice.modelsWanted.connect(self.modelsWanted)
         advice.chatWanted.connect(self.open_chat)
         advice.continueWanted.connect(actions.continue_answer)
+        advice.answerWanted.connect(actions.regenerate)
         advice.attachmentsWanted.connect(self.composer.set_attachments)
         self.welcome.modelsWanted.connect(self.modelsWanted)
         self.welcome.fileWanted.connect(self.fileWanted)
@@ -190,6 +194,7 @@ class ChatPage(QWidget):
         self.composer.stopped.connect(controller.stop)
         self.composer.escaped.connect(self.link_bar.hide)
         self._editing.revised.connect(self._show_revised)
+        self._editing.dropped.connect(self._offer_edit)
         self._editing.failed.connect(self.show_failure)
         self.welcome.exampleChosen.connect(self._take_example)
         theme().changed.connect(self._restyle)
@@ -214,6 +219,11 @@ class ChatPage(QWidget):
     def open_chat(self, chat_id: int) -> None:
         """Open a chat at its end. One that was deleted meanwhile opens as a new one."""
         self._switch(chat_id if self._store.title(chat_id) is not None else None)
+
+    @Slot(int)
+    def _open_branch(self, chat_id: int) -> None:
+        self.open_chat(chat_id)
+        self.composer.setFocus(Qt.FocusReason.OtherFocusReason)
 
     @Slot(int, str)
     def show_hit(self, message_id: int, words: str) -> None:
@@ -248,19 +258,20 @@ class ChatPage(QWidget):
         if self._meter.full:
             self._advise_room()
             return
+        edited = self._editing.message
         try:
-            if self._editing.message is not None:
-                self._controller.edit(self._editing.message, text, files)
-                chat = self._editing.message.chat_id
+            if edited is not None:
+                self._controller.edit(edited, text, files)
             else:
-                chat = self._controller.ask(self._chat, text, files)
+                self._chat = self._controller.ask(self._chat, text, files)
         except GreenroomError as error:
             self.show_failure(error)
             return
-        self._editing.message = None
         self.message_actions.forget()
-        self._drafting.sent(chat)
-        self._chat = chat
+        if edited is not None:
+            self._editing.end()
+        else:
+            self._drafting.sent(self._chat)
         self._show_path()
         self._announce()
 
@@ -281,11 +292,14 @@ class ChatPage(QWidget):
 
     def copy_card(self) -> bool:
         """Copy the benchmark card of the newest answer; False when there is none."""
-        return self._performance.copy_card()
+        copied = self._performance.copy_card()
+        if copied:
+            self.said.emit(tr("The benchmark card was copied"))
+        return copied
 
     def regenerate_last(self) -> None:
-        """Have the last question of the open chat answered anew."""
-        if self._messages and self._messages[-1].role == "assistant":
+        """Have the last question of the open chat answered, anew where it has an answer."""
+        if self._messages:
             self.message_actions.regenerate(self._messages[-1])
 
     def copy_last(self) -> None:
@@ -293,6 +307,9 @@ class ChatPage(QWidget):
         answers = [message for message in self._messages if message.role == "assistant"]
         if answers:
             QGuiApplication.clipboard().setText(split_thought(answers[-1].text).answer)
+            self.said.emit(tr("The answer was copied"))
+        else:
+            self.said.emit(tr("There is no answer to copy yet"))
 
     def save_draft(self) -> None:
         """At once, not a moment after the last key: another page is about to take this one's place."""
@@ -300,7 +317,7 @@ class ChatPage(QWidget):
 
     def show_draft(self) -> None:
         """What the store has of it may be another now."""
-        if self._drafting.keeping:
+        if self._drafting.keeping and self._editing.message is None:
             self._drafting.resume()
 
     def shutdown(self) -> None:
@@ -314,7 +331,7 @@ class ChatPage(QWidget):
 
     def _switch(self, chat_id: int | None) -> None:
         self._drafting.save()
-        self._editing.message = None
+        self._editing.leave()
         self.message_actions.forget()
         self._sends_when_counted = False
         self.composer.clear()
@@ -324,6 +341,7 @@ class ChatPage(QWidget):
         self._chat = chat_id
         self._drafting.open(chat_id)
         self._show_path()
+        self._editing.resume(self._messages)
         self._announce()
 
     def _announce(self) -> None:
@@ -358,6 +376,21 @@ class ChatPage(QWidget):
         what = tr("The message was deleted")
         note = GreenroomError(what, tr("what followed it went with it"), tr("It can be brought back for now."))
         self.banners.show_error(note, "info", "deleted", [(tr("Undo"), self.message_actions.undo_delete)])
+
+    @Slot(object, object)
+    def _offer_edit(self, message: StoredMessage, written: Draft) -> None:
+        """What was given up can be had back, wherever the user is by then."""
+
+        def take_up() -> None:
+            if self._chat != message.chat_id:
+                self.open_chat(message.chat_id)
+            if self._chat == message.chat_id:
+                self._editing.begin_with(message, written)
+
+        note = GreenroomError(
+            tr("Your change was dropped"), tr("the message is as it was"), tr("You can go on with it for now.")
+        )
+        self.banners.show_error(note, "info", "edit", [(tr("Undo"), take_up)])
 
     def _chat_changed(self, chat_id: int) -> None:
         """The store says that a chat was renamed, deleted or has a new message; 0: any may be another now."""
@@ -478,12 +511,12 @@ class ChatPage(QWidget):
         super().hideEvent(event)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if local_files(event.mimeData()):
+        if self.composer.takes_files and local_files(event.mimeData()):
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
         files = local_files(event.mimeData())
-        if files:
+        if files and self.composer.takes_files:
             event.acceptProposedAction()
             self._drafting.attach(files)
 

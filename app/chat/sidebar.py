@@ -50,16 +50,18 @@ class ChatList(QWidget):
         self.view.chosen.connect(self._choose)
         self.view.renamed.connect(self._rename)
         self.view.deleted.connect(self.delete)
+        self.view.undoWanted.connect(self._undo_if_offered)
         self.view.folderToggled.connect(self.toggle_folder)
         self.view.menuWanted.connect(self._open_menu)
         self.exchange = Exchange(store, self)
-        self.exchange.said.connect(self._say)
+        self.exchange.said.connect(self.say)
         self.exchange.failed.connect(self.failed)
         self.exchange.imported.connect(lambda chats: self._choose(chats[0]) if len(chats) == 1 else None)
         self._nothing = label("", "small", wrap=True)
         self._nothing.setContentsMargins(8, 8, 8, 0)
         self._bar = QWidget(self)
-        self._bar_text = ElideLabel("", "small")
+        # What happened stands at one end or the other, by the language.
+        self._bar_text = ElideLabel("", "small", Qt.TextElideMode.ElideMiddle)
         self._undo = link_button(tr("Undo"), tr("Undo deleting the chat"))
         self._undo.clicked.connect(self.undo)
         row = QHBoxLayout(self._bar)
@@ -284,7 +286,12 @@ class ChatList(QWidget):
             return
         self._deleted = (chat_id, chat_id == self.view.current)
         self._change(self._store.delete, chat_id)
-        self._say(tr("Deleted “{title}”", title=title), undo=True)
+        self.say(tr("Deleted “{title}”", title=title), undo=True)
+
+    @Slot()
+    def _undo_if_offered(self) -> None:
+        if self.undo_shown:
+            self.undo()
 
     @Slot()
     def undo(self) -> None:
@@ -297,7 +304,7 @@ class ChatList(QWidget):
             self.chatChosen.emit(chat_id)
 
     @Slot(str)
-    def _say(self, text: str, undo: bool = False) -> None:
+    def say(self, text: str, undo: bool = False) -> None:
         """Show a line below the list for a while."""
         self._bar_text.setText(text)
         self._undo.setVisible(undo)

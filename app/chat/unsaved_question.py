@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,14 +12,16 @@ from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QDialog, QSizePolicy, QVBoxLayout, QWidget
 
 from app import tasks
+from app.chat.export_dialog import export_dialog
+from app.chat.storage import columns
 from app.chat.storage.database import SPARE
-from app.chat.storage.exporting import file_name, write
+from app.chat.storage.exporting import write
+from app.chat.storage.portable import PortableChat
 from app.chat.storage.store import ChatStore
 from app.chat.storage.unsaved import Unsaved
-from app.language import mark, told, tr
+from app.language import told, tr
 from app.theme import theme
 from app.widgets.buttons import button
-from app.widgets.file_dialog import FileDialog
 from app.widgets.labels import label
 from app.widgets.wrap_row import WrapRow
 from app.words import gigabytes, home_path, in_words, needed, sentence
@@ -30,11 +34,6 @@ MARGIN = 24
 MOST_CHATS = 5
 #: A message's text, the index over it, and the same again in the write-ahead log.
 BYTES_PER_CHARACTER = 12
-KINDS = (
-    (mark("JSON, with all versions"), ".json"),
-    (mark("Markdown"), ".md"),
-    (mark("Web page"), ".html"),
-)
 
 
 class UnsavedQuestion(QDialog):
@@ -159,22 +158,15 @@ class UnsavedQuestion(QDialog):
 
     @Slot()
     def _choose_target(self) -> None:
-        dialog = FileDialog(self, tr("Export elsewhere"))
-        dialog.setAcceptMode(FileDialog.AcceptMode.AcceptSave)
-        filters = {f"{tr(name)} (*{ending})": ending for name, ending in KINDS}
-        dialog.setNameFilters(list(filters))
-        dialog.setDefaultSuffix(KINDS[0][1][1:])
-        dialog.filterSelected.connect(lambda name: dialog.setDefaultSuffix(filters.get(name, "")[1:]))
-        dialog.selectFile(file_name(tr("Unsaved chats")) + KINDS[0][1])
+        dialog = export_dialog(self, tr("Export elsewhere"), tr("Unsaved chats"), ".json")
         dialog.fileSelected.connect(lambda path: self.export_to(Path(path)))
         dialog.open()
 
     def export_to(self, path: Path) -> None:
-        """The chats that have something unsaved, whole, in the form that the file's ending names."""
-        chats, _ = self._store.give_unsaved()
-        if not chats:
-            self._say(tr("No chat is unsaved, only what is written for a new one."))
-            return
+        """The chats that have something unsaved, whole and with what is written but not sent, in the form that the
+        file's ending names.
+        """
+        chats = with_drafts(*self._store.give_unsaved())
         tasks.run(write, chats, path, done=partial(self._exported, path), failed=self._not_exported)
 
     def _exported(self, path: Path, nothing: object) -> None:
@@ -185,6 +177,22 @@ class UnsavedQuestion(QDialog):
     @Slot(object)
     def _not_exported(self, error: GreenroomError) -> None:
         self._say(in_words(error))
+
+
+def with_drafts(chats: Sequence[PortableChat], drafts: Sequence[tuple[int | None, str]]) -> list[PortableChat]:
+    """Chats for people and other programs: what is not sent stands at their ends. Arguments as of `give_unsaved`."""
+    found, now = list(chats), time.time()
+    for place, packed in drafts:
+        draft = columns.draft(packed).without_edit
+        if draft.empty:
+            continue
+        chat = PortableChat(tr("New chat"), now, now, ()) if place is None else found[place]
+        whole = chat.and_then(draft.text, draft.attachments, now)
+        if place is None:
+            found.append(whole)
+        else:
+            found[place] = whole
+    return found
 
 
 def lines(lost: Unsaved) -> list[str]:

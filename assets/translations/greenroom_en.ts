@@ -64,6 +64,22 @@
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/exchange.py"/>
+        <source>and %n more</source>
+        <translation>
+            <numerusform>and %n more</numerusform>
+            <numerusform>and %n more</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/exchange.py"/>
+        <source>%n files were not imported</source>
+        <translation>
+            <numerusform>%n file was not imported</numerusform>
+            <numerusform>%n files were not imported</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/exchange.py"/>
         <source>Importing: %n chats left</source>
         <translation>
             <numerusform>Importing: %n chat left</numerusform>
@@ -84,6 +100,14 @@
         <translation>
             <numerusform>Exporting: %n chat left</numerusform>
             <numerusform>Exporting: %n chats left</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/options_opener.py"/>
+        <source>%n presets were imported</source>
+        <translation>
+            <numerusform>%n preset was imported</numerusform>
+            <numerusform>%n presets were imported</numerusform>
         </translation>
     </message>
     <message numerus="yes">

@@ -40,6 +40,7 @@
         <location filename="../../app/chat/advice.py"/>
         <location filename="../../app/chat/page.py"/>
         <location filename="../../app/chat/storage/store.py"/>
+        <location filename="../../app/chat/unsaved_question.py"/>
         <location filename="../../app/sidebar.py"/>
         <source>New chat</source>
         <translation>새 채팅</translation>
@@ -216,6 +217,16 @@
         <translation>이 PC 다시 설정…</translation>
     </message>
     <message>
+        <location filename="../../app/actions.py"/>
+        <source>{keys} is needed where text is written. Choose other keys.</source>
+        <translation>{keys}은(는) 글을 쓸 때 필요합니다. 다른 키를 고르세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/actions.py"/>
+        <source>{keys} alone is for writing. Hold Ctrl or Alt with it, or choose a function key.</source>
+        <translation>{keys}만으로는 글을 쓰는 키입니다. Ctrl이나 Alt와 함께 누르거나 기능 키를 고르세요.</translation>
+    </message>
+    <message>
         <location filename="../../app/chat/advice.py"/>
         <source>The model is summarising the beginning of this chat…</source>
         <translation>모델이 이 채팅의 앞부분을 요약하고 있습니다…</translation>
@@ -265,6 +276,17 @@
         <location filename="../../app/chat/advice.py"/>
         <source>This answer was cut off when Greenroom ended.</source>
         <translation>Greenroom이 종료되어 이 답변이 중간에 끊겼습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <location filename="../../app/chat/message_menu.py"/>
+        <source>Answer this question</source>
+        <translation>이 질문에 답하기</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
+        <source>This question has no answer.</source>
+        <translation>이 질문에는 아직 답변이 없습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
@@ -728,6 +750,25 @@
         <source>Copied</source>
         <translation>복사됨</translation>
     </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/exchange.py"/>
+        <source>and %n more</source>
+        <translation>
+            <numerusform>그 밖에 %n개</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/exchange.py"/>
+        <source>%n files were not imported</source>
+        <translation>
+            <numerusform>파일 %n개를 가져오지 못했습니다</numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/exchange.py"/>
+        <source>Choose other files.</source>
+        <translation>다른 파일을 고르세요.</translation>
+    </message>
     <message>
         <location filename="../../app/chat/exchange.py"/>
         <location filename="../../app/chat/sidebar.py"/>
@@ -778,8 +819,24 @@
     </message>
     <message>
         <location filename="../../app/chat/exchange.py"/>
+        <location filename="../../app/chat/options_opener.py"/>
         <source>Saved as {name}</source>
         <translation>{name} 파일로 저장했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/export_dialog.py"/>
+        <source>Markdown</source>
+        <translation>Markdown</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/export_dialog.py"/>
+        <source>Web page</source>
+        <translation>웹 페이지</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/export_dialog.py"/>
+        <source>JSON, with all versions</source>
+        <translation>JSON(모든 버전 포함)</translation>
     </message>
     <message>
         <location filename="../../app/chat/find_bar.py"/>
@@ -901,8 +958,8 @@
     </message>
     <message>
         <location filename="../../app/chat/message_actions.py"/>
-        <source>{title} (copy)</source>
-        <translation>{title} (사본)</translation>
+        <source>Copy of {title}</source>
+        <translation>사본: {title}</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_menu.py"/>
@@ -940,12 +997,6 @@
         <location filename="../../app/chat/message_menu.py"/>
         <source>A copy of this chat up to this message</source>
         <translation>이 메시지까지의 채팅 사본</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/message_menu.py"/>
-        <location filename="../../app/chat/message_view.py"/>
-        <source>Answered by {model}</source>
-        <translation>답변한 모델: {model}</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_menu.py"/>
@@ -1226,8 +1277,13 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>The answer ends before any of these; several are separated by |</source>
-        <translation>이 중 하나가 나오면 그 앞에서 답변을 마칩니다. 여러 개는 |로 구분합니다</translation>
+        <source>The answer ends before any of these. One in each line; \n is a line break, \\ a backslash</source>
+        <translation>이 중 하나가 나오면 그 앞에서 답변을 마칩니다. 한 줄에 하나씩 쓰며, \n은 줄 바꿈, \\는 역슬래시입니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
+        <source>Stop strings, one in each line</source>
+        <translation>중지 문자열, 한 줄에 하나</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
@@ -1254,6 +1310,13 @@
         <source>Sampling</source>
         <translation>샘플링</translation>
     </message>
+    <message numerus="yes">
+        <location filename="../../app/chat/options_opener.py"/>
+        <source>%n presets were imported</source>
+        <translation>
+            <numerusform>프리셋 %n개를 가져왔습니다</numerusform>
+        </translation>
+    </message>
     <message>
         <location filename="../../app/chat/options_opener.py"/>
         <source>Import presets</source>
@@ -1268,6 +1331,21 @@
         <location filename="../../app/chat/options_opener.py"/>
         <source>Presets</source>
         <translation>프리셋</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/page.py"/>
+        <source>The benchmark card was copied</source>
+        <translation>벤치마크 카드를 복사했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/page.py"/>
+        <source>The answer was copied</source>
+        <translation>답변을 복사했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/page.py"/>
+        <source>There is no answer to copy yet</source>
+        <translation>아직 복사할 답변이 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/page.py"/>
@@ -1290,6 +1368,21 @@
         <location filename="../../app/models/page.py"/>
         <source>Undo</source>
         <translation>실행 취소</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/page.py"/>
+        <source>Your change was dropped</source>
+        <translation>고치던 내용을 버렸습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/page.py"/>
+        <source>the message is as it was</source>
+        <translation>메시지는 그대로입니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/page.py"/>
+        <source>You can go on with it for now.</source>
+        <translation>지금은 이어서 고칠 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/page.py"/>
@@ -1657,6 +1750,16 @@
         <source>first token {time}</source>
         <translation>첫 토큰 {time}</translation>
     </message>
+    <message>
+        <location filename="../../app/chat/speed/figures.py"/>
+        <source>Answered by {model}, edited by you</source>
+        <translation>답변한 모델: {model}, 직접 고침</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/speed/figures.py"/>
+        <source>Answered by {model}</source>
+        <translation>답변한 모델: {model}</translation>
+    </message>
     <message numerus="yes">
         <location filename="../../app/chat/speed/figures.py"/>
         <source>Read %n tokens</source>
@@ -1978,6 +2081,11 @@
         <translation>다른 폴더를 선택하거나 디스크 공간을 비우세요.</translation>
     </message>
     <message>
+        <location filename="../../app/chat/storage/exporting.py"/>
+        <source>{model}, edited by you</source>
+        <translation>{model}, 직접 고침</translation>
+    </message>
+    <message>
         <location filename="../../app/chat/storage/importing.py"/>
         <source>Reading {name}</source>
         <translation>{name} 읽는 중</translation>
@@ -2184,21 +2292,6 @@
     </message>
     <message>
         <location filename="../../app/chat/unsaved_question.py"/>
-        <source>JSON, with all versions</source>
-        <translation>JSON(모든 버전 포함)</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>Markdown</source>
-        <translation>Markdown</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>Web page</source>
-        <translation>웹 페이지</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
         <source>Not everything is saved</source>
         <translation>저장되지 않은 내용이 있습니다</translation>
     </message>
@@ -2255,11 +2348,6 @@
         <location filename="../../app/chat/unsaved_question.py"/>
         <source>Unsaved chats</source>
         <translation>저장되지 않은 채팅</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>No chat is unsaved, only what is written for a new one.</source>
-        <translation>저장되지 않은 채팅은 없고, 새 채팅에 쓰던 글만 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/unsaved_question.py"/>

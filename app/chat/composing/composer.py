@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QSize, QTimer, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
@@ -52,7 +52,8 @@ class Composer(QFrame):
     #: How this chat answers is to be shown.
     settingsWanted = Signal()
     stopped = Signal()
-    editCancelled = Signal()
+    #: Draft: what was written in place of the earlier message
+    editCancelled = Signal(object)
     #: Esc, with nothing here that it would end.
     escaped = Signal()
 
@@ -60,6 +61,7 @@ class Composer(QFrame):
         super().__init__(parent)
         self.setObjectName("composer")
         self._reason = ""
+        self._too_large = False
         self._soon = False
         self._elsewhere = ""
         #: Enter was pressed too early: the message goes as soon as it can.
@@ -154,6 +156,11 @@ class Composer(QFrame):
     @property
     def editing(self) -> bool:
         return not self._editing.isHidden()
+
+    @property
+    def takes_files(self) -> bool:
+        """An answer has no files."""
+        return not self._keeps
 
     @property
     def text(self) -> str:
@@ -256,6 +263,12 @@ class Composer(QFrame):
         self._show_state()
         self._send_soon()
 
+    def set_too_large(self, on: bool) -> None:
+        """What is attached does not fit, whatever is said beside it. Enter still asks, and is told why."""
+        if on != self._too_large:
+            self._too_large = on
+            self._show_state()
+
     def set_answering(self, on: bool, elsewhere: str = "") -> None:
         """elsewhere: the title of the chat that is answered, unless it is this one."""
         self._elsewhere = elsewhere if on else ""
@@ -296,17 +309,19 @@ class Composer(QFrame):
         self._set_keeps(answer)
         self._editing.show()
         self.set_draft(Draft(text, tuple(attachments)))
-        self._field.setFocus(Qt.FocusReason.OtherFocusReason)
 
     @Slot()
     def cancel_edit(self) -> None:
         if self.editing:
+            written = self.draft
             self.clear()
-            self.editCancelled.emit()
+            self.editCancelled.emit(written)
 
     def _set_keeps(self, on: bool) -> None:
         if on != self._keeps:
             self._keeps = on
+            self._field.takes_files = not on
+            self._attach.setVisible(not on)
             self._show_button()
             self._show_words()
 
@@ -391,5 +406,5 @@ class Composer(QFrame):
             hint = "" if self._answering else self._reason
         self._hint.setText(hint)
         can_send = (self._soon or not self._reason or self._keeps) and not self._queued
-        can_send = can_send and bool(self.text.strip() or self._attachments)
+        can_send = can_send and bool(self.text.strip() or self._attachments) and not self._too_large
         self._button.setEnabled(self._answering or can_send)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
@@ -12,7 +13,7 @@ from app import tasks
 from app.chat.composing.attaching import MOST_FILES, no_picture, pasted, read_text_file
 from app.chat.composing.composer import Composer
 from app.chat.composing.context import ContextMeter
-from app.chat.storage.records import Attachment, Draft
+from app.chat.storage.records import Attachment, Draft, Edit
 from app.chat.storage.store import ChatStore
 from app.host import EngineHost, TokenCount
 from app.language import tr
@@ -40,8 +41,10 @@ class Drafting(QObject):
         super().__init__(parent)
         self._composer, self._host, self._store, self._meter = composer, host, store, meter
         self._chat: int | None = None
-        #: Off until a chat is open, and while an earlier message is changed: that is no draft.
+        #: Off until a chat is open.
         self.keeping = False
+        #: The id of the message in whose place the composer's text is written; None where it is a new message.
+        self.edited: int | None = None
         #: By the file's text; None while they are being counted.
         self._tokens: dict[str, int | None] = {}
         self._save_soon = QTimer(self, singleShot=True, interval=SAVE_MS)
@@ -59,7 +62,7 @@ class Drafting(QObject):
 
     def open(self, chat_id: int | None) -> None:
         """Show what was being written in that chat."""
-        self._chat, self.keeping = chat_id, True
+        self._chat, self.keeping, self.edited = chat_id, True, None
         self._composer.set_draft(self._store.draft(chat_id))
         self._save_soon.stop()
 
@@ -67,11 +70,30 @@ class Drafting(QObject):
         """Show again what is kept for the open chat."""
         self.open(self._chat)
 
+    @property
+    def edit(self) -> Edit | None:
+        """What is kept of a change of an earlier message of the open chat."""
+        return self._store.draft(self._chat).edit
+
+    def end_edit(self) -> None:
+        """Go on with the draft that waited. What was written in place of a message is kept no more."""
+        self.resume()
+        self.save()
+
+    def take_in(self, edit: Edit) -> None:
+        """The message it was to replace cannot be seen any more: it goes on as a draft."""
+        self._composer.set_draft(self._composer.draft.and_also(edit.text, edit.attachments))
+        self.save()
+
     @Slot()
     def save(self) -> None:
         self._save_soon.stop()
         if self.keeping and not self._store.closed:
-            self._put(self._chat, self._composer.draft)
+            written = self._composer.draft
+            if self.edited is not None:
+                edit = Edit(self.edited, written.text, written.attachments)
+                written = replace(self._store.draft(self._chat), edit=edit)
+            self._put(self._chat, written)
 
     def sent(self, chat_id: int) -> None:
         """What was written is a message of that chat now."""
@@ -117,6 +139,11 @@ class Drafting(QObject):
         self.add([attachment])
 
     def add(self, new: Sequence[Attachment]) -> None:
+        if not self._composer.takes_files:
+            # They were on their way when an answer was taken up, which has none: they wait with the draft.
+            waiting = self._store.draft(self._chat)
+            self._put(self._chat, waiting.and_also("", new))
+            return
         files = list(self._composer.attachments)
         files += [a for a in new if a not in files]
         if len(files) > MOST_FILES:

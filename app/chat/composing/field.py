@@ -39,6 +39,8 @@ class Field(QPlainTextEdit):
         self.setTabChangesFocus(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._placeholders: tuple[str, ...] = ("",)
+        #: Off while an answer is changed, which has no files: whatever is pasted is part of it then.
+        self.takes_files = True
         #: "send" or "newline": what Enter alone does.
         self._enter = "send"
         #: What was asked before, newest first; asked for when it is wanted.
@@ -90,12 +92,16 @@ class Field(QPlainTextEdit):
         self._place = -1
 
     def canInsertFromMimeData(self, source: QMimeData) -> bool:
+        if not self.takes_files:
+            return source.hasText() and not local_files(source)
         return bool(local_files(source)) or source.hasText() or source.hasImage()
 
     def insertFromMimeData(self, source: QMimeData) -> None:
         """Text from a word processor comes without its looks, files become attachments."""
         files = local_files(source)
-        if files:
+        if not self.takes_files:
+            self.insertPlainText("" if files else source.text())
+        elif files:
             self.filesGiven.emit(files)
         elif source.hasText() and len(source.text()) > LONG_PASTE:
             self.longPasted.emit(source.text())

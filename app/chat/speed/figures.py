@@ -51,6 +51,13 @@ def stats_lines(
     return (*(" · ".join([*parts, ending]) for parts in lines if parts), shortest)
 
 
+def answered_by(model: str, stop_reason: str | None) -> str:
+    """Whose words an answer is, under the name of the model."""
+    if stop_reason == EDITED:
+        return tr("Answered by {model}, edited by you", model=model)
+    return tr("Answered by {model}", model=model)
+
+
 def stats_detail(stats: GenerationStats | None) -> str:
     """How the question was read: "Read 34 tokens at 410 tok/s; 12 more were still in memory"; "" when unknown."""
     if stats is None or not stats.prompt_tokens:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from app.chat.storage.records import Attachment, Draft
+from app.chat.storage.records import Attachment, Draft, Edit
 from engine.errors import GreenroomError
 from engine.placement.plan import Range
 from engine.runtime.events import GenerationStats
@@ -24,9 +24,26 @@ def plain(text: str | None) -> Any:
 def draft(text: str | None) -> Draft:
     match plain(text):
         case [str(words), [*files]]:
-            known = [a for a in files if isinstance(a, list) and [type(v) for v in a] == [str, str, int]]
-            return Draft(words, tuple(Attachment(*values) for values in known))
+            return Draft(words, _files(files))
+        case [str(words), [*files], [int(message), str(edited), [*its]]]:
+            return Draft(words, _files(files), Edit(message, edited, _files(its)))
     return Draft()
+
+
+def _files(raw: list[Any]) -> tuple[Attachment, ...]:
+    known = [a for a in raw if isinstance(a, list) and [type(v) for v in a] == [str, str, int]]
+    return tuple(Attachment(*values) for values in known)
+
+
+def packed_draft(draft: Draft) -> str:
+    """What `draft` reads; "" for an empty one."""
+    if draft.empty:
+        return ""
+    parts: list[Any] = [draft.text, [[a.name, a.text, a.length] for a in draft.attachments]]
+    if draft.edit is not None:
+        its = [[a.name, a.text, a.length] for a in draft.edit.attachments]
+        parts.append([draft.edit.message_id, draft.edit.text, its])
+    return json.dumps(parts, ensure_ascii=False)
 
 
 def settings(text: str | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 
 from app.chat.rendering.thinking import split_thought
 from app.chat.storage.portable import PortableChat, PortableMessage
-from app.chat.storage.records import Attachment
+from app.chat.storage.records import EDITED, Attachment
 from app.language import mark, tr
 from engine.errors import GreenroomError
 from engine.whole_file import write_whole
@@ -158,7 +158,8 @@ def _said(message: PortableMessage) -> str:
 
 def _speaker(message: PortableMessage) -> str:
     if message.role == "assistant" and message.model:
-        return message.model
+        edited = message.stop_reason == EDITED
+        return tr("{model}, edited by you", model=message.model) if edited else message.model
     return tr(_SPEAKERS.get(message.role, message.role))
 
 

@@ -153,6 +153,8 @@ def _recognise(data: Any, path: Path) -> tuple[Callable[[dict[str, Any], Path], 
         return _chatgpt, [data]
     elif isinstance(data, list) and any(isinstance(c, dict) and isinstance(c.get("mapping"), dict) for c in data):
         return _chatgpt, data
+    elif isinstance(data, list) and data and all(map(_is_plain, data)):
+        return _lm_studio, [{"messages": data, "name": path.stem}]
     raise _refused(
         path, tr("it is none of Greenroom's own exports, ChatGPT's conversations.json and LM Studio's chats")
     )

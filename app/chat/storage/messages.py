@@ -105,6 +105,23 @@ class Messages(Database):
         self._db.execute("UPDATE chats SET leaf_id = ?, updated = ? WHERE id = ?", (message_id, now, chat_id))
         return message_id
 
+    def add_path(self, chat_id: int, parent_id: int | None, messages: Sequence[PortableMessage]) -> list[int]:
+        """Append messages that are whole, each below the one before it, and make the last one the end of the visible
+        path. All of them or, when one cannot be saved, none. Returns their ids.
+        """
+        added = self._add_path(chat_id, parent_id, messages)
+        self._tell(chat_id)
+        return added
+
+    @saves
+    def _add_path(self, chat_id: int, parent_id: int | None, messages: Sequence[PortableMessage]) -> list[int]:
+        added: list[int] = []
+        for message in messages:
+            parent_id = self._insert(chat_id, parent_id, message)
+            added.append(parent_id)
+        self._db.execute("UPDATE chats SET leaf_id = ?, updated = ? WHERE id = ?", (parent_id, time.time(), chat_id))
+        return added
+
     def _insert(self, chat_id: int, parent_id: int | None, message: PortableMessage) -> int:
         message_id = self._db.execute(
             "INSERT INTO messages(chat_id, parent_id, role, text, created, model, thought_s, stats, stop_reason, error)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -41,15 +42,37 @@ class Attachment:
 
 
 @dataclass(frozen=True)
+class Edit:
+    """How an earlier message is being put otherwise."""
+
+    message_id: int
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+
+
+@dataclass(frozen=True)
 class Draft:
-    """What is written but not sent."""
+    """What is written but not sent. edit: what is written in place of an earlier message, while this waits."""
 
     text: str = ""
     attachments: tuple[Attachment, ...] = ()
+    edit: Edit | None = None
 
     @property
     def empty(self) -> bool:
-        return not self.text and not self.attachments
+        return not self.text and not self.attachments and self.edit is None
+
+    def and_also(self, text: str, attachments: Iterable[Attachment]) -> Draft:
+        """With that below it, unless it has it already."""
+        texts = (self.text, "" if text in self.text else text)
+        files = tuple(dict.fromkeys((*self.attachments, *attachments)))
+        return Draft("\n\n".join(filter(None, texts)), files, self.edit)
+
+    @property
+    def without_edit(self) -> Draft:
+        """As one text, where the message that is changed cannot be found again."""
+        rest = Draft(self.text, self.attachments)
+        return rest if self.edit is None else rest.and_also(self.edit.text, self.edit.attachments)
 
 
 @dataclass(frozen=True)

@@ -115,12 +115,12 @@ class ChatStore(Travelling):
         """What `give_unsaved` gave. A draft that is here stays, above it. Returns the ids of the chats."""
         ids = self.bring_in(chats)
         for place, packed in drafts:
-            chat_id, draft = None if place is None else ids[place], columns.draft(packed)
+            # Messages have other numbers there: what was written in place of one is a text of its own.
+            chat_id, draft = None if place is None else ids[place], columns.draft(packed).without_edit
             here = self.draft(chat_id)
-            if draft.text in here.text and set(draft.attachments) <= set(here.attachments):
-                continue
-            text = "\n\n".join(filter(None, (here.text, draft.text)))
-            self.set_draft(chat_id, Draft(text, tuple(dict.fromkeys(here.attachments + draft.attachments))))
+            both = here.and_also(draft.text, draft.attachments)
+            if both != here:
+                self.set_draft(chat_id, both)
         return ids
 
     # Chats
@@ -207,8 +207,7 @@ class ChatStore(Travelling):
         return "" if row is None else str(row[0])
 
     def set_draft(self, chat_id: int | None, draft: Draft) -> None:
-        files = [[a.name, a.text, a.length] for a in draft.attachments]
-        value = "" if draft.empty else json.dumps([draft.text, files], ensure_ascii=False)
+        value = columns.packed_draft(draft)
         if chat_id is None:
             self.set_note(DRAFT, value)
         else:

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QLineEdit, QMenu
 
 from app.chat.list_model import BATCH, HIT
 from app.chat.sidebar import ID, ChatList, group_of
+from app.widgets.file_dialog import FileDialog
 
 NOW = datetime(2026, 3, 14, 10, 0).timestamp()
 HOUR, DAY = 3600, 86400
@@ -246,3 +247,45 @@ def test_three_dots_on_a_row_open_its_menu(chats, store, qtbot, monkeypatch):
     with qtbot.waitSignal(chats.chatChosen):
         qtbot.mouseClick(chats.view.viewport(), Qt.MouseButton.LeftButton, pos=row.center())
     assert opened == [first]
+
+
+def test_all_files_that_could_not_be_imported_are_named(chats, tmp_path, qtbot):
+    failures = []
+    chats.failed.connect(failures.append)
+    for name in ("a", "b", "c", "d"):
+        (tmp_path / f"{name}.json").write_text("nonsense")
+        chats.exchange.take(tmp_path / f"{name}.json")
+    qtbot.waitUntil(lambda: bool(failures))
+    (failure,) = failures
+    assert failure.what == "4 files were not imported"
+    named = [name for name in ("a.json", "b.json", "c.json", "d.json") if name in failure.why]
+    assert len(named) == 3
+    assert failure.why.endswith("and 1 more")
+    assert not chats.exchange.busy
+
+
+def test_a_long_title_leaves_the_word_that_it_was_deleted(chats, store, qtbot):
+    chat = store.create_chat("A title that is longer than the bar is wide, by far, whatever is done")
+    chats.refresh()
+    chats.view.setFocus(Qt.FocusReason.TabFocusReason)
+    chats.delete(chat)
+    assert chats._bar_text._mode == Qt.TextElideMode.ElideMiddle
+    qtbot.keyClick(chats.view, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert store.title(chat) is not None
+    assert not chats.undo_shown
+    qtbot.keyClick(chats.view, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+
+
+def test_every_form_is_offered_for_an_export(chats, store, tmp_path, monkeypatch, qtbot):
+    (chat,) = add(store, "A title")
+    store.add_message(chat, None, "user", "hello")
+    chats.exchange.choose_target([chat], ".md", "A title")
+    dialog = chats.exchange._window.findChild(FileDialog)
+    dialog.setDirectory(str(tmp_path))
+    assert [name.rsplit("*", 1)[1] for name in dialog.nameFilters()] == [".md)", ".html)", ".json)"]
+    assert dialog.selectedFiles()[0].endswith("A title.md")
+    html = dialog.nameFilters()[1]
+    dialog.selectNameFilter(html)
+    dialog.filterSelected.emit(html)
+    assert dialog.selectedFiles()[0].endswith("A title.html")
+    dialog.reject()

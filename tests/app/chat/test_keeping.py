@@ -14,7 +14,8 @@ from app import language, tasks
 from app.chat import keeping
 from app.chat.keeping import Keeping
 from app.chat.storage import rescue
-from app.chat.storage.records import Draft
+from app.chat.storage.importing import read
+from app.chat.storage.records import Attachment, Draft, Edit
 from app.chat.storage.store import ChatStore
 from app.chat.unsaved_question import UnsavedQuestion
 from app.notices import Notices
@@ -374,3 +375,31 @@ def test_the_text_of_the_copy_is_an_export_that_anyone_may_import(full, store, p
     full.keeping.copy_now()
     (path,) = places.iterdir()
     assert json.loads(path.read_text(encoding="utf-8"))["format"] == "greenroom-chats"
+
+
+@pytest.mark.parametrize("ending", [".json", ".md", ".html"])
+def test_an_export_elsewhere_has_what_is_not_sent(full, store, tmp_path, ending):
+    chat = store.chats()[0].id
+    message = store.messages(chat)[0].id
+    store.set_draft(chat, Draft("half a question", (), Edit(message, "half a change")))
+    store.set_draft(None, Draft("half a beginning", (Attachment("a.txt", "a file", 6),)))
+    full.keeping.may_close()
+    path = tmp_path / f"Unsaved{ending}"
+    full.question.export_to(path)
+    tasks.finish()
+    text = path.read_text(encoding="utf-8")
+    assert all(part in text for part in ("half a question", "half a change", "half a beginning", "a file"))
+    if ending == ".json":
+        found = {chat.title: chat.path[-1].text for chat in read(path)}
+        assert found == {"A long one": "half a question\n\nhalf a change", "New chat": "half a beginning"}
+
+
+def test_only_what_is_written_for_a_new_chat_is_exported_too(store, disk, make, tmp_path):
+    window = make(store)
+    disk.fill(store)
+    store.set_draft(None, Draft(LONG))
+    window.keeping.may_close()
+    path = tmp_path / "Unsaved.md"
+    window.question.export_to(path)
+    tasks.finish()
+    assert LONG.strip() in path.read_text(encoding="utf-8")

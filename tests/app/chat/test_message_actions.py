@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QPushButton
 from app.chat.controller import ChatController
 from app.chat.message_view import FiguresLabel
 from app.chat.page import ChatPage
+from app.chat.storage.exporting import to_markdown
 from app.chat.storage.presets import ChatSettings
 from app.chat.storage.records import Attachment, Draft
 from app.chat.storage.store import ChatStore
@@ -207,7 +208,7 @@ def test_a_new_chat_goes_on_from_a_message(page, host, store, qtbot):
     before = store.portable(original)
     entry(page.message_actions.menu(page._messages[1]), "New chat from here").trigger()
     assert page.chat != original
-    assert (page.title, texts(page)) == ("q1 (copy)", ["q1", "answer to q1"])
+    assert (page.title, texts(page)) == ("Copy of q1", ["q1", "answer to q1"])
     assert store.folders() == ["Work"]
     settings = page._controller.settings_of(page.chat)
     assert (settings.system, settings.start, settings.summary) == ("Be brief", None, "")
@@ -231,3 +232,51 @@ def test_the_menu_says_which_model_has_answered(page, host, store):
     assert not any("Answered" in action.text() for action in page.message_actions.menu(page._messages[0]).actions())
     (figures,) = page.transcript.findChildren(FiguresLabel)
     assert figures.detail.endswith(f"Answered by {page._messages[1].model}")
+
+
+def answer_button(page):
+    return next((b for b in page.notices.buttons if b.text() == "Answer this question"), None)
+
+
+def test_a_chat_that_ends_with_a_question_can_be_answered(page, host, store):
+    talk(page, host, "q1", "q2")
+    assert answer_button(page) is None
+    entry(page.message_actions.menu(page._messages[2]), "New chat from here").trigger()
+    assert page.composer.field.hasFocus()
+    for way in (
+        lambda: answer_button(page).click(),
+        page.regenerate_last,
+        lambda: entry(page.message_actions.menu(page._messages[-1]), "Answer this question").trigger(),
+        lambda: answer_button(page).click(),
+    ):
+        assert texts(page) == ["q1", "answer to q1", "q2"]
+        assert "This question has no answer." in page.notices.text
+        way()
+        assert host.asked[-1][0][-1].content == "q2"
+        assert answer_button(page) is None
+        host.answer("at last")
+        assert texts(page)[-1] == "at last"
+        page.message_actions.delete(page._messages[-1])
+
+
+def test_who_has_changed_an_answer_is_named_with_the_model(page, host, store):
+    talk(page, host, "q")
+    page._controller.revise(page._messages[-1], "mine")
+    page.open_chat(page.chat)
+    model = page._messages[1].model
+    assert entry(page.message_actions.menu(page._messages[1]), f"Answered by {model}, edited by you")
+    figures = page.transcript.views[1].findChild(FiguresLabel)
+    assert figures.detail == f"Answered by {model}, edited by you"
+    assert f"## {model}, edited by you" in to_markdown([store.portable(page.chat)])
+
+
+def test_copying_by_a_command_says_so(page, host, monkeypatch):
+    said = []
+    page.said.connect(said.append)
+    page.copy_last()
+    assert not page.copy_card()
+    talk(page, host, "q")
+    page.copy_last()
+    monkeypatch.setattr(page._performance, "copy_card", lambda: True)
+    assert page.copy_card()
+    assert said == ["There is no answer to copy yet", "The answer was copied", "The benchmark card was copied"]

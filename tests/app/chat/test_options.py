@@ -76,15 +76,15 @@ def test_every_change_holds_for_the_next_answer(page, host, store, qtbot):
     shown.fields["max_tokens"].setValue(100)
     shown.choose_thinking(1)
     shown.system.setPlainText("Answer in Korean.")
-    shown.stop.setText("END|###")
+    shown.stop.setPlainText("END\n<|im_end|>")
     qtbot.waitUntil(lambda: page._controller.settings_of(None).system == "Answer in Korean.")
     messages, params = ask(page, host)
     assert messages[0].content == "Answer in Korean."
-    assert (params.temperature, params.seed, params.max_tokens, params.stop) == (1.25, 7, 100, ("END", "###"))
+    assert (params.temperature, params.seed, params.max_tokens, params.stop) == (1.25, 7, 100, ("END", "<|im_end|>"))
     assert host.wished[-1] == ("off", Begun())
     assert page.composer.settings_button.text() == "Recommended, changed"
     kept = page._controller.settings_of(page.chat)
-    assert kept.own == Sampling(temperature=1.25, seed=7, max_tokens=100, stop=("END", "###"))
+    assert kept.own == Sampling(temperature=1.25, seed=7, max_tokens=100, stop=("END", "<|im_end|>"))
     shown.close()
     page.new_chat()
     assert page.composer.settings_button.text() == "Recommended"
@@ -151,11 +151,15 @@ def test_back_to_the_preset(page):
 
 def test_presets_go_out_and_come_in(page, tmp_path):
     options(page).save_preset("Mine")
-    file = tmp_path / "mine"
+    file, said = tmp_path / "mine", []
+    page.said.connect(said.append)
     page._opener.exchange("export", file)
+    page._controller.set_settings(None, ChatSettings())
     page._controller.presets.delete("Mine")
     page._opener.exchange("import", tmp_path / "mine.json")
     assert "Mine" in page._controller.presets.presets
+    assert page.composer.settings_button.text() == "Mine", "it is used"
+    assert said == ["Saved as mine", "1 preset was imported"]
     (tmp_path / "bad.json").write_text("no")
     page._opener.exchange("import", tmp_path / "bad.json")
     assert "bad.json was not imported" in str(page.banners.banners[-1].error)

@@ -263,6 +263,15 @@ def test_lm_studio_as_it_was_written_before(tmp_path):
     assert [m.parent for m in chat.messages] == [None, 0, 1]
 
 
+def test_a_plain_list_of_messages(tmp_path):
+    (chat,) = load(
+        tmp_path / "My talk.json",
+        [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done."}],
+    )
+    assert (chat.title, texts(chat)) == ("My talk", ["Fix it", "Done."])
+    assert [m.parent for m in chat.messages] == [None, 0]
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from app.chat.storage import rescue
 from app.chat.storage.portable import PortableChat, PortableMessage
-from app.chat.storage.records import Attachment, Draft
+from app.chat.storage.records import Attachment, Draft, Edit
 from app.chat.storage.rescue import Copy
 from app.chat.storage.store import ChatStore
 from app.chat.storage.unsaved import Unsaved, UnsavedChat
@@ -215,6 +215,21 @@ def test_drafts_are_put_together(store):
         store.take_unsaved([whole], drafts)
         assert store.draft(chat) == Draft("here\n\nthere", (PAPER,))
         assert store.draft(None) == Draft("new")
+
+
+def test_a_change_of_a_message_comes_back_as_a_draft(store, disk, tmp_path):
+    disk.fill(store)
+    chat, question, _ = ask(store, "q", LONG)
+    store.set_draft(chat, Draft("waits", (), Edit(question, "half a change", (PAPER,))))
+    assert store.draft(chat).edit == Edit(question, "half a change", (PAPER,))
+    assert [known.id for known in store.unsaved.chats] == [chat]
+    elsewhere = ChatStore(tmp_path / "elsewhere.sqlite3")
+    ask(elsewhere, "another", "chat")
+    (brought,) = elsewhere.take_unsaved(*store.give_unsaved())
+    assert elsewhere.draft(brought) == Draft("waits\n\nhalf a change", (PAPER,))
+    elsewhere.take_unsaved(*store.give_unsaved())
+    assert elsewhere.draft(brought) == Draft("waits\n\nhalf a change", (PAPER,)), "once"
+    elsewhere.close()
 
 
 # Copies
