@@ -1430,6 +1430,34 @@
         <translation>모두 선택</translation>
     </message>
     <message>
+        <location filename="../../app/chat/rendering/markdown_rules.py"/>
+        <location filename="../../app/hardware/check_row.py"/>
+        <location filename="../../app/hardware/checks.py"/>
+        <source>Note</source>
+        <translation>참고</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/rendering/markdown_rules.py"/>
+        <source>Tip</source>
+        <translation>팁</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/rendering/markdown_rules.py"/>
+        <source>Important</source>
+        <translation>중요</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/rendering/markdown_rules.py"/>
+        <location filename="../../app/hardware/check_row.py"/>
+        <source>Warning</source>
+        <translation>주의</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/rendering/markdown_rules.py"/>
+        <source>Caution</source>
+        <translation>조심</translation>
+    </message>
+    <message>
         <location filename="../../app/chat/rendering/thought_view.py"/>
         <source>Thinking… {time}</source>
         <translation>생각하는 중… {time}</translation>
@@ -2829,19 +2857,8 @@
     </message>
     <message>
         <location filename="../../app/hardware/check_row.py"/>
-        <source>Warning</source>
-        <translation>주의</translation>
-    </message>
-    <message>
-        <location filename="../../app/hardware/check_row.py"/>
         <source>Problem</source>
         <translation>문제</translation>
-    </message>
-    <message>
-        <location filename="../../app/hardware/check_row.py"/>
-        <location filename="../../app/hardware/checks.py"/>
-        <source>Note</source>
-        <translation>참고</translation>
     </message>
     <message>
         <location filename="../../app/hardware/check_row.py"/>

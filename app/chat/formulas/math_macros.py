@@ -19,12 +19,18 @@ _TEMPLATES: dict[str, tuple[int, str]] = {
     "abs": (1, r"\left|#1\right|"),
     "norm": (1, r"\left\|#1\right\|"),
     "dd": (0, r"\mathrm{d}"),
+    "ket": (1, r"{\left|#1\right\rangle}"),
+    "bra": (1, r"{\left\langle #1\right|}"),
+    "ketbra": (2, r"{\left|#1\right\rangle}{\left\langle #2\right|}"),
+    "expval": (1, r"{\left\langle #1\right\rangle}"),
+    "cfrac": (2, r"\dfrac{#1}{#2}"),
     "nicefrac": (2, r"{#1}/{#2}"),
     "sfrac": (2, r"{#1}/{#2}"),
     "cancelto": (2, r"{\cancel{#2}}^{#1}"),
     "textsuperscript": (1, r"{}^{\text{#1}}"),
     "textsubscript": (1, r"{}_{\text{#1}}"),
     "eqref": (1, r"\text{(#1)}"),
+    "ref": (1, r"\text{#1}"),
     "ang": (1, r"#1^{\circ}"),
     # Where it stands does not matter here, nor its colour.
     "colorbox": (2, r"\text{#2}"),
@@ -106,6 +112,9 @@ _ENVIRONMENTS: dict[str, tuple[str, str]] = {
     "vmatrix": (r"{\left|\,\begin{matrix}", r"\end{matrix}\,\right|}"),
     "Vmatrix": (r"{\left\|\,\begin{matrix}", r"\end{matrix}\,\right\|}"),
 }
+_ROWS = re.compile(r"\\(begin|end)\s*\{(?:gather\*?|gathered|multline\*?)\}")
+#: What an equation is called at the right edge of a page.
+_TAG = re.compile(r"\\tag(\*?)\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
 _BEGIN = re.compile(r"\\begin\s*\{([a-zA-Z]+\*?)\}(\s*\[[tbc]\])?")
 _END = re.compile(r"\\end\s*\{([a-zA-Z]+\*?)\}")
 #: Those with an argument that says how many columns there are.
@@ -113,9 +122,13 @@ _COUNTED = re.compile(r"(\\begin\{(?:alignat\*?|alignedat)\})\s*\{\d+\}")
 
 
 def prepared(source: str, display: bool = True) -> str:
-    """Without the numbers and labels that equations of a page have, and in words that the library knows."""
-    source = re.sub(r"\\(?:label|tag\*?)\s*\{[^{}]*\}|\\(?:nonumber|notag)(?![a-zA-Z])", " ", source)
+    """Without the labels that equations of a page have, their tags behind them, and in words that the library knows."""
+    source = re.sub(r"\\label\s*\{[^{}]*\}|\\(?:nonumber|notag)(?![a-zA-Z])", " ", source)
+    source = _with_tags(source)
     source = _COUNTED.sub(r"\1", source)
+    if not display:
+        # Within a line the library ends no line, but a table has rows everywhere.
+        source = _ROWS.sub(lambda found: r"\begin{array}{c}" if found[1] == "begin" else r"\end{array}", source)
     source = _BEGIN.sub(lambda found: _ENVIRONMENTS.get(found[1], (rf"\begin{{{found[1]}}}",))[0], source)
     source = _END.sub(lambda found: _ENVIRONMENTS.get(found[1], ("", rf"\end{{{found[1]}}}"))[1], source)
     source = _expanded(source, display, DEEPEST, frozenset(_DEFINED.findall(source)))
@@ -123,6 +136,15 @@ def prepared(source: str, display: bool = True) -> str:
     source = re.sub(r"\\[bB]igg?[lrm]?\s*(?=\\[a-zA-Z{}|])", "", source)
     source = re.sub(r"(?<!:):=", r"\\coloneqq ", source)
     return re.sub(r"\\not\s*=", r"\\neq ", source)
+
+
+def _with_tags(source: str) -> str:
+    """Each tag behind its equation: within lines of equations where it stands, else at the end."""
+    tags = [rf" \qquad \text{{{found[2] if found[1] else f'({found[2]})'}}}" for found in _TAG.finditer(source)]
+    if "\\begin" in source:
+        written = iter(tags)
+        return _TAG.sub(lambda found: next(written), source)
+    return _TAG.sub(" ", source) + "".join(tags)
 
 
 def _expanded(source: str, display: bool, deepest: int, own: frozenset[str]) -> str:
@@ -166,6 +188,8 @@ def _written(source: str, found: re.Match[str], display: bool, own: frozenset[st
         return (_named(arguments[0]), end) if arguments and not _WORD.fullmatch(arguments[0]) else same
     if name == "mathop":
         return _operator(source, found, display)
+    if name == "braket":
+        return _braket(source, found)
     if name in ("dv", "pdv"):
         return _derivative(source, found)
     if name == "genfrac":
@@ -264,6 +288,19 @@ def _operator(source: str, found: re.Match[str], display: bool) -> tuple[str, in
     limits = re.compile(r"\s*(?:\\limits\s*)?_").match(source, end)
     below, behind = _arguments(source, limits.end(), 1) if limits and display else ([], end)
     return (rf"\underset{{{below[0]}}}{{{name}}}\,", behind) if below else (name, end)
+
+
+def _braket(source: str, found: re.Match[str]) -> tuple[str, int]:
+    r"""\braket{a|b}, and as physics has it, \braket{a}{b}."""
+    arguments, end = _arguments(source, found.end(), 1)
+    if not arguments:
+        return found[0], found.end()
+    inner = re.sub(r"(?<!\\)\|", r"\\middle| ", arguments[0])
+    if source[end : end + 1] == "{":
+        others, behind = _arguments(source, end, 1)
+        if others:
+            inner, end = rf"{inner}\middle| {others[0]}", behind
+    return rf"{{\left\langle {inner}\right\rangle}}", end
 
 
 def _derivative(source: str, found: re.Match[str]) -> tuple[str, int]:

@@ -46,8 +46,8 @@ class _Part:
 def _frame(leaf: Leaf) -> object:
     """What a leaf is without its text, if that may have links."""
     if isinstance(leaf, Text):
-        return leaf.heading, leaf.marker, leaf.indent, leaf.quote, leaf.close
-    return (leaf.aligns, leaf.indent, leaf.quote) if isinstance(leaf, Table) else leaf
+        return leaf.heading, leaf.marker, leaf.indent, leaf.quote, leaf.close, leaf.outer
+    return (leaf.aligns, leaf.indent, leaf.quote, leaf.outer) if isinstance(leaf, Table) else leaf
 
 
 def _with_rows_of(shown: Table, whole: Table, most: int) -> Table:
@@ -246,10 +246,12 @@ class BodyView(QWidget):
                 continue
             above = self._leaves[part.first - 1].quote if part.first else 0
             below = self._leaves[part.first + 1].quote if part.first + 1 < len(self._leaves) else 0
-            for level in range(self._leaves[part.first].quote):
+            leaf = self._leaves[part.first]
+            for level in range(leaf.quote):
                 top = part.widget.y() - (PARAGRAPH_GAP if above > level else 0)
                 bottom = part.bottom + QUOTE_TOP if below > level else part.bottom - PARAGRAPH_GAP
-                painter.fillRect(level * QUOTE_INDENT, top, QUOTE_BAR, bottom - top, theme().colour("line"))
+                x = leaf.outer * INDENT + level * QUOTE_INDENT
+                painter.fillRect(x, top, QUOTE_BAR, bottom - top, theme().colour("line"))
 
     def _part_at(self, y: int) -> int:
         """The index of the first part that ends below y, or its gap does."""
@@ -297,7 +299,8 @@ class BodyView(QWidget):
         part = self._parts[self._part_of(index)] if index < len(self._leaves) else None
         if part is None or part.first != index:
             return False
-        if (leaf.indent, leaf.quote) != (self._leaves[index].indent, self._leaves[index].quote):
+        old = self._leaves[index]
+        if (leaf.indent, leaf.quote, leaf.outer) != (old.indent, old.quote, old.outer):
             return False
         kinds = {Code: CodeView, Table: TableView, Math: FormulaView}
         if type(leaf) in kinds and isinstance(part.widget, kinds[type(leaf)]):

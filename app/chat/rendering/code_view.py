@@ -266,7 +266,8 @@ class _CodeText(QPlainTextEdit):
         start = self._place = self._starts[self._line]
         self._column = 0
         self._ranges = []
-        self._pending = iter(lexer.get_tokens_unprocessed(leaf.text[start:]))
+        # Many lexers know a comment by the end of its line.
+        self._pending = iter(lexer.get_tokens_unprocessed(leaf.text[start:] + "\n"))
         self._highlight_slice()
 
     @Slot()

@@ -203,6 +203,9 @@ def _char_format(span: Span, base: QTextCharFormat) -> QTextCharFormat:
     if span.raised:
         form.setVerticalAlignment(QTextCharFormat.VerticalAlignment.AlignSuperScript)
         form.setForeground(colours.colour("muted"))
+    if span.script:
+        alignment = QTextCharFormat.VerticalAlignment
+        form.setVerticalAlignment(alignment.AlignSubScript if span.script == "sub" else alignment.AlignSuperScript)
     if span.bold:
         form.setFontWeight(QFont.Weight.DemiBold.value)
     if span.italic:

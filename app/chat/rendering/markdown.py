@@ -1,6 +1,6 @@
 """Markdown as flat leaves that a widget can draw one below the other. Texts that grow: `markdown_stream`.
 
-HTML stays visible as text, images become links, a footnote stays where it was written.
+HTML stays visible as text but for <br>, <sub> and <sup>, images become links, a footnote stays where it was written.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.tasklists import tasklists_plugin
 
+from app.chat.rendering.markdown_inline import add_inline_rules
 from app.chat.rendering.markdown_rules import add_rules
+from app.chat.rendering.markdown_tables import add_tables
 
 LINE_BREAK = "\u2028"
 #: What is cut off around a formula, and what is set beside it.
@@ -27,6 +29,7 @@ class Span:
     link:    the address it leads to, "" for none
     math:    "" or how a formula is set, the text being its LaTeX: "inline", or "display" within a line
     raised:  small and high, as the number of a footnote
+    script:  "", "sub" or "sup": lowered or raised as in H2O and m2
     """
 
     text: str
@@ -37,6 +40,7 @@ class Span:
     link: str = ""
     math: str = ""
     raised: bool = False
+    script: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class Text:
     """A paragraph, heading or list item.
 
     heading: 1..6, 0 for none        indent: list depth        quote: block quote depth
+    outer:   how many of the lists are around the quotes
     marker:  what stands before it: "•", "3.", "☑", the label of a footnote
     close:   it follows the line above without a paragraph's distance
     """
@@ -54,6 +59,7 @@ class Text:
     indent: int = 0
     quote: int = 0
     close: bool = False
+    outer: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,7 @@ class Code:
     closed: bool = True
     indent: int = 0
     quote: int = 0
+    outer: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,7 @@ class Math:
     text: str
     indent: int = 0
     quote: int = 0
+    outer: int = 0
 
 
 @dataclass(frozen=True)
@@ -84,12 +92,14 @@ class Table:
     aligns: tuple[str, ...]
     indent: int = 0
     quote: int = 0
+    outer: int = 0
 
 
 @dataclass(frozen=True)
 class Rule:
     indent: int = 0
     quote: int = 0
+    outer: int = 0
 
 
 Leaf = Text | Code | Math | Table | Rule
@@ -99,6 +109,8 @@ def _make_parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     parser.use(tasklists_plugin)
     add_rules(parser)
+    add_inline_rules(parser)
+    add_tables(parser)
     return parser
 
 
@@ -165,7 +177,7 @@ class Walker:
         self.last_items: tuple[OpenItem, ...] = ()
         #: The next number of each open list, None for bullets.
         self._lists: list[int | None] = []
-        self._quote = 0
+        self._quote = self._outer = 0
         self._heading = 0
         self._marker = self._footnote = ""
         self._close = False
@@ -206,7 +218,11 @@ class Walker:
                 self._close = True
                 self._items.pop()
             elif kind in ("blockquote_open", "blockquote_close"):
+                if self._quote == 0:
+                    self._outer = len(self._lists)
                 self._quote += token.nesting
+                if self._quote == 0:
+                    self._outer = 0
                 self._close = False
             elif kind == "heading_open":
                 self._heading = int(token.tag[1])
@@ -217,19 +233,27 @@ class Walker:
                 self._footnote = str(token.meta.get("footnote", ""))
             elif kind == "inline":
                 self._add_paragraph(tuple(_spans(token.children or [])))
+            elif kind == "math_block" and self._marker:
+                # An item's sign stands beside its formula, not above it.
+                self._add_text((Span(token.content, math="display"),))
             elif kind in _BLOCKS:
                 self._flush_marker()
                 self._close = False
                 if kind == "table_open":
                     index = self._add_table(tokens, index)
                 elif kind == "hr":
-                    self._leaves.append(Rule(len(self._lists), self._quote))
+                    self._leaves.append(Rule(*self._place))
                 elif kind == "math_block":
-                    self._leaves.append(Math(token.content, len(self._lists), self._quote))
+                    self._leaves.append(Math(token.content, *self._place))
                 else:
-                    self._leaves.append(_code(token, len(self._lists), self._quote))
+                    self._leaves.append(_code(token, self._place))
             index += 1
         return self._leaves
+
+    @property
+    def _place(self) -> tuple[int, int, int]:
+        """How many lists and quotes are around what comes next, and how many of the lists around the quotes."""
+        return len(self._lists), self._quote, self._outer
 
     def _open_list(self, token: Token, continued: bool) -> None:
         start = token.attrGet("start")
@@ -268,8 +292,10 @@ class Walker:
             if span.math == "display" and alone:
                 if before := _without_breaks(rest):
                     self._add_text(before)
-                self._flush_marker()
-                self._leaves.append(Math(span.text, len(self._lists), self._quote))
+                if self._marker:
+                    self._add_text((span,))
+                else:
+                    self._leaves.append(Math(span.text, *self._place))
                 rest = []
             else:
                 rest.append(span)
@@ -284,7 +310,7 @@ class Walker:
         depth = len(self._lists)
         if self._footnote:
             self._marker, depth, self._footnote = self._footnote, depth + 1, ""
-        self._leaves.append(Text(spans, self._heading, self._marker, depth, self._quote, self._close))
+        self._leaves.append(Text(spans, self._heading, self._marker, depth, self._quote, self._close, self._outer))
         self._marker, self._close = "", False
 
     def _add_table(self, tokens: Sequence[Token], index: int) -> int:
@@ -300,15 +326,15 @@ class Walker:
             elif token.type == "inline":
                 rows[-1].append(tuple(_spans(token.children or [])))
             index += 1
-        self._leaves.append(Table(tuple(map(tuple, rows)), tuple(aligns), len(self._lists), self._quote))
+        self._leaves.append(Table(tuple(map(tuple, rows)), tuple(aligns), *self._place))
         return index
 
 
-def _code(token: Token, indent: int, quote: int) -> Code | Math:
+def _code(token: Token, place: tuple[int, int, int]) -> Code | Math:
     """A code block; one in the language "math" is a formula as soon as it is closed."""
     text = token.content.removesuffix("\n")
     if token.type != "fence":
-        return Code(text.strip("\n"), "", True, indent, quote)
+        return Code(text.strip("\n"), "", True, *place)
     assert token.map is not None
     lines = token.content.count("\n") + (token.content[-1:] not in ("", "\n"))
     closed = token.map[1] - token.map[0] - 1 > lines
@@ -316,8 +342,8 @@ def _code(token: Token, indent: int, quote: int) -> Code | Math:
         text = without_half_fence(text)
     language = token.info.split()[0].strip("{}.") if token.info.split() else ""
     if language.lower() == "math" and closed and text.strip():
-        return Math(text.strip(), indent, quote)
-    return Code(text, language, closed, indent, quote)
+        return Math(text.strip(), *place)
+    return Code(text, language, closed, *place)
 
 
 def without_half_fence(text: str) -> str:
@@ -339,11 +365,12 @@ def _checkbox(tokens: Sequence[Token], index: int) -> bool | None:
 
 
 def _spans(tokens: Sequence[Token]) -> Iterator[Span]:
-    depth = {"strong": 0, "em": 0, "s": 0}
+    depth = {"strong": 0, "em": 0, "s": 0, "sub": 0, "sup": 0}
     link = ""
 
-    def span(text: str, code: bool = False, italic: bool = False, to: str = "") -> Span:
-        return Span(text, depth["strong"] > 0, italic or depth["em"] > 0, code, depth["s"] > 0, link or to)
+    def span(text: str, code: bool = False, to: str = "") -> Span:
+        script = "sub" if depth["sub"] else "sup" if depth["sup"] else ""
+        return Span(text, depth["strong"] > 0, depth["em"] > 0, code, depth["s"] > 0, link or to, script=script)
 
     for token in tokens:
         kind = token.type

@@ -1,4 +1,4 @@
-"""What models write beyond CommonMark, as rules of markdown-it: formulas and footnotes.
+"""What models write beyond CommonMark, as rules of markdown-it: formulas, footnotes and alerts.
 
 Formulas stand between $ $, $` `$, $$ $$, \\( \\) and \\[ \\], or are an equation's environment on lines of their own.
 They may begin right below a line of text. Half a formula is text, and so is money: "$5 and $10".
@@ -13,6 +13,8 @@ from markdown_it.rules_block import StateBlock, blockquote, list_block, referenc
 from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
+
+from app.language import mark, tr
 
 #: Lines of one formula, and characters of one within a line.
 MOST_LINES, LONGEST_INLINE = 120, 1500
@@ -36,6 +38,15 @@ _ENDS = re.compile(r"\s*([.,;:]?)\s*$")
 _PROSE = re.compile(r"[^\W\d_]{2,}\s+[^\W\d_]{2,}")
 _TEX = re.compile(r"[\\^_={}]")
 _FOOTNOTE = re.compile(r"\[\^([^\]\s]{1,40})\]")
+#: The line with which a quote says what kind of remark it is.
+_ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*(?:\n|$)", re.IGNORECASE)
+_ALERTS = {
+    "NOTE": mark("Note"),
+    "TIP": mark("Tip"),
+    "IMPORTANT": mark("Important"),
+    "WARNING": mark("Warning"),
+    "CAUTION": mark("Caution"),
+}
 
 
 def open_formula(text: str) -> tuple[int, bool] | None:
@@ -104,15 +115,33 @@ def _definition(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def _inline(state: StateCore) -> None:
     """Look for what stands within lines. A model that repeats itself endlessly writes signs that open nothing."""
+    around: list[str] = []
     for token in state.tokens:
+        if token.type in ("blockquote_open", "list_item_open"):
+            around.append(token.type)
+        elif token.type in ("blockquote_close", "list_item_close"):
+            around.pop()
         if token.type != "inline":
             continue
         token.children = []
+        if around and around[-1] == "blockquote_open" and (alert := _ALERT.match(token.content)):
+            token.content = token.content[alert.end() :]
+            token.children += _alert(alert[1], bool(token.content))
         count = token.content.count
         if sum(map(count, "[*_`$~<&\\")) > MOST_SIGNS or count("[") > MOST_BRACKETS:
             token.children.append(Token("text", "", 0, content=token.content))
         else:
             state.md.inline.parse(token.content, state.md, state.env, token.children)
+
+
+def _alert(kind: str, goes_on: bool) -> list[Token]:
+    """The bold word that stands for "[!NOTE]" in the first line of a quote."""
+    made = [
+        Token("strong_open", "strong", 1),
+        Token("text", "", 0, content=tr(_ALERTS[kind.upper()])),
+        Token("strong_close", "strong", -1),
+    ]
+    return [*made, Token("softbreak", "br", 0)] if goes_on else made
 
 
 def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
@@ -156,7 +185,7 @@ def _math_inline(state: StateInline, silent: bool) -> bool:
         after = found + 2
     elif text[at] == "$":
         display = False
-        found = _closing_dollar(text, at, min(state.posMax, at + LONGEST_INLINE))
+        found = closing_dollar(text, at, min(state.posMax, at + LONGEST_INLINE))
         content = text[at + 1 : found] if found >= 0 else ""
         if content.startswith("`") and content.endswith("`"):
             content = content[1:-1].strip()
@@ -173,7 +202,7 @@ def _math_inline(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def _closing_dollar(text: str, at: int, end: int) -> int:
+def closing_dollar(text: str, at: int, end: int) -> int:
     """Where the formula that may begin at this dollar ends; -1 when it is money, or a variable of a shell."""
     before, first = text[at - 1 : at], text[at + 1 : at + 2]
     if (before.isascii() and before.isalnum()) or not first or first.isspace():

@@ -26,6 +26,8 @@ from app.theme import theme
 
 #: Logical pixels: one list level, one quote level, and from a marker to its text.
 INDENT, QUOTE_INDENT, MARKER_GAP = 24, 18, 7
+#: The least that is left of that gap before a marker takes room from its text.
+NARROWEST_GAP = 3
 #: Width of the bar beside a quote, and how far below the top of its first line it begins.
 QUOTE_BAR, QUOTE_TOP = 3, 3
 PARAGRAPH_GAP, CLOSE_GAP = 12, 4
@@ -35,6 +37,8 @@ LINE_HEIGHT = 1.6
 HEADING_STEPS = (6, 4, 2, 1, 0, 0)
 MARKER = QTextFormat.Property.UserProperty.value + 1
 QUOTE = QTextFormat.Property.UserProperty.value + 2
+#: List levels around the quotes. (3 is that of formulas.)
+OUTER = QTextFormat.Property.UserProperty.value + 4
 
 
 class TextView(FlowView):
@@ -158,11 +162,12 @@ class TextView(FlowView):
             box = layout.blockBoundingRect(block)
             right_to_left = block.textDirection() == Qt.LayoutDirection.RightToLeft
             for level in range(form.property(QUOTE) or 0):
-                x = level * QUOTE_INDENT
+                x = (form.property(OUTER) or 0) * INDENT + level * QUOTE_INDENT
                 x = self.viewport().width() - x - QUOTE_BAR if right_to_left else x
                 last = block.layout().lineAt(block.layout().lineCount() - 1)
                 below = block.next()
                 joined = below.isValid() and (below.blockFormat().property(QUOTE) or 0) > level
+                joined = joined and below.blockFormat().property(OUTER) == form.property(OUTER)
                 # A box leaves out what the minimum line height adds.
                 end = layout.blockBoundingRect(below).top() if joined else box.top() + last.y() + last.height()
                 painter.fillRect(QRectF(x, box.top() + QUOTE_TOP, QUOTE_BAR, end - box.top()), colours.colour("line"))
@@ -180,10 +185,10 @@ class TextView(FlowView):
         painter.setFont(font)
         painter.setPen(theme().colour("muted"))
         width = QFontMetricsF(font).horizontalAdvance(marker)
-        if right_to_left:
-            x = self.viewport().width() - block.blockFormat().rightMargin() + MARKER_GAP
-        else:
-            x = block.blockFormat().leftMargin() - MARKER_GAP - width
+        form = block.blockFormat()
+        room = (form.rightMargin() if right_to_left else form.leftMargin()) + form.textIndent()
+        gap = min(MARKER_GAP, max(NARROWEST_GAP, room - width))
+        x = self.viewport().width() - room + gap if right_to_left else room - gap - width
         # blockBoundingRect includes the margin above, which the lines do not.
         top = (
             self.document().documentLayout().blockBoundingRect(block).top() + block.layout().position().y() - box.top()
@@ -209,6 +214,7 @@ class TextView(FlowView):
         form.setLineHeight(height, QTextBlockFormat.LineHeightTypes.MinimumHeight.value)
         form.setProperty(MARKER, leaf.marker)
         form.setProperty(QUOTE, leaf.quote)
+        form.setProperty(OUTER, leaf.outer)
         form.setHeadingLevel(leaf.heading)
         self._insert(cursor, leaf.spans, base)
         margin = leaf.indent * INDENT + leaf.quote * QUOTE_INDENT
@@ -216,6 +222,11 @@ class TextView(FlowView):
             form.setRightMargin(margin)
         else:
             form.setLeftMargin(margin)
+        if leaf.marker:
+            # A long marker, such as a footnote's name, takes room from the first line of its text.
+            width = QFontMetricsF(self.document().defaultFont()).horizontalAdvance(leaf.marker)
+            room = leaf.indent * INDENT
+            form.setTextIndent(ceil(width + MARKER_GAP) - room if width + NARROWEST_GAP > room else 0)
         cursor.setBlockFormat(form)
 
     @staticmethod

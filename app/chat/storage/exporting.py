@@ -10,8 +10,7 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
-from markdown_it import MarkdownIt
-
+from app.chat.rendering import markdown_html
 from app.chat.rendering.thinking import split_thought
 from app.chat.storage.portable import PortableChat, PortableMessage
 from app.chat.storage.records import EDITED, Attachment
@@ -81,6 +80,7 @@ article {{ margin: 1.5rem 0; }}
 .who, time, .file {{ font-size: .85rem; opacity: .7; }}
 pre {{ overflow-x: auto; padding: .8rem; border-radius: 8px; background: color-mix(in srgb, gray 14%, transparent); }}
 table {{ border-collapse: collapse; }} td, th {{ border: 1px solid gray; padding: .2rem .6rem; }}
+.task-list-item {{ list-style: none; }} pre .math {{ white-space: pre-wrap; }}
 .plain {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
 </style></head><body>
 {body}
@@ -90,14 +90,12 @@ table {{ border-collapse: collapse; }} td, th {{ border: 1px solid gray; padding
 
 def to_html(chats: Sequence[PortableChat]) -> str:
     """One page that loads nothing: no scripts, no images, and the user's words as they were written."""
-    # Markup in answers stays text, and a picture in one is a link.
-    markdown = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
     body = []
     for chat in chats:
         body.append(f"<h1>{html.escape(chat.title)}</h1>\n<time>{_when(chat.created)}</time>")
         for message in chat.path:
             said = _said(message)
-            text = markdown.render(said) if message.role == "assistant" else _verbatim("div", said)
+            text = markdown_html.to_html(said) if message.role == "assistant" else _verbatim("div", said)
             files = "".join(map(_folded, message.attachments))
             who = html.escape(_speaker(message))
             body.append(

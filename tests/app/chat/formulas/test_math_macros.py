@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -122,6 +124,45 @@ def test_what_models_write_is_drawn(qapp, subject):
 )
 def test_commands_become_what_they_stand_for(source, plain):
     assert prepared(source) == plain
+
+
+def test_tags_stand_behind_their_equations(qapp):
+    assert prepared(r"\tag{1.2} a = b").split() == ["a", "=", "b", r"\qquad", r"\text{(1.2)}"]
+    assert prepared(r"a \tag*{*}").split() == ["a", r"\qquad", r"\text{*}"]
+    lines = prepared(r"\begin{align} a &= b \tag{1} \\ c &= d \tag{2} \end{align}")
+    assert lines.index("(1)") < lines.index(r"\\") < lines.index("(2)")
+    assert lay_out(r"a \tag{*}", 16, True).width > lay_out("a", 16, True).width + 16
+
+
+def test_states_are_close_to_their_brackets(qapp):
+    def width(source):
+        return lay_out(source, 16, True).width
+
+    assert width(r"\ket{0}") < width("0") + 20
+    assert width(r"\bra{\psi}\ket{\phi}") < width(r"\psi\phi") + 36
+    assert prepared(r"\braket{a|b}") == prepared(r"\braket{a}{b}") == r"{\left\langle a\middle| b\right\rangle}"
+
+
+def test_fractions_that_go_on_without_end_keep_their_size(qapp):
+    def height(source):
+        formula = lay_out(source, 16, True)
+        return formula.ascent + formula.descent
+
+    heights = [height(r"\cfrac{1}{2+" * n + "x" + "}" * n) for n in (1, 2, 3, 4)]
+    steps = [after - before for before, after in pairwise(heights)]
+    assert min(steps) > 0.9 * max(steps)
+
+
+@pytest.mark.parametrize("kind", ["gather", "gather*", "gathered", "multline"])
+def test_lines_stand_below_each_other_within_a_line_of_text_too(qapp, kind):
+    formula = lay_out(rf"\begin{{{kind}}} a \\ b \end{{{kind}}}", 16, False)
+    assert formula.ascent + formula.descent > 1.6 * (lay_out("ab", 16, False).ascent + 4)
+
+
+def test_what_refers_to_an_equation_shows_its_name(qapp):
+    assert prepared(r"\eqref{a} \ref{b}") == r"\text{(a)} \text{b}"
+    assert lay_out(r"\eqref{eq:one_a} \ref{b}", 16, True).width > 40
+    assert lay_out(r"\textcolor{red}{x}", 16, True).width == pytest.approx(lay_out("x", 16, True).width, abs=1)
 
 
 def test_an_index_stands_below_an_operator_only_in_a_formula_of_its_own():

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication, QTextCursor
+from PySide6.QtGui import QFontMetricsF, QGuiApplication, QTextCursor
 from PySide6.QtWidgets import QFileDialog
 
 from app import tasks
-from app.chat.formulas.math_object import CODE_STEP
+from app.chat.formulas.math_object import CODE_STEP, PLACE
 from app.chat.rendering import late_links, markdown
 from app.chat.rendering.body_view import LATE_ROWS, LATE_TEXTS, LONG_TEXT, BodyView
 from app.chat.rendering.code_view import LONGEST_LINE, CodeView, _CodeText
 from app.chat.rendering.flow_view import body_font
 from app.chat.rendering.markdown import parse
-from app.chat.rendering.rich_text import TextView
+from app.chat.rendering.rich_text import INDENT, MARKER, TextView
 from app.chat.rendering.table_view import CHUNK, CHUNK_CELLS, TableView
 from app.chat.style import chat_style
 from app.theme import theme
@@ -134,6 +134,72 @@ def test_highlighting_counts_characters_as_qt_does(body, qtbot):
     qtbot.waitUntil(lambda: len(colours_of(code, 0)) >= 3)
     found = [text for text, _ in colours_of(code, 0)]
     assert "".join(found) == '"👍🏽한"1# 👍'
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "comment"),
+    [
+        ("cpp", "int main() {\n  f();  // one\n} // c", "// c"),
+        ("bash", "for a in b; do\n  echo $a\ndone # c", "# c"),
+        ("swift", "guard let a = b else { return } // c", "// c"),
+    ],
+)
+def test_a_comment_in_the_last_line_has_its_colour(body, qtbot, language, code, comment):
+    body.set_text(f"```{language}\n{code}\n```")
+    (view,) = parts(body, CodeView)
+    last = code.count("\n")
+    qtbot.waitUntil(lambda: "".join(text for text, _ in colours_of(view, last)).endswith(comment))
+
+
+def test_guard_is_a_word_of_swift(body, qtbot):
+    body.set_text("```swift\nguard let a = b else { return }\n```")
+    (view,) = parts(body, CodeView)
+    qtbot.waitUntil(lambda: any(text.strip() == "guard" for text, _ in colours_of(view, 0)))
+
+
+def test_a_long_marker_is_shown_whole_beside_its_text(body):
+    body.set_text("[^1]: short\n\n[^a-longer-note]: text " + "more words " * 30)
+    (view,) = parts(body, TextView)
+    view.document().size()
+    short, long = (view.document().findBlockByNumber(n) for n in (0, 1))
+    assert short.blockFormat().textIndent() == 0
+    first, second = (long.layout().lineAt(n) for n in (0, 1))
+    width = QFontMetricsF(view.document().defaultFont()).horizontalAdvance("a-longer-note")
+    assert first.x() + long.layout().position().x() >= width
+    assert second.x() + long.layout().position().x() == short.layout().lineAt(0).x() + short.layout().position().x()
+
+
+def test_the_bar_of_a_quote_stands_within_its_list(body):
+    body.set_text("- a\n  - b\n    > quoted\n    >\n    > ```\n    > code\n    > ```")
+    body.show()
+    picture = body.grab().toImage()
+    ratio, line = picture.devicePixelRatio(), theme().colour("line").name()
+    view, code = (part.widget for part in body._parts)
+    for y in (view.geometry().bottom() + 5, code.geometry().center().y()):
+        barred = [x for x in range(100) if picture.pixelColor(round(x * ratio), round(y * ratio)).name() == line]
+        assert barred[:3] == [2 * INDENT, 2 * INDENT + 1, 2 * INDENT + 2]
+
+
+def test_a_bullet_stands_beside_its_formula(body, qtbot):
+    body.set_text("- $$a=b$$\n- so")
+    (view,) = parts(body, TextView)
+    qtbot.waitUntil(lambda: PLACE in view.toPlainText())
+    assert view.document().blockCount() == 2
+    assert view.document().firstBlock().blockFormat().property(MARKER) == "•"
+
+
+def test_lowered_and_raised_words_and_broken_lines(body):
+    body.set_text("H<sub>2</sub>O and m<sup>2</sup><br>end\n\n| a<br>b |\n|---|\n| x<sub>i</sub> |")
+    (view,) = parts(body, TextView)
+    assert view.document().firstBlock().text() == "H2O and m2\u2028end"
+    cursor = view.textCursor()
+    kinds = []
+    for place in (1, 2, 3, 10):
+        cursor.setPosition(place)
+        kinds.append(cursor.charFormat().verticalAlignment().name)
+    assert kinds == ["AlignNormal", "AlignSubScript", "AlignNormal", "AlignSuperScript"]
+    (table,) = parts(body, TableView)
+    assert table.toPlainText().split() == ["a", "b", "xi"]
 
 
 def test_unknown_languages_stay_plain(body):

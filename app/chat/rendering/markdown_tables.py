@@ -1,0 +1,143 @@
+"""Tables whose cells may hold a "|" within code and formulas, where the row would have too many cells otherwise.
+
+GitHub's tables end a cell there as well, but models write `a | b` and $|x|$ for what they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+
+from app.chat.rendering.markdown_rules import LONGEST_INLINE, MOST_SIGNS, closing_dollar
+
+#: Cells that rows may leave out of one table: they are made up, and a line of two characters would make thousands.
+MOST_LEFT_OUT = 50_000
+_BLANKS = " \t\v\f\r\n"
+_DASHES = re.compile(r":?-+:?")
+_PIPE = re.compile(r"(?<!\\)\|")
+#: What may hold a pipe; a sign behind a backslash opens nothing.
+_HOLDS = re.compile(r"\\.|`+|\$+")
+
+
+def add_tables(parser: MarkdownIt) -> None:
+    parser.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
+
+
+def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    if start + 2 > end or state.sCount[start + 1] < state.blkIndent:
+        return False
+    if state.is_code_block(start) or state.is_code_block(start + 1):
+        return False
+    aligns, head = _aligns(_line(state, start + 1)), _line(state, start)
+    if not aligns or "|" not in head:
+        return False
+    cells = _cells(head, len(aligns))
+    if len(cells) != len(aligns):
+        return False
+    if silent:
+        return True
+    around, state.parentType = state.parentType, "table"
+    opening = state.push("table_open", "table", 1)
+    state.push("thead_open", "thead", 1).map = [start, start + 1]
+    _add_row(state, start, "th", cells, aligns)
+    state.push("thead_close", "thead", -1)
+    line, body, left_out = start + 2, None, 0
+    while line < end and (row := _row(state, line, end)):
+        cells = _cells(row, len(aligns))
+        left_out += max(0, len(aligns) - len(cells))
+        if left_out > MOST_LEFT_OUT:
+            break
+        if body is None:
+            body = state.push("tbody_open", "tbody", 1)
+        _add_row(state, line, "td", cells, aligns)
+        line += 1
+    if body is not None:
+        state.push("tbody_close", "tbody", -1)
+        body.map = [start + 2, line]
+    state.push("table_close", "table", -1)
+    opening.map = [start, line]
+    state.parentType = around
+    state.line = line
+    return True
+
+
+def _line(state: StateBlock, line: int) -> str:
+    return state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]].strip(_BLANKS)
+
+
+def _aligns(line: str) -> list[str]:
+    """ "|:--|--:|" -> ["left", "right"]; nothing when it is no such line."""
+    # "- " begins a list.
+    if len(line) < 2 or line[:2] in ("- ", "-\t") or not set(line) <= set("-:| \t"):
+        return []
+    cells = _without_ends([cell.strip() for cell in line.split("|")])
+    if not all(map(_DASHES.fullmatch, cells)):
+        return []
+    names = {(False, False): "", (True, False): "left", (False, True): "right", (True, True): "center"}
+    return [names[cell.startswith(":"), cell.endswith(":")] for cell in cells]
+
+
+def _without_ends(cells: list[str]) -> list[str]:
+    """Without what is before the first "|" of a row and behind the last, if that is nothing."""
+    cells = cells[1:] if cells[0] == "" else cells
+    return cells[:-1] if cells and cells[-1] == "" else cells
+
+
+def _row(state: StateBlock, line: int, end: int) -> str:
+    """The line of the table's next row; nothing when the table ends above it."""
+    if state.sCount[line] < state.blkIndent:
+        return ""
+    if any(rule(state, line, end, True) for rule in state.md.block.ruler.getRules("blockquote")):
+        return ""
+    return "" if state.is_code_block(line) else _line(state, line)
+
+
+def _cells(row: str, columns: int) -> list[str]:
+    cells = _without_ends(_PIPE.split(row))
+    if len(cells) > columns and row.count("`") + row.count("$") <= MOST_SIGNS:
+        held = [*_held(row), (len(row), len(row))]
+        cuts, at = [-1], 0
+        for pipe in _PIPE.finditer(row):
+            while held[at][1] <= pipe.start():
+                at += 1
+            if pipe.start() < held[at][0]:
+                cuts.append(pipe.start())
+        cuts.append(len(row))
+        cells = _without_ends([row[first + 1 : last] for first, last in pairwise(cuts)])
+    return [cell.replace("\\|", "|").strip(_BLANKS) for cell in cells]
+
+
+def _held(row: str) -> Iterator[tuple[int, int]]:
+    """Where code and formulas begin and end."""
+    at = 0
+    while sign := _HOLDS.search(row, at):
+        mark, at = sign[0], sign.end()
+        last = min(len(row), sign.start() + LONGEST_INLINE)
+        if mark[0] == "`":
+            closing = re.compile(rf"(?<!`){mark}(?!`)").search(row, at)
+            found = closing.start() if closing else -1
+        elif mark == "$":
+            found = closing_dollar(row, sign.start(), last)
+        else:
+            found = row.find("$$" if mark == "$$" else "\\)", at, last) if mark in ("$$", "\\(") else -1
+        if found >= 0:
+            at = found + (1 if mark == "$" else len(mark))
+            yield sign.start(), at
+
+
+def _add_row(state: StateBlock, line: int, tag: str, cells: list[str], aligns: list[str]) -> None:
+    state.push("tr_open", "tr", 1).map = [line, line + 1]
+    for column, align in enumerate(aligns):
+        cell = state.push(f"{tag}_open", tag, 1)
+        if align:
+            cell.attrs = {"style": f"text-align:{align}"}
+        words = state.push("inline", "", 0)
+        words.map = [line, line + 1]
+        words.content = cells[column] if column < len(cells) else ""
+        words.children = []
+        state.push(f"{tag}_close", tag, -1)
+    state.push("tr_close", "tr", -1)
