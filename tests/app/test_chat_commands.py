@@ -16,6 +16,7 @@ from pytestqt.qtbot import QtBot
 from app.host import EngineHost
 from app.main_window import MainWindow
 from app.settings.store import SettingsStore
+from app.theme import theme
 
 LONG = 20_000
 
@@ -157,3 +158,16 @@ def test_an_import_that_fails_while_the_window_waits_closes_it_too(
     window._chat_list.exchange.take(tmp_path / "bad.json")
     assert not window.close()
     qtbot.waitUntil(lambda: not window.isVisible(), timeout=LONG)
+
+
+def test_a_change_of_a_message_stays_when_the_text_becomes_larger(window: MainWindow, qtbot: QtBot) -> None:
+    open_chat(window, "Mountains")
+    page = window.chat_page
+    page._editing.begin(page._messages[-1])
+    page.composer.set_text("Half a chan")
+    try:
+        window.actions_by_key["zoom_in"].trigger()
+        qtbot.waitUntil(lambda: window.chat_page is not page, timeout=LONG)
+    finally:
+        theme().set_look("system", 1.0, "comfortable", False)
+    assert (window.chat_page.composer.text, window.chat_page._editing.of_answer) == ("Half a chan", True)
