@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from PySide6.QtCore import QPoint, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QObject, QPoint, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QPainterPath, QRegion
 from PySide6.QtWidgets import (
+    QApplication,
     QButtonGroup,
     QDoubleSpinBox,
     QFrame,
@@ -31,6 +32,7 @@ from app.theme import theme
 from app.widgets.buttons import button
 from app.widgets.choice import Choice
 from app.widgets.labels import label
+from app.widgets.page import scrolled_panel
 from app.widgets.plan_popover import RADIUS
 from engine.errors import GreenroomError
 
@@ -104,6 +106,7 @@ class ChatOptions(QWidget):
         self._pause.timeout.connect(self._take_texts)
         self._build()
         self._fill()
+        QApplication.instance().focusChanged.connect(self._show_focus)
 
     def _build(self) -> None:
         card = self._card = QFrame(self)
@@ -111,7 +114,12 @@ class ChatOptions(QWidget):
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
         outer.addWidget(card)
-        box = QVBoxLayout(card)
+        box = QVBoxLayout()
+        # On a low screen, or with large letters, it scrolls.
+        self._area = scrolled_panel(box)
+        framed = QVBoxLayout(card)
+        framed.setContentsMargins(0, 0, 0, 0)
+        framed.addWidget(self._area)
         box.setContentsMargins(18, 14, 18, 16)
         box.setSpacing(8)
         box.addWidget(label(tr("How this chat answers"), "heading"))
@@ -251,6 +259,8 @@ class ChatOptions(QWidget):
         spin.setKeyboardTracking(False)
         # Style sheets do not reach the margins of a spin box's text.
         spin.lineEdit().setTextMargins(8, 0, 0, 0)
+        spin.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        spin.installEventFilter(self)
         spin.valueChanged.connect(lambda value, name=name: self._choose_value(name, value))
         return spin
 
@@ -346,6 +356,7 @@ class ChatOptions(QWidget):
         self._naming.show()
         self._fit()
         self.name.setFocus(Qt.FocusReason.OtherFocusReason)
+        self._bring(self.name)
 
     def _save_named(self) -> None:
         if self.name.text().strip():
@@ -399,12 +410,15 @@ class ChatOptions(QWidget):
 
     def _fit(self) -> None:
         # What changed inside would reach the size only with the next event.
+        screen = (self._anchor or self).screen().availableGeometry()
+        frame = self._card.contentsMargins()
+        room = screen.height() - 16 - frame.top() - frame.bottom()
+        self._area.setFixedHeight(min(self._area.widget().sizeHint().height(), room))
         self._card.updateGeometry()
         self.adjustSize()
         if self._anchor is None:
             return
         at = self._anchor.mapToGlobal(QPoint(0, -self.height() - 6))
-        screen = self._anchor.screen().availableGeometry()
         at.setX(max(screen.left() + 8, min(at.x(), screen.right() - self.width() - 8)))
         at.setY(max(screen.top() + 8, min(at.y(), screen.bottom() - self.height() - 8)))
         self.move(at)
@@ -412,6 +426,23 @@ class ChatOptions(QWidget):
             shape = QPainterPath()
             shape.addRoundedRect(self.rect(), RADIUS, RADIUS)
             self.setMask(QRegion(shape.toFillPolygon().toPolygon()))
+
+    @Slot(QWidget, QWidget)
+    def _show_focus(self, old: QWidget | None, now: QWidget | None) -> None:
+        if now is not None and self._area.isAncestorOf(now):
+            self._bring(now)
+
+    def _bring(self, part: QWidget) -> None:
+        """Into sight, whole: left to itself, Qt shows no more of a field than its cursor."""
+        at = part.mapTo(self._area.widget(), part.rect().center())
+        self._area.ensureVisible(at.x(), at.y(), 0, part.height() // 2 + 8)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """The wheel scrolls past numbers; it turns the one that has the keyboard."""
+        if event.type() == QEvent.Type.Wheel and not watched.hasFocus():
+            event.ignore()
+            return True
+        return super().eventFilter(watched, event)
 
     def closeEvent(self, event) -> None:
         if self._pause.isActive():

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 from chat_fakes import PLAN
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, QPointF, QRect, Qt
+from PySide6.QtGui import QWheelEvent
+from PySide6.QtWidgets import QApplication
 
 from app.chat.page import ChatPage
 from app.chat.storage.presets import ChatSettings, Sampling
 from app.host import HostState
 from app.settings.store import Settings
+from app.theme import theme
 from engine.runtime.events import Begun
 
 QWEN = HostState(
@@ -178,3 +181,53 @@ def test_it_closes_with_escape(page, qtbot):
     qtbot.keyClick(shown, Qt.Key.Key_Escape)
     assert not shown.isVisible()
     page.open_options()
+
+
+def in_sight(shown, field):
+    return (
+        shown.rect().contains(QRect(field.mapTo(shown, QPoint()), field.size()))
+        and field.visibleRegion().boundingRect().height() == field.height()
+    )
+
+
+def test_on_a_screen_that_is_too_low_it_scrolls_to_what_tab_reaches(page, qtbot):
+    theme().set_look("system", 2.0, "comfortable", False)
+    try:
+        page.options.close()
+        page.open_options()
+        shown, screen = options(page), page.screen().availableGeometry()
+        shown.more.click()
+        assert shown.height() <= screen.height()
+        assert screen.top() <= shown.y() <= screen.bottom() - shown.height() + 1
+        QApplication.processEvents()
+        assert not in_sight(shown, shown.stop), "the screen of this test is low"
+        shown.activateWindow()
+        shown.more.setFocus()
+        for _ in range(len(shown.fields) + 1):
+            qtbot.keyClick(shown.focusWidget(), Qt.Key.Key_Tab)
+            assert in_sight(shown, shown.focusWidget())
+        assert shown.focusWidget() is shown.stop
+    finally:
+        page.options.close()
+        theme().set_look("system", 1.0, "comfortable", False)
+
+
+def test_the_wheel_scrolls_past_numbers_and_changes_none(page):
+    shown = options(page)
+    shown.more.click()
+    spin = shown.fields["top_k"]
+    before = spin.value()
+    at = QPointF(spin.rect().center())
+    turn = QWheelEvent(
+        at,
+        spin.mapToGlobal(at),
+        QPoint(),
+        QPoint(0, 120),
+        Qt.MouseButton.NoButton,
+        Qt.KeyboardModifier.NoModifier,
+        Qt.ScrollPhase.NoScrollPhase,
+        False,
+    )
+    QApplication.sendEvent(spin, turn)
+    assert spin.value() == before
+    assert not turn.isAccepted(), "what scrolls gets it"
