@@ -13,7 +13,8 @@ Cells = npt.NDArray[np.uint32]
 
 #: Seconds after which the glow of an expert has fallen to a third.
 FADE_S = 0.28
-#: One use lights an expert this much; a second one makes it full.
+#: A single use lights an expert this much. Where more were called lately, the busiest of a layer is full and the others
+#: are by so much darker as they were called less: at a hundred tokens a second all would be full otherwise.
 SPARK = 0.85
 #: Below this the eye sees nothing more.
 DARK = 1 / 64
@@ -39,13 +40,15 @@ class Frame:
 class Activity:
     """A run of one model. layers: the model's numbers of those that have experts, one a row.
 
-    glow: float32 [L, E] from 0 to 1; uses: uint64 [L, E] in this run; in_vram: bool [L, E]
+    lately: float32 [L, E], uses that count the less the longer they are ago; uses: uint64 [L, E] in this run
+    in_vram: bool [L, E]; overall: whether `glow` is by the whole run instead of the moment
     """
 
     def __init__(self, layers: tuple[int, ...], experts: int) -> None:
         shape = (len(layers), experts)
         self.layers, self.experts = layers, experts
-        self.glow = np.zeros(shape, np.float32)
+        self.lately = np.zeros(shape, np.float32)
+        self.overall = False
         self.uses = np.zeros(shape, np.uint64)
         self.in_vram = np.zeros(shape, np.bool_)
         self.seconds, self.tokens = 0.0, 0
@@ -55,7 +58,7 @@ class Activity:
 
     @property
     def cells(self) -> int:
-        return int(self.glow.size)
+        return int(self.uses.size)
 
     @property
     def served_from_vram(self) -> float | None:
@@ -70,15 +73,24 @@ class Activity:
 
     @property
     def alight(self) -> bool:
-        return bool(self.glow.max(initial=0.0) > DARK)
+        """Whether something of the last moment can be seen."""
+        return bool(self.lately.max(initial=0.0) * SPARK > DARK)
+
+    @property
+    def glow(self) -> npt.NDArray[np.float32]:
+        """float32 [L, E] from 0 to 1: the brightness of each expert beside the busiest of its layer."""
+        if self.overall:
+            busiest = np.maximum(self.uses.max(axis=1, keepdims=True, initial=0), 1)
+            return np.sqrt(self.uses / busiest, dtype=np.float32, casting="unsafe")
+        busy = np.maximum(self.lately.max(axis=1, keepdims=True, initial=0.0), np.float32(1 / SPARK))
+        return self.lately / busy
 
     def play(self, frame: Frame) -> None:
         """Let a frame happen. Fading is the caller's: pictures come more often than frames."""
         if len(frame.moved):
             self.in_vram.ravel()[frame.moved] ^= True
         if len(frame.used):
-            glow = self.glow.ravel()
-            glow[frame.used] = np.minimum(glow[frame.used] + SPARK * frame.counts.astype(np.float32), 1.0)
+            self.lately.ravel()[frame.used] += frame.counts
             self.uses.ravel()[frame.used] += frame.counts
             here = self.in_vram.ravel()[frame.used]
             from_vram, total = int(frame.counts[here].sum()), int(frame.counts.sum())
@@ -93,12 +105,7 @@ class Activity:
 
     def fade(self, seconds: float) -> None:
         if seconds > 0:
-            self.glow *= np.float32(math.exp(-seconds / FADE_S))
-
-    def settle(self) -> None:
-        """Light each expert by its uses in this run, the busiest of each layer in full, instead of by the moment."""
-        busiest = np.maximum(self.uses.max(axis=1, keepdims=True, initial=0), 1)
-        np.sqrt(self.uses / busiest, out=self.glow, casting="unsafe")
+            self.lately *= np.float32(math.exp(-seconds / FADE_S))
 
     def share(self, row: int, expert: int) -> float:
         """Of its layer's uses in this run, those that went to this expert."""

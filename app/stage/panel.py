@@ -34,6 +34,8 @@ TALLEST_LAYER = 10
 class StagePanel(QWidget):
     #: The user wants the card that says how fast this was, and on what.
     cardWanted = Signal()
+    #: It stands in the chat's place, and the chat is wanted back.
+    chatWanted = Signal()
 
     def __init__(self, host: EngineHost, live: LiveRun | None = None, parent: QWidget | None = None) -> None:
         """live: one that outlives this panel, so that a run is not lost when it is closed or made anew."""
@@ -45,7 +47,7 @@ class StagePanel(QWidget):
         #: By the whole run, or the last moment; None until the user says: the moment while it runs, the run after it.
         self._overall: bool | None = None
         self._over = False
-        self._room = 1 << 16
+        self._room, self._alone = 1 << 16, False
         self.setProperty("surface", "stage")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAccessibleName(tr("Stage"))
@@ -66,6 +68,10 @@ class StagePanel(QWidget):
         head = QHBoxLayout()
         head.addWidget(label(tr("Stage"), "heading"))
         head.addWidget(self.shape, 1)
+        self.back = button(tr("Back to the chat"), kind="link")
+        self.back.clicked.connect(self.chatWanted)
+        self.back.hide()
+        head.addWidget(self.back)
         self.view = StageView()
         self.nothing = label("", "small", wrap=True)
         self.meaning = button("", kind="link")
@@ -73,8 +79,9 @@ class StagePanel(QWidget):
         self.meaning.clicked.connect(self._switch_meaning)
         self._places = QHBoxLayout()
         self._places.setSpacing(12)
-        self._places.addWidget(_Key("vram", tr("in VRAM")))
-        self._places.addWidget(_Key("ram", tr("in RAM")))
+        self._in_vram, self._in_ram = _Key("vram", tr("in VRAM")), _Key("ram", tr("in RAM"))
+        self._places.addWidget(self._in_vram)
+        self._places.addWidget(self._in_ram)
         self._places.addStretch(1)
         self._legend = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._legend.setSpacing(8)
@@ -104,7 +111,7 @@ class StagePanel(QWidget):
         outer = QVBoxLayout(self)
         outer.setContentsMargins(1, 0, 0, 0)
         outer.addWidget(scrolled_panel(column))
-        self._parts = [self.view, self.served, self.bar, self.from_ram]
+        self._parts = [self.view, self.from_ram]
 
     # What is shown
 
@@ -117,15 +124,28 @@ class StagePanel(QWidget):
         """The kept run that is shown; None while the loaded model is."""
         return self._replay
 
+    def resume(self, before: StagePanel) -> None:
+        """Show what another panel showed: the run that it replayed, at its place."""
+        self._overall = before._overall
+        replay, before._replay = before._replay, None
+        if replay is not None:
+            self._take(replay)
+        self._restyle()
+
     @Slot(object)
     def open_replay(self, replay: Replay) -> None:
+        self._take(replay)
+        replay.play()
+
+    def _take(self, replay: Replay) -> None:
         self.close_replay()
         self._replay = replay
         replay.setParent(self)
         replay.changed.connect(self._show)
         replay.changed.connect(self._wake)
         self.replay_bar.show_replay(replay)
-        replay.play()
+        self._show()
+        self._wake()
 
     @Slot()
     def close_replay(self) -> None:
@@ -154,6 +174,9 @@ class StagePanel(QWidget):
         activity = self.activity
         for part in self._parts:
             part.setVisible(activity is not None)
+        has_vram = activity is not None and self._has_vram(activity)
+        for part in (self.served, self.bar, self._in_vram):
+            part.setVisible(has_vram)
         self.meaning.setVisible(activity is not None)
         self.nothing.setVisible(activity is None)
         for row in (self.bandwidth, self.hand_off):
@@ -171,7 +194,15 @@ class StagePanel(QWidget):
             self.shape.setText(f"{layers} × {experts}")
             self.view.setMaximumHeight(max(theme().px(TALLEST_LAYER) * len(activity.layers), 140))
         self.view.show_activity(activity)
+        self._fit()
         self._show_figures()
+
+    def _has_vram(self, activity: Activity) -> bool:
+        """Whether experts of this run are in VRAM, or may come there."""
+        if self._replay is not None:
+            return self._replay.has_vram
+        plan = self._host.state.plan
+        return bool(activity.in_vram.any()) or (plan is not None and plan.device != "cpu")
 
     @Slot()
     def _show_figures(self) -> None:
@@ -203,6 +234,10 @@ class StagePanel(QWidget):
             return f"{used} GB/s"
         return tr("{used} of {all} GB/s", used=used, all=f"{max(measured.values()):.0f}")
 
+    def offer_card(self, on: bool) -> None:
+        """Off while the panel beside this one offers it."""
+        self.card.setVisible(on)
+
     # What moves
 
     @property
@@ -225,14 +260,19 @@ class StagePanel(QWidget):
         self.meaning.setText(_meaning(self._settled))
         self.meaning.setAccessibleName(self.meaning.text())
 
-    def set_room(self, pixels: int) -> None:
-        """How wide it may be; it takes less where it needs less, and never less than can be read."""
-        self._room = pixels
+    def set_room(self, pixels: int, alone: bool = False) -> None:
+        """How wide it may be; it takes less where it needs less, and never less than can be read.
+
+        alone: it stands in the chat's place, takes all of it and offers the way back
+        """
+        self._room, self._alone = pixels, alone
+        self.back.setVisible(alone)
         self._fit()
 
     def _fit(self) -> None:
         look = theme()
-        width = min(look.px(WIDTH), max(look.px(NARROWEST), self._room))
+        width = max(look.px(NARROWEST), self._room)
+        width = width if self._alone else min(look.px(WIDTH), width)
         self.setFixedWidth(width)
         # In one line or two, whichever of its texts the legend shows.
         margins = self._column.contentsMargins()
@@ -266,16 +306,20 @@ class StagePanel(QWidget):
         source.tick(passed)
         if self._replay is not None and self.live.running:
             self.live.tick(passed)
-        # A run that is over would fade into an empty picture: it shows what worked in it instead.
-        over = not source.running and (self._over or self.activity is None or not self.activity.alight)
+        # A run that is over would fade into an empty picture: it shows what worked in it instead. One that is replayed
+        # and stands still shows the moment at which it does.
+        if self._replay is not None:
+            over = self._replay.ended
+        else:
+            over = not source.running and (self._over or self.activity is None or not self.activity.alight)
         if over != self._over:
             self._over = over
             self._show_meaning()
         if self.activity is not None:
-            if self._settled:
-                self.activity.settle()
+            self.activity.overall = self._settled
             self.view.show_activity(self.activity)
-        moving = source.running or (self.activity is not None and self.activity.alight and not self._settled)
+        fading = self._replay is None and self.activity is not None and self.activity.alight and not self._settled
+        moving = source.running or fading
         if not moving and not self.live.running:
             self._frames.stop()
             self._show_figures()

@@ -90,7 +90,10 @@ class LiveRun(QObject):
 
     @Slot(object)
     def _count(self, delta: AnswerDelta) -> None:
-        self._tokens = delta.stats.completion_tokens
+        first, self._tokens = self._tokens == 0, delta.stats.completion_tokens
+        # Where no panel ticks, this alone tells the prompt's uses from those of the answer.
+        if first and self._tokens and self._watcher is not None:
+            self._look()
 
     def _look(self) -> None:
         usage = self._host.usage()
@@ -121,6 +124,8 @@ class Replay(QObject):
         self.recording = recording
         self.activity = recording.activity()
         self.expert_bytes = recording.expert_bytes
+        #: Whether an expert was in VRAM at any time.
+        self.has_vram = any(len(frame.moved) for frame in recording.frames)
         self.seconds = 0.0
         self.speed = 1.0
         self._next = 0
@@ -129,6 +134,11 @@ class Replay(QObject):
     @property
     def running(self) -> bool:
         return self._running
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of it has been played."""
+        return not self._running and self.seconds >= self.recording.seconds
 
     def play(self) -> None:
         """From here on; from the beginning when it is at its end."""
@@ -150,8 +160,8 @@ class Replay(QObject):
         self.changed.emit()
 
     def tick(self, seconds: float) -> None:
+        """Let so much time pass. What is replayed fades in its own time: slowly, or not at all while it stands."""
         if not self._running:
-            self.activity.fade(seconds)
             return
         self._play_until(min(self.seconds + seconds * self.speed, self.recording.seconds))
         if self.seconds >= self.recording.seconds:

@@ -32,12 +32,14 @@ def summarise(activity: Activity) -> str:
     layers, experts = tr("%n layers", n=len(activity.layers)), tr("%n experts", n=activity.experts)
     said = [tr("{layers} with {experts} each.", layers=layers, experts=experts)]
     in_vram = int(activity.in_vram.sum())
-    said.append(tr("%n of {all} experts are in VRAM.", n=in_vram, all=activity.cells))
+    if in_vram or activity.from_vram:
+        said.append(tr("%n of {all} experts are in VRAM.", n=in_vram, all=activity.cells))
     served = activity.served_from_vram
     if served is None:
         said.append(tr("None has been called yet."))
         return " ".join(said)
-    said.append(tr("{share} of the calls were served from VRAM.", share=percent(served)))
+    if in_vram or activity.from_vram:
+        said.append(tr("{share} of the calls were served from VRAM.", share=percent(served)))
     said.append(tr("{share} of the experts were not called in this run.", share=percent(activity.never_used)))
     row, expert = divmod(int(activity.uses.argmax()), activity.experts)
     busiest = percent(activity.share(row, expert))

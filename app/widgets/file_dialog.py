@@ -48,6 +48,9 @@ class FileDialog(QFileDialog):
         if not start and self.directory() == QDir.current():
             # Nothing was chosen yet, and where the program was started means nothing to its user.
             self.setDirectory(QDir.home())
+        # Qt's own translations have no words for these.
+        self.setLabelText(QFileDialog.DialogLabel.LookIn, tr("Look in:"))
+        self.setLabelText(QFileDialog.DialogLabel.FileType, tr("Files of type:"))
         self.resize(SIZE)
         self.setIconProvider(_icons())
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

@@ -4493,6 +4493,11 @@
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
+        <source>Back to the chat</source>
+        <translation>채팅으로 돌아가기</translation>
+    </message>
+    <message>
+        <location filename="../../app/stage/panel.py"/>
         <source>Show the last moment, or the whole run</source>
         <translation>마지막 순간 또는 전체 실행 보기</translation>
     </message>
@@ -4880,6 +4885,16 @@
         <location filename="../../app/widgets/chip.py"/>
         <source>Plan: {label}</source>
         <translation>배치: {label}</translation>
+    </message>
+    <message>
+        <location filename="../../app/widgets/file_dialog.py"/>
+        <source>Look in:</source>
+        <translation>찾는 위치:</translation>
+    </message>
+    <message>
+        <location filename="../../app/widgets/file_dialog.py"/>
+        <source>Files of type:</source>
+        <translation>파일 형식:</translation>
     </message>
     <message>
         <location filename="../../app/widgets/plan_popover.py"/>

@@ -32,6 +32,17 @@ def test_a_call_lights_an_expert_and_the_light_fades() -> None:
     assert activity.glow.max() < DARK
 
 
+def test_at_many_tokens_a_second_those_called_more_are_still_told_from_those_called_less() -> None:
+    activity = Activity((0, 1), 4)
+    for step in range(30):  # two seconds of looks, ten tokens in each
+        activity.fade(1 / 15)
+        activity.play(frame(step / 15, 10 * step, [0, 1, 2, 4], [10, 5, 1, 1]))
+    assert activity.glow[0, 0] == pytest.approx(1.0)
+    assert activity.glow[0, 1] == pytest.approx(0.5)
+    assert activity.glow[0, 2] == pytest.approx(0.1)
+    assert activity.glow[1, 0] == 1.0, "each layer has its own busiest"
+
+
 def test_many_calls_are_no_brighter_than_full() -> None:
     activity = Activity((0,), 2)
     activity.play(frame(0.1, 1, [0], [2048]))
@@ -61,7 +72,7 @@ def test_experts_per_token_leave_the_prompt_out() -> None:
 def test_settled_light_is_by_the_whole_run() -> None:
     activity = Activity((0, 1), 2)
     activity.play(frame(0.1, 1, [0, 1, 2], [4, 1, 7]))
-    activity.settle()
+    activity.overall = True
     np.testing.assert_allclose(activity.glow, [[1.0, 0.5], [1.0, 0.0]])
 
 
@@ -78,6 +89,13 @@ def test_looks_add_up_to_what_was_counted(steps: list[list[int]], places: list[l
     np.testing.assert_array_equal(activity.uses, now - start)
     np.testing.assert_array_equal(activity.in_vram, np.array(places[len(steps) - 1]).reshape(2, 3))
     assert activity.from_vram + activity.from_ram == int((now - start).sum())
+
+
+def test_where_nothing_is_in_vram_nothing_is_said_of_it() -> None:
+    activity = Activity((2, 5), 4)
+    assert "VRAM" not in summarise(activity)
+    activity.play(frame(0.1, 1, [0, 4], [1, 3]))
+    assert "VRAM" not in summarise(activity)
 
 
 def test_it_can_be_read_aloud() -> None:

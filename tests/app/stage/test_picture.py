@@ -71,7 +71,7 @@ def test_a_call_is_seen_where_its_expert_is(shape: tuple[int, int, int, int], to
     layers, experts, width, height = shape
     activity = Activity(tuple(range(layers)), experts)
     activity.in_vram[0, 1] = True
-    activity.glow[layers - 1, experts - 1] = activity.glow[0, 1] = 1.0
+    activity.lately[layers - 1, experts - 1] = activity.lately[0, 1] = 2.0
     picture = Picture(Grid(*shape), tokens)
     image = picture.paint(activity)
     assert (image.width(), image.height()) == (width, height)
@@ -91,8 +91,8 @@ def test_each_pixel_shows_the_expert_under_it_or_what_lies_between(
 ) -> None:
     chance = np.random.default_rng(seed)
     activity = Activity(tuple(range(layers)), experts)
-    activity.glow[:] = chance.random(activity.glow.shape)
-    activity.in_vram[:] = chance.random(activity.glow.shape) < 0.5
+    activity.lately[:] = 2 * chance.random(activity.lately.shape)
+    activity.in_vram[:] = chance.random(activity.lately.shape) < 0.5
     grid, table = Grid(layers, experts, width, height), colours(DARK)
     image = Picture(grid, DARK).paint(activity)
     between = int(table[2 * LEVELS])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes import FakeApi, FakeEngine, make_report
+from fakes import FakeApi, FakeEngine, make_plan, make_report
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QImage, QKeyEvent, QMouseEvent, QRegion
 from PySide6.QtWidgets import QApplication, QWidget
@@ -379,3 +379,79 @@ def test_in_a_high_window_the_figures_stand_below_the_picture(
         QApplication.processEvents()
         below = panel.meaning.mapTo(panel, QPoint(0, panel.meaning.height())).y()
         assert panel.served.mapTo(panel, QPoint()).y() - below <= 12
+
+
+def test_a_replay_that_is_paused_stands_still_and_shows_the_whole_run_at_its_end(
+    panel: StagePanel, qtbot: QtBot
+) -> None:
+    replay = Replay(ten_seconds())
+    panel.open_replay(replay)
+    replay.seek(3.0)
+    panel.replay_bar.play.click()
+    before = panel.activity.glow.copy()
+    assert before.max() > 0.8
+    replay.tick(60.0)
+    qtbot.waitUntil(lambda: not panel._frames.isActive(), timeout=LONG)
+    np.testing.assert_array_equal(panel.activity.glow, before)
+    assert panel.meaning.text() == "stronger = used lately"
+    replay.play()
+    replay.tick(60.0)
+    qtbot.waitUntil(lambda: not panel._frames.isActive(), timeout=LONG)
+    assert panel.meaning.text() == "stronger = used more often"
+    assert panel.activity.glow[0, 1] == 1.0
+    replay.seek(3.0)
+    qtbot.waitUntil(lambda: not panel._frames.isActive(), timeout=LONG)
+    np.testing.assert_array_equal(panel.activity.glow, before)
+
+
+def test_a_slow_replay_fades_as_slowly(qapp: QApplication) -> None:
+    slow, quick = Replay(ten_seconds()), Replay(ten_seconds())
+    for replay, speed in ((slow, 0.25), (quick, 1.0)):
+        replay.seek(3.0)
+        replay.speed = speed
+        replay._running = True
+    slow.tick(0.8)
+    quick.tick(0.2)
+    np.testing.assert_allclose(slow.activity.glow, quick.activity.glow, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["cpu", "hybrid"])
+def test_without_vram_nothing_is_said_of_it(
+    panel: StagePanel,
+    counters: Counters,
+    host: EngineHost,
+    api: FakeApi,
+    load: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+) -> None:
+    plan = make_plan(mode)
+    monkeypatch.setattr(api, "plan", lambda *arguments, **wishes: plan)
+    load(host)
+    there = mode == "hybrid"
+    for part in (panel.served, panel.bar, panel._in_vram):
+        assert part.isVisible() == there
+    assert panel._in_ram.isVisible()
+    run = ten_seconds()
+    panel.open_replay(Replay(run))
+    assert panel.served.isVisible(), "one of its experts came to VRAM"
+    panel.open_replay(Replay(Recording("m", (0, 1), 4, frames=run.frames[:3])))
+    assert not panel.served.isVisible()
+
+
+def test_a_run_that_nobody_watched_has_its_average(
+    counters: Counters, host: EngineHost, api: FakeApi, answer: Callable[[], None], qtbot: QtBot
+) -> None:
+    live = LiveRun(host)
+    answer()
+    counters.counts[0, 0] += 500  # the prompt
+    api.gate.release(1)
+    qtbot.waitUntil(lambda: live._tokens >= 1, timeout=LONG)
+    counters.counts[1, 2] += 6
+    finish(host, api, qtbot)
+    activity = live.activity
+    assert activity.decoded_tokens == live._tokens - 1 > 0
+    assert activity.decoded_from_ram == 6
+    panel = StagePanel(host, live)
+    qtbot.addWidget(panel)
+    assert panel.from_ram.value.text() != "–"

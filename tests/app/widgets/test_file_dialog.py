@@ -9,12 +9,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QTreeView, QWidget
+from PySide6.QtWidgets import QLabel, QPushButton, QTreeView, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chat.composing.attaching import read_text_file
 from app.chat.storage.importing import read
 from app.folders import chats_file
+from app.language import set_language
 from app.widgets.file_dialog import FileDialog
 from engine.errors import GreenroomError
 
@@ -65,3 +66,20 @@ def test_the_chats_themselves_are_neither_attached_nor_imported(private_data: Pa
         with pytest.raises(GreenroomError, match="these are the chats that are open"):
             read(path)
         assert locked(private_data) == before
+
+
+def test_it_speaks_one_language(qtbot: QtBot) -> None:
+    """Qt's own translations leave some of its words in English."""
+    parent = QWidget()
+    qtbot.addWidget(parent)
+    set_language("ko")
+    try:
+        dialog = FileDialog(parent, "파일 열기")
+        dialog.setOption(FileDialog.Option.DontUseNativeDialog)
+        dialog.show()
+        said = [part.text() for kind in (QLabel, QPushButton) for part in dialog.findChildren(kind)]
+        assert len([text for text in said if text]) >= 4
+        assert not [text for text in said if text and not any("가" <= letter <= "힣" for letter in text)]
+        dialog.close()
+    finally:
+        set_language("en")
