@@ -77,9 +77,14 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def figure(value: float, digits: int = 0) -> str:
+    """With a narrow space before each three digits, as counts are written: "1 755"."""
+    return f"{value:,.{digits}f}".replace(",", "\u202f")
+
+
 def rate(tokens_per_second: float) -> str:
-    """One figure with three digits at most: "58.3", "312"."""
-    return f"{tokens_per_second:.0f}" if tokens_per_second >= 99.95 else f"{tokens_per_second:.1f}"
+    """One figure, as exact as three digits: "58.3", "312", "1 755"."""
+    return figure(tokens_per_second, 0 if tokens_per_second >= 99.95 else 1)
 
 
 def brief(name: str) -> str:
@@ -95,8 +100,8 @@ def about(speed: Range) -> str:
 def _likely(speed: Range) -> str:
     """Two digits, as the command line writes it."""
     if speed.likely < 9.5:
-        return f"{speed.likely:.1f}"
-    return f"{float(f'{speed.likely:.2g}'):.0f}"
+        return figure(speed.likely, 1)
+    return figure(float(f"{speed.likely:.2g}"))
 
 
 def rate_range(speed: Range) -> str:
@@ -115,7 +120,7 @@ def expected(speed: Range) -> str:
 
 def _ends(speed: Range) -> tuple[str, str]:
     digits = 0 if speed.high >= 10 else 1
-    return f"{speed.low:.{digits}f}", f"{speed.high:.{digits}f}"
+    return figure(speed.low, digits), figure(speed.high, digits)
 
 
 def licence_name(identifier: str) -> str:

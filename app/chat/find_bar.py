@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QWidget
 
 from app.chat.rendering.highlight import mark_words
 from app.chat.storage.records import StoredMessage
-from app.chat.transcript import Transcript
+from app.chat.transcript import MessageView, Transcript
 from app.language import tr
 from app.widgets.buttons import button
 from app.widgets.labels import ElideLabel
@@ -93,16 +93,22 @@ class FindBar(QFrame):
         words = self.words
         self._hits = [place for place, m in enumerate(self._messages) if words and _where(m, words) is not None]
         self._place = len(self._hits) - 1
-        mark_words(self._transcript, words)
+        self._mark()
         self._show_count()
         if self._hits and not stay:
             self._go()
+
+    @property
+    def message(self) -> int:
+        """The message that is looked at; 0 for none."""
+        return self._messages[self._hits[self._place]].id if self._hits else 0
 
     def stand_at(self, message_id: int) -> None:
         """The message that is looked at."""
         for place, hit in enumerate(self._hits):
             if self._messages[hit].id == message_id:
                 self._place = place
+        self._mark()
         self._show_count()
 
     def step(self, step: int) -> None:
@@ -112,7 +118,8 @@ class FindBar(QFrame):
             self._go()
 
     def _go(self) -> None:
-        self._transcript.go_to(self._messages[self._hits[self._place]].id)
+        self._mark()
+        self._transcript.go_to(self.message)
 
     def _show_count(self) -> None:
         if not self.words:
@@ -132,10 +139,14 @@ class FindBar(QFrame):
     def _changed(self, text: str) -> None:
         self._pause.start()
 
+    def _mark(self) -> None:
+        for view in self._transcript.views:
+            mark_words(view, self.words, view.message.id == self.message)
+
     @Slot(object)
-    def _mark_view(self, view: QWidget) -> None:
+    def _mark_view(self, view: MessageView) -> None:
         if self.words:
-            mark_words(view, self.words)
+            mark_words(view, self.words, view.message.id == self.message)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app.language import tr
 from app.words import about, file_name, gigabytes, home_path, needed, rate, rate_range, sentence
 from engine.placement.plan import Range
 
@@ -74,7 +75,7 @@ def test_a_model_is_called_by_its_file_or_folder(path: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("likely", "text"),
     [
-        (12852, "about 13000"),
+        (12852, "about 13\u202f000"),
         (158, "about 160"),
         (57.4, "about 57"),
         (9.6, "about 10"),
@@ -84,3 +85,9 @@ def test_a_model_is_called_by_its_file_or_folder(path: str, name: str) -> None:
 )
 def test_a_likely_figure_is_no_more_exact_than_a_prediction(likely: float, text: str) -> None:
     assert about(Range(likely / 2, likely, likely * 2)) == text
+
+
+def test_thousands_are_set_apart_everywhere_alike() -> None:
+    assert [rate(value) for value in (58.34, 99.96, 1755.2)] == ["58.3", "100", "1\u202f755"]
+    assert rate_range(Range(950, 1200, 1440)) == "950 to 1\u202f440"
+    assert tr("%n tokens", n=1755).startswith(rate(1755.2))

@@ -12,10 +12,15 @@ from app.theme import theme
 
 #: More marks than this in one text help nobody.
 MOST_MARKS = 500
+#: How much of the accent there is behind words where the search does not stand.
+PALE = 0.3
 
 
-def mark_words(widget: QWidget, words: Sequence[str]) -> int:
-    """Mark the words in every text below `widget`; no words take the marks away. Returns how many there are."""
+def mark_words(widget: QWidget, words: Sequence[str], current: bool = True) -> int:
+    """Mark the words in every text below `widget`; no words take the marks away. Returns how many there are.
+
+    current: whether this is where the search stands; elsewhere marks are paler
+    """
     marked = 0
     for view in (*widget.findChildren(QTextEdit), *widget.findChildren(QPlainTextEdit)):
         # Characters outside the basic plane are two positions of a document.
@@ -31,7 +36,7 @@ def mark_words(widget: QWidget, words: Sequence[str]) -> int:
             cursor.setPosition(start)
             cursor.setPosition(end, QTextCursor.MoveMode.KeepAnchor)
             selection.cursor = cursor
-            selection.format = _format()
+            selection.format = _format(current)
             selections.append(selection)
         if selections or view.extraSelections():
             view.setExtraSelections(selections)
@@ -43,8 +48,11 @@ def _units(text: str) -> int:
     return len(text.encode("utf-16-le")) // 2
 
 
-def _format() -> QTextCharFormat:
-    made = QTextCharFormat()
-    made.setBackground(theme().colour("accent"))
-    made.setForeground(theme().colour("accent_ink"))
+def _format(current: bool) -> QTextCharFormat:
+    made, colour = QTextCharFormat(), theme().colour("accent")
+    if current:
+        made.setForeground(theme().colour("accent_ink"))
+    else:
+        colour.setAlphaF(PALE)
+    made.setBackground(colour)
     return made

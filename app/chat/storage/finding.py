@@ -54,7 +54,7 @@ def newest_hit(db: sqlite3.Connection, chat_id: int, query: str) -> Hit:
         for source, newest in ((said, "id"), (attached, "a.id")):
             row = db.execute(f"{source} ORDER BY {newest} DESC LIMIT 1", (chat_id, *map(like, words))).fetchone()
             if row is not None:
-                return Hit(row[0], excerpt(row[1], words), row[2])
+                return Hit(row[0], excerpt(row[1], words, markdown=not row[2]), row[2])
     return Hit(None, "")
 
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 BEFORE, EXCERPT = 12, 160
 #: What of a query counts; more is a text that was pasted into the field.
 MOST_WORDS, WORD_LENGTH = 16, 200
+#: Marks of Markdown around words or before a line, also where their counterpart is cut off; `2**3` has none.
+_MARKS = re.compile(r"(?<!\w)\*\*?(?=\S)([^*\n]+)(?<=\S)\*\*?|(?<!\w)\*\*(?=\w)|(?<=\S)\*\*(?!\w)|`+|^#{1,6} ", re.M)
 
 
 def words_of(query: str) -> list[str]:
@@ -31,8 +33,8 @@ def places(text: str, words: Sequence[str]) -> list[tuple[int, int]]:
     return [match.span() for match in re.finditer(wanted, text, re.IGNORECASE)] if wanted else []
 
 
-def excerpt(text: str, words: Sequence[str]) -> str:
-    """One line around the first place, whole words at its beginning."""
+def excerpt(text: str, words: Sequence[str], markdown: bool = False) -> str:
+    """One line around the first place, whole words at its beginning. markdown: without the marks of its looks."""
     found = places(text, words)
     start = max(0, found[0][0] - BEFORE) if found else 0
     piece = text[start : start + EXCERPT]
@@ -40,4 +42,7 @@ def excerpt(text: str, words: Sequence[str]) -> str:
         # To the next word, unless that is the one looked for.
         space = re.search(r"\s", piece[:BEFORE])
         piece = "…" + (piece[space.end() :] if space else piece)
+    # Who looks for such marks sees them.
+    if markdown and not any(mark in word for word in words for mark in "*`#"):
+        piece = _MARKS.sub(lambda found: found[1] or "", piece)
     return " ".join(piece.split())

@@ -125,3 +125,30 @@ def test_a_word_in_a_file_is_a_hit_that_says_so(page, store, qtbot):
     assert page.find_bar.count_text == "2 of 2", "the newest stands in the answer"
     page.find_bar.step(-1)
     assert page.find_bar.count_text == "1 of 2, in zoo.txt"
+
+
+def test_where_the_search_stands_is_marked_stronger(page, store, qtbot):
+    page.open_chat(chat_about(store, "one apple", "an apple pie", "no fruit", "an APPLE"))
+    page.find_bar.open_bar("apple")
+
+    def strong():
+        return [
+            view.message.text
+            for view in page.transcript.views
+            for text in view.findChildren(QTextEdit)
+            for mark in text.extraSelections()
+            if mark.format.background().color().alpha() == 255
+        ]
+
+    assert strong() == ["an APPLE"]
+    page.find_bar.step(-1)
+    assert strong() == ["an apple pie"]
+
+
+def test_an_excerpt_has_no_marks_of_markdown():
+    assert excerpt("## The **red** apple is `good` *now*", ["apple"], markdown=True) == "…red apple is good now"
+    assert excerpt("# Apples", ["apple"], markdown=True) == "Apples"
+    assert excerpt("**사과**는 빨갛다", ["사과"], markdown=True) == "사과는 빨갛다"
+    assert excerpt("so 2**3 and 4**5 are", ["are"], markdown=True) == "…and 4**5 are"
+    assert excerpt("a **kwargs", ["**kwargs"], markdown=True) == "a **kwargs", "it was looked for"
+    assert excerpt("a **kwargs", ["kwargs"]) == "a **kwargs", "a file is shown as it is"
