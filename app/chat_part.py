@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from app.chat.controller import ChatController
     from app.chat.keeping import Keeping, SessionManager
     from app.chat.page import ChatPage
+    from app.chat.place import Place
     from app.chat.sidebar import ChatList
     from app.chat.storage.store import ChatStore
 
@@ -56,6 +57,8 @@ class ChatPart(QObject):
         self._controller: ChatController | None = None
         self._page: ChatPage | None = None
         self._list: ChatList | None = None
+        #: Where one was in a page that has been given up.
+        self._place: Place | None = None
         self._follow = QTimer(self, interval=FOLLOW_MS)
         self._follow.timeout.connect(self._look_elsewhere)
         self._index_soon = QTimer(self, singleShot=True)
@@ -105,8 +108,19 @@ class ChatPart(QObject):
 
     def leave(self) -> None:
         """Page and list are about to be made anew."""
+        from app.chat.place import place_of
+
         if self._page is not None:
             self._page.save_draft()
+            self._place = place_of(self._page)
+
+    def resume(self) -> None:
+        """Be where one was, in the page made anew; the chat that was open is open."""
+        from app.chat.place import return_to
+
+        if self._page is not None and self._place is not None:
+            return_to(self._page, self._place)
+        self._place = None
 
     @Slot(int)
     def _came_back(self, chat_id: int) -> None:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 #: A window with less room for its page folds the sidebar.
 NARROW = 612
-#: What the stage leaves to the chat.
-LEAST_CHAT = 400
+#: What the stage leaves to the chat, and with how little it stands beside it: with less it takes its place.
+LEAST_CHAT, LEAST_BESIDE = 400, 220
 
 #: Makes a page by its key: models | hardware | settings.
 PageMaker = Callable[[str], QWidget]
@@ -56,6 +56,8 @@ class Contents(QWidget):
         self._host, self._make_page, self._live = host, make_page, live
         self._chat: QWidget | None = None
         self._stage: QWidget | None = None
+        #: The stage stands in the chat's place.
+        self._alone = False
         self.setProperty("surface", "page")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.sidebar = Sidebar(actions)
@@ -71,7 +73,7 @@ class Contents(QWidget):
         self.pages: dict[str, QWidget] = {"chat": QWidget()}
         self.stack.addWidget(self.pages["chat"])
 
-        right = QVBoxLayout()
+        right = self._right = QVBoxLayout()
         right.setContentsMargins(0, 0, 0, 0)
         right.setSpacing(0)
         right.addWidget(self.topbar)
@@ -90,6 +92,14 @@ class Contents(QWidget):
         host.answerEvent.connect(self.statusbar.show_delta)
         host.answerFinished.connect(self.statusbar.show_result)
         host.answerFinished.connect(self.topbar.show_result)
+
+    def resume(self, before: Contents) -> None:
+        """Go on where others were: what was measured, looked for and replayed is shown here, too."""
+        self.statusbar.resume(before.statusbar)
+        self.topbar.resume(before.topbar)
+        self.sidebar.search.setText(before.sidebar.search.text())
+        if self._stage is not None and before.stage is not None:
+            self._stage.resume(before.stage)
 
     def set_chat(self, page: QWidget, chats: QWidget) -> None:
         """The chat page and the list of chats, once they are there."""
@@ -132,10 +142,12 @@ class Contents(QWidget):
 
             self._stage = StagePanel(self._host, self._live())
             self._stage.cardWanted.connect(self.cardWanted)
+            self._stage.chatWanted.connect(self.stageUnwanted)
             self._upper.addWidget(self._stage)
             if self._crowded:
                 self._chat.show_performance(False)
         elif not on and self._stage is not None:
+            self._put_alone(False)
             self._upper.removeWidget(self._stage)
             self._stage.hide()
             self._stage.deleteLater()
@@ -161,7 +173,7 @@ class Contents(QWidget):
     def _performance_width(self) -> int:
         """What the performance panel takes of the chat page."""
         panel = getattr(self._chat, "performance", None)
-        return panel.width() if panel is not None and self.page == "chat" else 0
+        return panel.beside if panel is not None and self.page == "chat" else 0
 
     @property
     def _crowded(self) -> bool:
@@ -183,6 +195,29 @@ class Contents(QWidget):
     def _share_room(self) -> None:
         look, beside = theme(), self._performance_width
         if self._stage is not None and self.page == "chat":
-            self._stage.set_room(self.width() - look.px(RAIL_WIDTH) - look.px(LEAST_CHAT) - beside)
+            from app.stage.panel import NARROWEST
+
+            self._stage.offer_card(not beside)
+            room = self.width() - look.px(RAIL_WIDTH)
+            # Whether the narrowest stage leaves the chat less than can be read.
+            self._put_alone(room - look.px(NARROWEST) < look.px(LEAST_BESIDE))
+            self._stage.set_room(room if self._alone else room - look.px(LEAST_CHAT) - beside, self._alone)
             beside += self._stage.width()
+        else:
+            self._put_alone(False)
         self.sidebar.set_narrow(self.width() - beside - self.sidebar.full_width < look.px(NARROW))
+
+    def _put_alone(self, alone: bool) -> None:
+        """The stage in the chat's place, or back beside it."""
+        if alone == self._alone or self._stage is None:
+            return
+        self._alone = alone
+        before, now = (self._upper, self._right) if alone else (self._right, self._upper)
+        before.removeWidget(self._stage)
+        now.addWidget(self._stage)
+        self.stack.setVisible(not alone)
+
+    def give_way(self) -> None:
+        """The chat is to be seen."""
+        if self._alone:
+            self.stageUnwanted.emit()

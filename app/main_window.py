@@ -80,6 +80,8 @@ class MainWindow(QMainWindow):
         self._open_chat_id = 0
         self._chat_page: QWidget | None = None
         self._chat_list: QWidget | None = None
+        #: By its key, what a page that is to be made anew resumes.
+        self._kept: dict[str, object] = {}
         set_language(settings.values.language)
         self._apply_look()
         self.setWindowTitle("Greenroom")
@@ -121,7 +123,7 @@ class MainWindow(QMainWindow):
             "import_chats": self.chats.import_chats,
             "export_chat": self.chats.export,
             "stop": self._stop,
-            "focus_message": lambda: self.show_page("chat"),
+            "focus_message": self._to_chat,
             "palette": self.open_palette,
             "stage": self._toggle_stage,
             "performance": self._toggle_performance,
@@ -134,7 +136,7 @@ class MainWindow(QMainWindow):
             "show_hardware": lambda: self.show_page("hardware"),
             "show_settings": lambda: self.show_page("settings"),
             "measure": lambda: self._on_this_pc("start_measuring"),
-            "compare": lambda: self._on_this_pc("open_comparison"),
+            "compare": self._compare,
             "wizard": self.open_wizard,
             "toggle_theme": self._toggle_theme,
             "quit": self.close,
@@ -200,6 +202,7 @@ class MainWindow(QMainWindow):
         page, chat = self.page, self._open_chat_id
         settings = self._pages.get("settings")
         at = None if settings is None else (settings.section, settings.focused)
+        self._kept |= {key: self._pages[key].kept for key in ("models", "hardware") if key in self._pages}
         self._end_pages()
         self.notices.banners.setParent(None)
         old = self.takeCentralWidget()
@@ -216,8 +219,10 @@ class MainWindow(QMainWindow):
             self._take_chat()
             if chat:
                 self._chat_page.open_chat(chat)
+            self.chats.resume()
             self.statusbar.start()
             self.contents.show_stage(self._settings.values.stage)
+            self.contents.resume(old)
         self.show_page(page)
         if at is not None and page == "settings":
             self._pages["settings"].show_section(*at)
@@ -307,7 +312,7 @@ class MainWindow(QMainWindow):
             models.loadWanted.connect(self.load_model)
             models.fileWanted.connect(self.choose_file)
             models.folderWanted.connect(self.choose_folder)
-            return models
+            return self._resumed(key, models)
         if key == "hardware":
             from app.hardware.page import HardwarePage
 
@@ -315,10 +320,16 @@ class MainWindow(QMainWindow):
             hardware.measured.connect(self._memory_measured)
             hardware.measuringStarted.connect(self._gauge.give_way)
             hardware.wizardWanted.connect(self.open_wizard)
-            return hardware
+            return self._resumed(key, hardware)
         from app.settings.page import SettingsPage
 
         return SettingsPage(self._settings)
+
+    def _resumed(self, key: str, page: QWidget) -> QWidget:
+        """As the one was that it replaces, if it does."""
+        if key in self._kept:
+            page.resume(self._kept.pop(key))
+        return page
 
     def _live(self) -> LiveRun:
         """What the stage follows, from the first model on: it also shows a run that it was closed in."""
@@ -360,15 +371,20 @@ class MainWindow(QMainWindow):
 
     # Chats
 
+    def _to_chat(self) -> None:
+        """Also where the stage stands in its place."""
+        self.show_page("chat")
+        self.contents.give_way()
+
     @Slot()
     def new_chat(self) -> None:
-        self.show_page("chat")
+        self._to_chat()
         if self._chat_page is not None:
             self._chat_page.new_chat()
 
     @Slot(int)
     def open_chat(self, chat: int) -> None:
-        self.show_page("chat")
+        self._to_chat()
         if self._chat_page is not None:
             self._chat_page.open_chat(chat)
 
@@ -392,13 +408,19 @@ class MainWindow(QMainWindow):
     def _in_chat(self, name: str) -> None:
         """Call a method of the chat page, in sight."""
         if self._chat_page is not None:
-            self.show_page("chat")
+            self._to_chat()
             getattr(self._chat_page, name)()
 
     def _on_this_pc(self, name: str) -> None:
         """Call a method of the This PC page, in sight."""
         self.show_page("hardware")
         getattr(self._pages["hardware"], name)()
+
+    def _compare(self) -> None:
+        """Over the This PC page, which has what is compared; then back to where one was."""
+        before = self.page
+        self.show_page("hardware")
+        self._pages["hardware"].open_comparison(lambda: self.show_page(before))
 
     def _stop(self) -> None:
         if self._host.state.kind == "generating":

@@ -6,7 +6,8 @@ In a narrow window it folds to a rail of icons, and unfolds for as long as a cha
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal, Slot
-from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLineEdit, QMenu, QVBoxLayout, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QButtonGroup, QHBoxLayout, QLineEdit, QMenu, QVBoxLayout, QWidget
 
 from app.actions import MENUS, Actions
 from app.language import mark, tr
@@ -18,6 +19,8 @@ from app.widgets.logo import Logo
 from app.widgets.tab_order import tab_in_order_made
 
 WIDTH, RAIL_WIDTH = 248, 64
+#: A rail that is not this high leaves out the logo.
+LOW = 300
 
 #: (page key, text, icon)
 NAVIGATION = (
@@ -45,14 +48,13 @@ class Sidebar(QWidget):
 
         self.menu_button = button("", icon="dots", kind="ghost", role="muted", name=tr("Menu"), tip=tr("All commands"))
         self.menu_button.clicked.connect(self._open_menu)
-        self._brand = QHBoxLayout()
+        self._brand = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._brand.setContentsMargins(8, 4, 0, 10)
         self._brand.setSpacing(10)
         self._name = label("Greenroom", "heading")
         self._logo = Logo()
         self._brand.addWidget(self._logo)
-        self._brand.addWidget(self._name)
-        self._brand.addStretch(1)
+        self._brand.addWidget(self._name, 1)
         self._brand.addWidget(self.menu_button)
 
         self.new_chat = button(tr("New chat"), icon="plus")
@@ -131,7 +133,7 @@ class Sidebar(QWidget):
     def _fold(self) -> None:
         folded = self.folded
         self.setFixedWidth(theme().px(RAIL_WIDTH) if folded else self.full_width)
-        for part in (self._name, self.search, self._middle, self.menu_button):
+        for part in (self._name, self.search, self._middle):
             part.setVisible(not folded)
         self.chats_button.setVisible(folded)
         self.layout().setStretch(self.layout().count() - 1 - len(NAVIGATION), 1 if folded else 0)
@@ -140,10 +142,21 @@ class Sidebar(QWidget):
         for entry in (*self._nav.values(), self.chats_button):
             entry.setProperty("rail", folded)
             restyle(entry)
-        # As far in as the logo is wide, it stands over the signs.
-        logo = (theme().px(RAIL_WIDTH) - self._logo.width()) // 2 - self.layout().contentsMargins().left()
-        self._brand.setContentsMargins(logo if folded else 8, 4, 0, 10)
+        # In the rail the logo stands over the signs, and the menu below it.
+        self._show_logo()
+        directions, middle = QBoxLayout.Direction, Qt.AlignmentFlag.AlignHCenter
+        self._brand.setDirection(directions.TopToBottom if folded else directions.LeftToRight)
+        for part in (self._logo, self.menu_button):
+            self._brand.setAlignment(part, middle if folded else Qt.AlignmentFlag(0))
+        self._brand.setContentsMargins(0 if folded else 8, 4, 0, 10)
         self.new_chat.setText("" if folded else tr("New chat"))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._show_logo()
+
+    def _show_logo(self) -> None:
+        self._logo.setVisible(not self.folded or self.height() >= theme().px(LOW))
 
     @Slot()
     def _show_shortcuts(self) -> None:

@@ -87,6 +87,8 @@ class StatusBar(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._clock = time.monotonic
         self._tokens: deque[tuple[float, int]] = deque()
+        #: Of the model's last answer, tok/s; 0 before the first.
+        self._measured = 0.0
         self._process = None
         self._state = HostState()
         self._gpu_load: GpuLoad | None = None
@@ -141,6 +143,18 @@ class StatusBar(QWidget):
         psutil.cpu_percent(None)  # the first call only sets the starting point
         self._look_timer.start()
 
+    def resume(self, before: StatusBar) -> None:
+        """What another bar has measured is shown here, too."""
+        self._tokens, self._cache_before = before._tokens, before._cache_before
+        for value in before.spark.values:
+            self.spark.push(value)
+        if before.cpu.value.text():
+            self.cpu.show_value(before.cpu.value.text())
+            self._want(self.cpu, True)
+        self._show_speed(before._measured)
+        self._show_status()
+        self._share_room()
+
     def show_state(self, state: HostState) -> None:
         before, self._state = self._state, state
         plan = state.plan if state.kind in ("ready", "generating") else None
@@ -150,6 +164,7 @@ class StatusBar(QWidget):
             for part in self._parts:
                 part.wanted = part.widget is self.cpu and part.wanted
             self.spark.clear()
+            self._measured = 0.0
             self.kernel.setText("")
             set_plain_tip(self.kernel, "")
         else:
@@ -178,6 +193,7 @@ class StatusBar(QWidget):
 
     def _show_speed(self, decode_tps: float) -> None:
         if decode_tps > 0:
+            self._measured = decode_tps
             self.speed.show_value(rate(decode_tps))
             self._want(self.speed, True)
             self._want(self.spark, True)

@@ -149,6 +149,11 @@ class TopBar(QWidget):
             self._measured = result.stats.decode_tps
             self._show_speed()
 
+    def resume(self, before: TopBar) -> None:
+        """What another bar knows of the last answer is known here, too."""
+        self._measured = before._measured
+        self._show_speed()
+
     def show_state(self, state: HostState) -> None:
         if state.path != self._state.path or state.kind == "loading":
             self._measured = 0.0

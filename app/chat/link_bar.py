@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, QUrl, Slot
-from PySide6.QtGui import QDesktopServices, QGuiApplication, QKeyEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtGui import QDesktopServices, QGuiApplication, QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.language import tr
 from app.widgets.buttons import button
 from app.widgets.labels import ElideLabel, label
+from app.widgets.wrap_row import WrapRow
 
 #: Only these leave the program; anything else in a model's answer is not to be trusted with a click.
 SCHEMES = ("http", "https", "mailto")
@@ -30,11 +31,12 @@ class LinkBar(QFrame):
         first = QHBoxLayout()
         first.addWidget(self._address, 1)
         first.addWidget(close)
-        second = QHBoxLayout()
+        self._said = label(tr("This link leaves Greenroom."), "small", wrap=True)
+        self._buttons = WrapRow(copy, self._open)
+        second = self._second = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         second.setSpacing(8)
-        second.addWidget(label(tr("This link leaves Greenroom."), "small", wrap=True), 1)
-        second.addWidget(copy)
-        second.addWidget(self._open)
+        second.addWidget(self._said, 1)
+        second.addLayout(self._buttons)
         column = QVBoxLayout(self)
         column.setContentsMargins(14, 8, 8, 8)
         column.setSpacing(4)
@@ -49,6 +51,14 @@ class LinkBar(QFrame):
     @property
     def open_button(self) -> QWidget:
         return self._open
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """The buttons stand below the words where beside them there is too little room."""
+        super().resizeEvent(event)
+        words = self._said.fontMetrics().horizontalAdvance(self._said.text())
+        beside = words + self._buttons.sizeHint().width() + 40 <= self.width()
+        directions = QBoxLayout.Direction
+        self._second.setDirection(directions.LeftToRight if beside else directions.TopToBottom)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:

@@ -14,6 +14,7 @@ from app.language import tr
 from app.widgets.buttons import button
 from app.widgets.labels import label
 from app.widgets.tab_order import tab_in_order_made
+from app.widgets.wrap_row import WrapRow
 
 #: (text on the button, what it does)
 Choice = tuple[str, Callable[[], object]]
@@ -44,8 +45,7 @@ class NoticeBar(QFrame):
         self._text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         close = button("", icon="cross", kind="ghost", role="muted", name=tr("Close this message"))
         close.clicked.connect(self._close)
-        self._row = QHBoxLayout()
-        self._row.setSpacing(8)
+        self._row = WrapRow()
         self.buttons: list[QPushButton] = []
         head = QHBoxLayout()
         head.addWidget(self._text, 1)
@@ -84,7 +84,6 @@ class NoticeBar(QFrame):
             made.clicked.connect(lambda checked=False, place=place: self._choose(place))
             self._row.addWidget(made)
             self.buttons.append(made)
-        self._row.addStretch(1)
 
     def _choose(self, place: int) -> None:
         choices = self.notice.choices

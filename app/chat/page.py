@@ -132,7 +132,8 @@ class ChatPage(QWidget):
         row.addStretch(1)
         row.addWidget(centred, 1000)
         row.addStretch(1)
-        column = QVBoxLayout()
+        messages = QWidget()
+        column = QVBoxLayout(messages)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addWidget(self.banners)
@@ -141,8 +142,8 @@ class ChatPage(QWidget):
         beside = QHBoxLayout(self)
         beside.setContentsMargins(0, 0, 0, 0)
         beside.setSpacing(0)
-        beside.addLayout(column, 1)
-        self._performance = PerformanceOpener(performance_log(self._host), beside, self)
+        beside.addWidget(messages, 1)
+        self._performance = PerformanceOpener(performance_log(self._host), beside, messages, self)
 
     def _connect(self) -> None:
         self._host.stateChanged.connect(self._show_state)
@@ -234,12 +235,14 @@ class ChatPage(QWidget):
             except GreenroomError as error:
                 self.show_failure(error)
             self._show_path(stay=True)
+        self._performance.give_way()
         self.find_bar.open_bar(words)
         self.find_bar.stand_at(message_id)
         self.transcript.go_to(message_id)
 
     def find(self) -> None:
         """Look for words in the open chat."""
+        self._performance.give_way()
         self.find_bar.open_bar()
 
     @Slot(str)
@@ -280,9 +283,9 @@ class ChatPage(QWidget):
         """The panel beside the messages while it is shown."""
         return self._performance.panel
 
-    def show_performance(self, on: bool) -> None:
-        """The figures of the newest answer beside the messages."""
-        self._performance.show(on)
+    def show_performance(self, on: bool, message_id: int | None = None) -> None:
+        """The figures of an answer, of the newest one without a message, beside the messages."""
+        self._performance.show(on, message_id)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -330,6 +333,7 @@ class ChatPage(QWidget):
     # Chats and versions
 
     def _switch(self, chat_id: int | None) -> None:
+        self._performance.give_way()
         self._drafting.save()
         self._editing.leave()
         self.message_actions.forget()
@@ -451,6 +455,7 @@ class ChatPage(QWidget):
             self._sends_when_counted = False
             self.send(self.composer.text.strip())
             return
+        self.composer.set_too_large(self._meter.full and bool(self.composer.attachments))
         if not self._meter.full:
             self._advice.fits_again()
         elif self.composer.attachments:
@@ -524,6 +529,7 @@ class ChatPage(QWidget):
 
     @Slot()
     def open_options(self) -> None:
+        self._performance.give_way()
         self._opener.open(self._chat, self.composer.settings_button)
 
     @property

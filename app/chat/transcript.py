@@ -178,6 +178,33 @@ class Transcript(QScrollArea):
         self._settle(max(0, self._views[place - self._first].y() - MARGIN))
         self._follow_at_end()
 
+    @property
+    def place(self) -> tuple[int, float] | None:
+        """The message at the upper edge and what share of it lies above; None while the end is followed."""
+        top = self.verticalScrollBar().value()
+        below = (view for view in self._views if view.y() + view.height() > top)
+        view = None if self._following else next(below, None)
+        return None if view is None else (view.message.id, (top - view.y()) / max(1, view.height()))
+
+    def return_to(self, message_id: int, share: float) -> None:
+        """Go to a `place`."""
+        self.go_to(message_id)
+        for _ in range(2):
+            # What was built above it may be taller than its room was.
+            view = next((view for view in self._views if view.message.id == message_id), None)
+            if view is None:
+                return
+            self._following = False
+            self._settle(max(0, view.y() + round(share * view.height())))
+        self._follow_at_end()
+
+    def unfold(self, message_id: int) -> None:
+        """Show what the model thought before an answer."""
+        self.go_to(message_id)
+        view = self._answer(message_id)
+        if view is not None and view.thought is not None:
+            view.thought.toggle.setChecked(True)
+
     def _follow_at_end(self) -> None:
         bar = self.verticalScrollBar()
         self._following = bar.value() >= bar.maximum() - NEAR_END
@@ -356,12 +383,15 @@ class Transcript(QScrollArea):
         self._take_width()
 
     def _take_width(self) -> None:
-        width = self._width()
+        """What is looked at stays where it is, however much taller what lies above it becomes."""
+        width, place = self._width(), self.place
         self._building = True
         for view in self.views:
             view.set_width(width)
         self._building = False
         self._settle()
+        if place is not None:
+            self.return_to(*place)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         done = super().eventFilter(watched, event)

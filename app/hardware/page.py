@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
@@ -40,6 +41,7 @@ class HardwarePage(QWidget):
         self._probing: tasks.Task | None = None
         self._measuring: tasks.Task | None = None
         self._comparison_waits = False
+        self._after_comparison: Callable[[], object] | None = None
         self.report: HardwareReport | None = None
 
         head = PageHead(tr("This PC"))
@@ -101,6 +103,15 @@ class HardwarePage(QWidget):
     def rows(self) -> list[CheckRow]:
         return self._card.rows
 
+    @property
+    def kept(self) -> object:
+        """What a page that takes the place of this one needs for `resume`."""
+        return self.what_if.question
+
+    def resume(self, kept: object) -> None:
+        """Ask about the PC that another page has asked about."""
+        self.what_if.ask(kept)
+
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.refresh()
@@ -123,12 +134,14 @@ class HardwarePage(QWidget):
         if self._comparison_waits:
             self.open_comparison()
 
-    @Slot()
-    def open_comparison(self) -> None:
-        """Of this PC with others; as soon as this one has been looked at."""
+    def open_comparison(self, closed: Callable[[], object] | None = None) -> None:
+        """Of this PC with others; as soon as this one has been looked at. closed: called when it has been closed."""
         self._comparison_waits = self.report is None
+        if closed is not None:
+            self._after_comparison = closed
         if self.report is not None:
-            self.what_if.open_comparison()
+            closed, self._after_comparison = self._after_comparison, None
+            self.what_if.open_comparison(closed)
 
     @Slot()
     def _copy(self) -> None:

@@ -164,7 +164,7 @@ class WhatIfPanel(QFrame):
         column.addLayout(chips)
         column.addWidget(self.figures)
         self.compare = button(tr("Compare with this PC…"), icon="sliders")
-        self.compare.clicked.connect(self.open_comparison)
+        self.compare.clicked.connect(lambda: self.open_comparison())
         column.addSpacing(6)
         column.addWidget(self.compare, 0, Qt.AlignmentFlag.AlignLeft)
         self._timer = QTimer(self, singleShot=True, interval=WAIT_MS)
@@ -187,6 +187,18 @@ class WhatIfPanel(QFrame):
             str(self.model.currentData()),
             _value(self.context),
         )
+
+    def ask(self, question: Question) -> None:
+        """Fill the fields with a question."""
+        for field, value in (
+            (self.ram, question.ram),
+            (self.vram, question.vram),
+            (self.context, question.context),
+        ):
+            field.show_value(value)
+        self.cpu.setText(question.cpu)
+        self.gpu.setText(question.gpu)
+        self.model.setCurrentIndex(max(0, self.model.findData(question.entry)))
 
     def resizeEvent(self, event: Any) -> None:
         super().resizeEvent(event)
@@ -251,8 +263,11 @@ class WhatIfPanel(QFrame):
         self.figures.setText(f"{sentence(told(error.why))}. {told(error.remedy)}")
         self.answered.emit()
 
-    def open_comparison(self) -> None:
-        """Of this PC with the one asked about, for the model of the answer. There must be a report."""
+    def open_comparison(self, closed: Callable[[], object] | None = None) -> None:
+        """Of this PC with the one asked about, for the model of the answer. There must be a report.
+
+        closed: called when it has been closed
+        """
         from app.compare.dialog import CompareDialog
 
         asked = self.question
@@ -264,6 +279,8 @@ class WhatIfPanel(QFrame):
             self._complain(error)
             return
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        if closed is not None:
+            dialog.finished.connect(lambda result: closed())
         dialog.open()
 
     def _open_plan(self) -> None:

@@ -75,6 +75,21 @@ class FilterLine(QWidget):
     def text(self) -> str:
         return self.search.text().strip()
 
+    @property
+    def choices(self) -> tuple[object, ...]:
+        """What is written and chosen, for `choose`."""
+        toggles = (self.fits.isChecked(), self.free.isChecked())
+        places = (_places(made).index(True) for made in (self.sizes, self.sorts))
+        return (self.search.text(), *toggles, *places)
+
+    def choose(self, choices: tuple[object, ...]) -> None:
+        text, fits, free, *places = choices
+        self.search.setText(text)
+        self.fits.setChecked(fits)
+        self.free.setChecked(free)
+        for made, place in zip((self.sizes, self.sorts), places, strict=True):
+            made.menu().actions()[place].trigger()
+
     @Slot()
     def filter_soon(self) -> None:
         """After the pause, as if the user had typed; once for many calls."""
@@ -88,6 +103,10 @@ class FilterLine(QWidget):
         for layout, needed in ((self._choices, line), (self._row, line + self.search.minimumWidth() + _GAP)):
             fits = self.width() >= needed
             layout.setDirection(QBoxLayout.Direction.LeftToRight if fits else QBoxLayout.Direction.TopToBottom)
+
+
+def _places(made: QPushButton) -> list[bool]:
+    return [action.isChecked() for action in made.menu().actions()]
 
 
 def _toggle(text: str) -> QPushButton:

@@ -122,6 +122,16 @@ class ModelsPage(QWidget):
         """The widgets in view."""
         return [widget for _, widget in self.list.widgets if isinstance(widget, RowWidget)]
 
+    @property
+    def kept(self) -> object:
+        """What a page that takes the place of this one needs for `resume`."""
+        return self.filters.choices, self._hits
+
+    def resume(self, kept: object) -> None:
+        """List what another page has listed."""
+        choices, self._hits = kept
+        self.filters.choose(choices)
+
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.refresh()

@@ -7,16 +7,20 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fakes import FakeApi
 from PySide6.QtCore import QCoreApplication, QEvent, QTimer
-from PySide6.QtWidgets import QApplication, QMenuBar, QPlainTextEdit, QWidget
+from PySide6.QtWidgets import QApplication, QMenuBar, QPlainTextEdit, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app import language, tasks
 from app.host import EngineHost
 from app.main_window import MainWindow
 from app.settings.store import SettingsStore
+from app.stage.activity import Frame
+from app.stage.recording import Recording
+from app.stage.sources import Replay
 from app.theme import theme
 from engine.errors import GreenroomError
 
@@ -178,6 +182,190 @@ def test_a_run_that_the_stage_was_closed_in_is_there_when_it_opens(
         window.chat_page.send("Hello?")
     window.actions_by_key["stage"].trigger()
     assert window.contents.stage.live.recording.frames
+
+
+def long_answer(window: MainWindow) -> int:
+    store = window.store
+    chat, parent = store.create_chat("Long"), None
+    for number in range(12):
+        parent = store.add_message(chat, parent, "user", f"Question {number}")
+        answer = store.add_message(chat, parent, "assistant", model="m")
+        store.finish(answer, f"<think>Which {number}?</think>" + f"A sentence of answer {number}. " * 60, None, "end")
+        parent = answer
+    return chat
+
+
+def zoom(window: MainWindow, factor: float, qtbot: QtBot) -> None:
+    before = window.contents
+    window.settings.change(zoom=factor)
+    qtbot.waitUntil(lambda: window.contents is not before, timeout=LONG)
+    tasks.finish()
+    QApplication.processEvents()
+
+
+def test_zoom_forgets_nothing_of_the_chat(window: MainWindow, qtbot: QtBot) -> None:
+    window.open_chat(long_answer(window))
+    page = window.chat_page
+    messages = page._messages
+    page.transcript.unfold(messages[9].id)
+    page.find_bar.open_bar("sentence")
+    page.find_bar.stand_at(messages[5].id)
+    page.show_performance(True)
+    page.transcript.return_to(messages[5].id, 0.5)
+    window.sidebar.search.setText("Lon")
+    before = page.transcript.place
+    zoom(window, 1.25, qtbot)
+    again = window.chat_page
+    assert again is not page
+    assert again.transcript.place[0] == before[0] == messages[5].id
+    assert again.transcript.place[1] == pytest.approx(before[1], abs=0.05)
+    assert again.find_bar.isVisible()
+    assert again.find_bar.count_text == "3 of 12"
+    assert again.performance is not None
+    assert window.actions_by_key["performance"].isChecked()
+    assert window.sidebar.search.text() == "Lon"
+    open_ = [
+        view.message.id
+        for view in again.transcript.views
+        if getattr(view, "thought", None) is not None and view.thought.toggle.isChecked()
+    ]
+    assert open_ == [messages[9].id]
+
+
+def test_zoom_keeps_what_was_measured(window: MainWindow, host: EngineHost, qtbot: QtBot) -> None:
+    window.load_model(PATH)
+    qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
+    with qtbot.waitSignal(host.answerFinished, timeout=LONG):
+        window.chat_page.send("Hello?")
+    for value in (40.0, 50.0, 45.0):
+        window.statusbar.spark.push(value)
+    said, line = window.statusbar.speed.value.text(), window.statusbar.spark.values
+    assert said
+    tip = window.topbar.speed.toolTip()
+    zoom(window, 1.1, qtbot)
+    assert window.statusbar.speed.value.text() == said
+    assert window.statusbar.speed.isVisible()
+    assert window.statusbar.spark.values == line
+    assert window.topbar.speed.toolTip() == tip
+    host.unload()
+    qtbot.waitUntil(lambda: host.state.kind == "empty", timeout=LONG)
+    zoom(window, 1.0, qtbot)
+    assert window.statusbar.speed.isHidden()
+
+
+def test_zoom_keeps_a_replay_at_its_place(window: MainWindow, qtbot: QtBot) -> None:
+    window.actions_by_key["stage"].trigger()
+    run = Recording("m", (0, 1), 6)
+    cells = np.array([1, 3], np.uint32)
+    for second in range(9):
+        run.add(Frame(second, second + 1, cells, cells, np.zeros(0, np.uint32)))
+    window.contents.stage.open_replay(Replay(run))
+    window.contents.stage.replay.pause()
+    window.contents.stage.replay.seek(4.0)
+    zoom(window, 1.1, qtbot)
+    replay = window.contents.stage.replay
+    assert replay is not None
+    assert (replay.seconds, replay.running) == (4.0, False)
+    assert window.contents.stage.replay_bar.slider.value() == 80
+
+
+def test_zoom_keeps_what_was_asked_on_pages_that_are_not_shown(window: MainWindow, qtbot: QtBot) -> None:
+    window.show_page("models")
+    models = window.contents.pages["models"]
+    models.search.setText("qwen")
+    models.filters.fits.click()
+    models.filters.sorts.menu().actions()[2].trigger()
+    window.show_page("hardware")
+    tasks.finish()
+    window.contents.pages["hardware"].what_if.ram.setValue(256)
+    window.show_page("chat")
+    for factor in (1.1, 1.25):
+        zoom(window, factor, qtbot)
+    window.show_page("models")
+    again = window.contents.pages["models"]
+    assert again is not models
+    assert again.search.text() == "qwen"
+    assert again.filters.fits.isChecked()
+    assert again.filters.sorts.text() == "Smallest first"
+    qtbot.waitUntil(lambda: again._filter == models._filter, timeout=LONG)
+    window.show_page("hardware")
+    assert window.contents.pages["hardware"].what_if.question.ram == 256
+
+
+def test_in_the_smallest_window_a_panel_takes_the_place_of_the_chat_and_gives_it_back(
+    window: MainWindow, qtbot: QtBot
+) -> None:
+    zoom(window, 2.0, qtbot)
+    window.resize(window.minimumSize())
+    QApplication.processEvents()
+
+    def whole(part: QWidget) -> bool:
+        return part.isVisible() and part.mapTo(window, part.rect().topRight()).x() < window.width()
+
+    window.actions_by_key["stage"].trigger()
+    QApplication.processEvents()
+    stage = window.contents.stage
+    assert not window.chat_page.isVisible()
+    assert whole(stage)
+    assert whole(stage.back)
+    assert whole(window.topbar.stage)
+    window.show_page("models")
+    assert window.contents.pages["models"].isVisible()
+    window.show_page("chat")
+    assert stage.isVisible()
+    stage.back.click()
+    assert window.chat_page.isVisible()
+    assert not window.settings.values.stage
+    window.actions_by_key["stage"].trigger()
+    window.new_chat()
+    assert window.chat_page.isVisible(), "who wants to write gets the chat"
+
+    window.actions_by_key["performance"].trigger()
+    QApplication.processEvents()
+    panel = window.chat_page.performance
+    assert whole(panel)
+    assert not window.chat_page.composer.isVisible()
+    closing = next(made for made in panel.findChildren(QPushButton) if "Close" in made.accessibleName())
+    assert whole(closing)
+    window.resize(1600, 900)
+    QApplication.processEvents()
+    assert window.chat_page.composer.isVisible(), "there is room beside it now"
+    window.resize(window.minimumSize())
+    QApplication.processEvents()
+    closing.click()
+    assert window.chat_page.composer.isVisible()
+
+
+def test_one_card_is_offered_where_two_panels_could(window: MainWindow) -> None:
+    window.resize(1600, 900)
+    window.actions_by_key["stage"].trigger()
+    assert window.contents.stage.card.isVisible()
+    window.actions_by_key["performance"].trigger()
+    assert not window.contents.stage.card.isVisible()
+    window.actions_by_key["performance"].trigger()
+    assert window.contents.stage.card.isVisible()
+
+
+def test_the_menu_is_in_the_rail_too(window: MainWindow) -> None:
+    window.resize(700, 600)
+    QApplication.processEvents()
+    side = window.sidebar
+    assert side.folded
+    assert side.menu_button.isVisible()
+    assert side.rect().contains(side.menu_button.geometry())
+    assert side.menu_button.geometry().top() >= side._logo.geometry().bottom()
+    assert abs(side.menu_button.geometry().center().x() - side.width() / 2) <= 2
+    assert abs(side._logo.geometry().center().x() - side.width() / 2) <= 2
+
+
+def test_after_a_comparison_one_is_where_one_was(window: MainWindow, qtbot: QtBot) -> None:
+    window.actions_by_key["compare"].trigger()
+    tasks.finish()
+    qtbot.waitUntil(lambda: QApplication.activeModalWidget() is not None, timeout=LONG)
+    assert window.page == "hardware"
+    tasks.finish()
+    QApplication.activeModalWidget().reject()
+    assert window.page == "chat"
 
 
 def test_the_stage_leaves_room_to_the_chat(window: MainWindow) -> None:

@@ -95,7 +95,8 @@ class PerformancePanel(QWidget):
         outer = QVBoxLayout(self)
         outer.setContentsMargins(1, 0, 0, 0)
         outer.addWidget(area)
-        self._room = theme().px(WIDTH)
+        self._room = self._beside = theme().px(WIDTH)
+        self._alone = 0
         self._draw_soon = QTimer(self, singleShot=True, interval=DRAW_MS)
         self._draw_soon.timeout.connect(self._show)
         log.changed.connect(self._note)
@@ -104,7 +105,7 @@ class PerformancePanel(QWidget):
 
     @Slot()
     def _restyle(self) -> None:
-        self.set_room(self._room)
+        self.set_room(self._room, self._alone)
         self._show()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -113,29 +114,41 @@ class PerformancePanel(QWidget):
         else:
             super().keyPressEvent(event)
 
-    def set_room(self, room: int) -> None:
+    @property
+    def beside(self) -> int:
+        """Pixels it takes beside the messages; alone it takes the whole page."""
+        return self._beside
+
+    def set_room(self, room: int, alone: int = 0) -> None:
         """Take the usual width, or what there is if that is less, but never so little that something is cut.
 
-        room: pixels
+        room:  pixels
+        alone: pixels of the page where it has no room for the messages beside the panel, which takes all of it then
         """
-        self._room = room
+        self._room, self._alone = room, alone
         width = min(theme().px(WIDTH), room)
         side_by_side = self.copy_text.sizeHint().width() + self.save_card.sizeHint().width() + 48 <= width
         directions = QBoxLayout.Direction
         self._links.setDirection(directions.LeftToRight if side_by_side else directions.TopToBottom)
         beside = self._area.verticalScrollBar().sizeHint().width() + 4
-        self.setFixedWidth(max(width, self._column.minimumSize().width() + beside))
+        self._beside = max(width, self._column.minimumSize().width() + beside)
+        self.setFixedWidth(alone or self._beside)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         # Only now its parts have the fonts of the style sheet.
-        self.set_room(self._room)
+        self.set_room(self._room, self._alone)
 
     @property
     def shown(self) -> Measured | None:
         """The answer whose figures are shown."""
         found = self._log.of(self._chosen) if self._chosen is not None else None
         return found or self._log.newest
+
+    @property
+    def chosen(self) -> int | None:
+        """The answer that was chosen; None for whatever is newest."""
+        return self._chosen
 
     def choose(self, message_id: int | None) -> None:
         """Show that answer, if it is one of this session; None: whatever is newest."""

@@ -185,6 +185,34 @@ def test_all_can_be_read(make_visit: Callable[..., Visit], language: str, zoom: 
         assert ", ".join(missing) == ""
 
 
+#: Those in which little room is hard: the conversation and what stands beside, over and below it.
+IN_THE_CHAT = (
+    "a chat",
+    "editing a message",
+    "find in the chat",
+    "the link bar",
+    "the notice bar",
+    "performance",
+    "stage",
+    "replay",
+)
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_the_chat_can_be_read_in_the_narrowest_window_with_large_letters(
+    make_visit: Callable[..., Visit], language: str
+) -> None:
+    visit = make_visit(language, 2.0)
+    visit.window.resize(visit.window.minimumWidth(), ROOM.height())
+    for name in IN_THE_CHAT:
+        root = visit.open(OPENERS[name])
+        visit.look(name, root, None if language == "en" else NOT_OURS)
+        visit.close()
+    # What is shortened says the rest in its tip.
+    visit.faults = {fault: None for fault in visit.faults if ": shortened: " not in fault}
+    visit.report()
+
+
 def press(key: Qt.Key, root: QWidget) -> None:
     """As the user does, to whatever has the keyboard."""
     focus = QApplication.focusWidget()

@@ -188,6 +188,7 @@ def test_a_file_that_is_too_large_can_be_cut_or_left_out(page, host, qtbot):
     count(page, host, 24_100)
     assert page.notices.text == "book.txt has 24.0k tokens, and 8.1k are free in this chat."
     assert choices(page) == ["Send the beginning", "More context…", "Leave it out"]
+    assert not page.composer.action_button.isEnabled()
     press(page, qtbot, "Send the beginning")
     small, part = page.composer.attachments
     assert small.name == "small.txt"
@@ -196,6 +197,7 @@ def test_a_file_that_is_too_large_can_be_cut_or_left_out(page, host, qtbot):
     assert part.text.endswith("a line of words")
     count(page, host, 7800)
     assert page.notices.isHidden()
+    assert page.composer.action_button.isEnabled()
     page.composer.set_attachments([book])
     count(page, host, 24_100)
     press(page, qtbot, "Leave it out")
