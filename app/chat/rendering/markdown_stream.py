@@ -26,6 +26,8 @@ from app.chat.rendering.markdown_rules import open_formula
 
 #: Characters after which a paragraph that is being written is cut: parsing and laying it out again must stay quick.
 LONGEST_PARAGRAPH = 2500
+#: Characters of an unfinished line by which it has become what it will be.
+LONGEST_HALF = 200
 #: Blanks at the end of a text that are read as they are.
 MOST_BLANKS = 200
 
@@ -337,7 +339,9 @@ class _OpenTable:
         if formula is not None:
             settled = min(settled, formula[0])
             sure = lines < settled or (lines == settled and not formula[1])
-        if sure and (len(leaves) > 1 or rest.count("\n") > lines):
+        # Half a line may look like a list's or a heading, and become a row: "*" is the beginning of "**words**".
+        long = len(leaves) > 1 and len(rest) - line_offset(rest, lines) > LONGEST_HALF
+        if sure and (long or rest.count("\n") > lines):
             return [whole], self.row + line_offset(rest, lines)
         self.row += line_offset(rest, settled)
         self.leaf = replace(whole, rows=self.leaf.rows + new.rows[1 : 1 + settled])

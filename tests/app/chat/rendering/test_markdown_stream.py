@@ -285,6 +285,7 @@ LINES = [
 @example(["[r]", "# head", "[r]: /x"], 17).via("half of a definition was known when what refers to it was settled")
 @example(["[r]:", "# head", "[r]: /x 'half"], 13).via("what was a definition for a while is none")
 @example(["[r]", "|---|---|", "|---|---|", "$$", "```", "```", "[r]: /x"], 2).via("a definition below an open table")
+@example(["| a | b |", "|---|---|", "**'a'**는 b", "x = 1"], 1).via("a row that looks like a list when it begins")
 @settings(max_examples=100, deadline=None)
 def test_lines_of_any_kind_read_as_the_whole(lines, step):
     text = "\n".join([*lines, ""])
