@@ -36,7 +36,7 @@ from app.widgets.page import scrolled_panel
 from app.widgets.plan_popover import RADIUS
 from engine.errors import GreenroomError
 
-WIDTH, PROMPT_HEIGHT, STOP_HEIGHT = 440, 84, 62
+WIDTH, PROMPT_HEIGHT, STOP_HEIGHT = 440, 84, 78
 #: Typing pauses this long before it counts.
 PAUSE_MS = 400
 #: (field, what it is called, what it does, step, decimals)
