@@ -48,8 +48,6 @@ _SIGN = re.compile(
 )
 #: Integrals, sums and the like, which within a line must not grow to the height of what follows them.
 _LARGE = re.compile(r"<mo>(&#x0(?:222[B-F]|2230|2211|220F|2210|22C[0-3]|2A0[0-6]);)</mo>")
-#: A fraction that is to be as large as one that stands alone, wherever it stands.
-_TALL = re.compile(r'(<mstyle displaystyle="true" scriptlevel="0">)<mfrac>')
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[A-Za-z]")
 
 
@@ -89,7 +87,6 @@ def lay_out(source: str, size: float, display: bool) -> Formula:
             if unknown := _UNKNOWN.search(tree):
                 raise FormulaError(f"\\{unknown[1]} is not known")
             tree = _SIGN.sub(r'\1<mo form="prefix">\2</mo>', tree)
-            tree = _TALL.sub(r'\1<mfrac displaystyle="true" scriptlevel="0">', tree)
             if not display:
                 tree = _LARGE.sub(r'<mo stretchy="false">\1</mo>', tree)
             drawn = library.Math(tree, size=size)
