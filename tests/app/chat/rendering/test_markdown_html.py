@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.chat.rendering.markdown_html import to_html
+from app.chat.storage import exporting
+from app.chat.storage.portable import PortableChat, PortableMessage
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,13 @@ from app.chat.rendering.markdown_html import to_html
 )
 def test_what_an_answer_says_is_on_the_page(text, shown):
     assert shown in to_html(text)
+
+
+def test_an_exported_chat_is_written_so():
+    answer = PortableMessage("assistant", r"so \(a \\ b\) and $$\begin{pmatrix} 1 \\ 2 \end{pmatrix}$$", None, 1.0)
+    page = exporting.to_html([PortableChat("t", 1.0, 1.0, (answer,))])
+    assert r'<code class="math">$a \\ b$</code>' in page
+    assert r"1 \\ 2" in page
 
 
 PIECES = [
