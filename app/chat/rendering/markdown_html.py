@@ -22,6 +22,18 @@ def to_html(text: str) -> str:
 class _Renderer(RendererHTML):
     """Each method writes the tokens of its name."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._within_link = False
+
+    def link_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+        self._within_link = True
+        return self.renderToken(tokens, idx, options, env)
+
+    def link_close(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+        self._within_link = False
+        return self.renderToken(tokens, idx, options, env)
+
     def math_inline(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         mark = "$$" if tokens[idx].meta["display"] else "$"
         return f'<code class="math">{escape(mark + tokens[idx].content + mark)}</code>'
@@ -49,8 +61,7 @@ class _Renderer(RendererHTML):
     def image(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         address = str(tokens[idx].attrGet("src") or "")
         name = escape(tokens[idx].content or address)
-        linked = sum(token.nesting for token in tokens[:idx] if token.tag == "a") > 0
-        return name if linked else f'<a href="{escape(address)}">{name}</a>'
+        return name if self._within_link else f'<a href="{escape(address)}">{name}</a>'
 
     def html_inline(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         """The box of a task, the only one that the parser makes."""

@@ -87,3 +87,8 @@ def test_no_text_becomes_a_tag_that_does_anything(text):
     for tag in re.findall(r"<[^>]*>", page):
         assert re.fullmatch(rf'</?(?:{TAGS})(?: (?:class|href|title|style|start)="[^"<>]*")*(?: /)?>', tag), tag
     assert not re.search(r'href="\s*(?:javascript|data|vbscript):', page, re.IGNORECASE)
+
+
+def test_a_picture_in_a_link_is_its_name_and_after_it_a_link_again() -> None:
+    html = to_html("[![a](http://x/b.png)](http://y) ![c](http://z/d.png)")
+    assert '<a href="http://y">a</a> <a href="http://z/d.png">c</a>' in html
