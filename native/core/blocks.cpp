@@ -43,19 +43,23 @@ void multiply(Step& step, size_t n, float factor, float* x) {
 
 } // namespace
 
-Room::Room(Step& step, size_t width) : step_(step) {
-  const size_t n = step.tokens * width;
-  // The smallest that is large enough, so that the large ones are left for who needs them.
-  auto best = step.rooms.end();
-  for (auto room = step.rooms.begin(); room != step.rooms.end(); ++room)
-    if (room->size() >= n && (best == step.rooms.end() || room->size() < best->size()))
+Room::Room(Step& step, size_t width) : free_(step.call.kept()) {
+  const size_t nbytes = step.tokens * width * sizeof(float);
+  // The smallest that is large enough, so that the large ones are left for who needs them. Where none is, the largest
+  // grows: no more are kept than were ever in use together.
+  auto best = free_.end();
+  for (auto room = free_.begin(); room != free_.end(); ++room)
+    if (best == free_.end() || (best->nbytes() < nbytes ? room->nbytes() > best->nbytes()
+                                                        : room->nbytes() >= nbytes && room->nbytes() < best->nbytes()))
       best = room;
-  if (best == step.rooms.end()) {
-    values_.resize(n);
-    return;
+  if (best != free_.end()) {
+    memory_ = std::move(*best);
+    free_.erase(best);
   }
-  values_ = std::move(*best);
-  step.rooms.erase(best);
+  if (memory_.nbytes() < nbytes) {
+    memory_ = Arena();
+    memory_ = Arena(nbytes);
+  }
 }
 
 void Norm::run(Step& step, float* x, const float* added, float* y) const {

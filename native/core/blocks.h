@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "arena.h"
 #include "attention.h"
 #include "experts.h"
 #include "matrix.h"
@@ -18,12 +19,11 @@
 
 namespace greenroom {
 
-// What one call's blocks share: where in the sequence it is, and rooms that each block may use until it returns.
+// What one call's blocks share: where in the sequence it is.
 struct Step {
   ThreadPool::Call& call;
   size_t start, tokens;
   std::vector<std::vector<float>> turns; // per rope of the model: [tokens, rotated / 2, 2]
-  std::vector<std::vector<float>> rooms; // taken and given back by Room
   // [tokens] each: that every token goes to the one expert of an MLP, and counts 1.
   std::vector<int32_t> zeros;
   std::vector<float> ones;
@@ -32,18 +32,18 @@ struct Step {
       : call(c), start(from), tokens(n), zeros(n, 0), ones(n, 1.0f) {}
 };
 
-// f32 [tokens, width] of any contents, for as long as it lives.
+// f32 [tokens, width] of any contents, for as long as it lives; its memory serves the next one, also of another call.
 class Room {
 public:
   Room(Step& step, size_t width);
-  ~Room() { step_.rooms.push_back(std::move(values_)); }
+  ~Room() { free_.push_back(std::move(memory_)); }
   Room(const Room&) = delete;
   Room& operator=(const Room&) = delete;
-  float* data() { return values_.data(); }
+  float* data() { return reinterpret_cast<float*>(memory_.data()); }
 
 private:
-  Step& step_;
-  std::vector<float> values_;
+  std::vector<Arena>& free_;
+  Arena memory_;
 };
 
 struct Norm {

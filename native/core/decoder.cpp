@@ -96,8 +96,11 @@ void Decoder::forward(ThreadPool& pool, float* x, size_t tokens, long long start
   ThreadPool::Call call(pool);
   Step step(call, static_cast<size_t>(start), tokens);
   for (const RopeTable& rope : ropes_) {
-    step.turns.emplace_back(tokens * rope.frequencies.size() * 2);
-    rope_turns(rope.frequencies, rope.magnitude, step.start, tokens, step.turns.back().data());
+    const size_t width = rope.frequencies.size() * 2;
+    std::vector<float>& turns = step.turns.emplace_back(tokens * width);
+    call.run({{tokens, [&](size_t token, int) {
+                 rope_turns(rope.frequencies, rope.magnitude, step.start + token, 1, turns.data() + token * width);
+               }}});
   }
   for (size_t i = 0; i < layers_.size(); ++i)
     layers_[i].run(step, x, i + 1 < layers_.size() ? layers_[i + 1].stream() : head_.stream());

@@ -20,6 +20,8 @@ namespace {
 constexpr size_t kMostPairs = 16384;
 // A gate+up tile makes one activation group of the intermediate, so requantising it stays inside the tile.
 constexpr size_t kTileStrips = kGroup / kStripRows;
+// Gate+up tiles a thread takes together when an expert has many tokens.
+constexpr size_t kTilesAtOnce = 4;
 constexpr size_t kHugePage = size_t{2} << 20, kPage = 4096;
 
 // Strips of output rows in a down tile. Many tokens: as many as leave each thread a few tiles, because every tile reads
@@ -373,7 +375,8 @@ void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed, 
   });
   pass.active = {active, active_count};
   pass.largest = {largest, active_count};
-  const size_t down_strips = strips_per_tile(down_.layout.strips, threads, pairs >= kPairTokens * active_count);
+  const bool many = pairs >= kPairTokens * active_count;
+  const size_t down_strips = strips_per_tile(down_.layout.strips, threads, many);
 
   auto quantise_token = [&](size_t t, int) {
     const float* x = routed.x + t * hidden_;
@@ -420,7 +423,8 @@ void Experts::forward_chunk(ThreadPool::Call& call, const RoutedTokens& routed, 
               reinterpret_cast<float*>(sums + static_cast<size_t>(worker) * sums_nbytes),
               behind(tile, down_tiles, worker, ahead.first));
   };
-  const Phase gates{gate_up_tiles, gate_up, {gate_up_first, nodes}, stream()};
+  // Prompts do not spread evenly: the few experts most of a prompt goes to are half of the work, and come first.
+  const Phase gates{gate_up_tiles, gate_up, {gate_up_first, nodes}, stream(), many ? kTilesAtOnce : SIZE_MAX};
   const Phase downs{down_tiles, down, {down_first, nodes}, down_stream};
   if (own_rows)
     call.run({{pass.active.size(), quantise_active}, gates, downs}, ahead);

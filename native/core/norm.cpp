@@ -14,13 +14,6 @@ void add_row(float* x, const float* added, size_t hidden) {
       x[i] += added[i];
 }
 
-void rms_row(float* x, const float* added, size_t hidden, const float* weight, float eps, float* y) {
-  add_row(x, added, hidden);
-  const float factor = 1.0f / std::sqrt(square_sum(x, hidden) / static_cast<float>(hidden) + eps);
-  for (size_t i = 0; i < hidden; ++i)
-    y[i] = x[i] * factor * weight[i];
-}
-
 // Sixteen chains: four vectors of the baseline CPU.
 template <class Value> float sum(size_t n, Value value) {
   float sums[16] = {};
@@ -34,6 +27,14 @@ template <class Value> float sum(size_t n, Value value) {
     for (size_t k = 0; k < half; ++k)
       sums[k] += sums[k + half];
   return sums[0];
+}
+
+void rms_row(float* x, const float* added, size_t hidden, const float* weight, float eps, float* y) {
+  add_row(x, added, hidden);
+  const float squares = sum(hidden, [=](size_t i) { return x[i] * x[i]; });
+  const float factor = 1.0f / std::sqrt(squares / static_cast<float>(hidden) + eps);
+  for (size_t i = 0; i < hidden; ++i)
+    y[i] = x[i] * factor * weight[i];
 }
 
 void layer_row(float* x, const float* added, size_t hidden, const float* weight, const float* bias, float eps,
@@ -78,10 +79,6 @@ void norm_rows(Pool& pool, float* x, const float* added, size_t tokens, size_t h
 }
 
 } // namespace
-
-float square_sum(const float* x, size_t n) {
-  return sum(n, [=](size_t i) { return x[i] * x[i]; });
-}
 
 void norm(ThreadPool& pool, float* x, const float* added, size_t tokens, size_t hidden, const float* weight,
           const float* bias, float eps, float* y) {

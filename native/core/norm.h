@@ -7,9 +7,6 @@
 
 namespace greenroom {
 
-// The sum of squares, added in the same order for every row of n values.
-float square_sum(const float* x, size_t n);
-
 // Rows [tokens, hidden]; x += added before that, unless added is null. y may be x. Without a bias the root mean square
 // norm y = x / sqrt(mean(x^2) + eps) * weight; with one y = (x - mean) / sqrt(mean((x - mean)^2) + eps) * weight +
 // bias.

@@ -119,7 +119,7 @@ struct alignas(64) ThreadPool::Stage {
   std::atomic<size_t> done{0}; // tiles
   // Written by nobody while the job is open.
   alignas(64) const Phase* phase = nullptr; // valid until the last tile is done
-  size_t tiles = 0, nodes = 1;
+  size_t tiles = 0, nodes = 1, most_at_once = SIZE_MAX;
   uint32_t turn = 0;
   Stream stream;
   size_t node_first[kMostNodes + 1] = {};
@@ -220,6 +220,7 @@ void ThreadPool::close() {
   closed_ = true;
   stop();
   scratch_ = Arena();
+  kept_.clear();
 }
 
 bool ThreadPool::join_job(uint64_t state) {
@@ -346,7 +347,7 @@ std::pair<size_t, size_t> ThreadPool::claim(const Stage& stage, Queue& queue, si
     const size_t first = begin + (seen >> 32 == stage.turn ? seen & UINT32_MAX : 0);
     if (first >= end)
       return {end, end};
-    const size_t run = workers_.empty() ? end - first : std::max<size_t>(1, (end - first) / 4);
+    const size_t run = workers_.empty() ? end - first : std::clamp<size_t>((end - first) / 4, 1, stage.most_at_once);
     if (queue.taken.compare_exchange_weak(seen, turn | (first + run - begin), std::memory_order_relaxed))
       return {first, first + run};
   }
@@ -403,6 +404,7 @@ void ThreadPool::open(std::span<const Phase> phases, const Ahead& ahead) {
     stage.phase = &phase;
     stage.done.store(0, std::memory_order_relaxed);
     stage.tiles = phase.tiles;
+    stage.most_at_once = phase.most_at_once;
     stage.nodes = std::max<size_t>(1, phase.node_first.size());
     stage.turn = ++turn_;
     stage.stream = phase.stream;

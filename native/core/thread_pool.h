@@ -77,6 +77,7 @@ struct Phase {
   // through its own node's tiles before it helps another node. Empty: all tiles are the same to all threads.
   std::span<const size_t> node_first = {};
   Stream stream = {};
+  size_t most_at_once = SIZE_MAX; // tiles a thread takes together: few where some are far more work than others
 };
 
 // How many tiles of phases with nodes a thread has run.
@@ -115,6 +116,8 @@ public:
     int threads() const { return pool_.threads(); }
     // Memory that lives until the next call, 64-byte aligned, contents undefined. The pool keeps the largest asked for.
     std::byte* scratch(size_t nbytes);
+    // Memory that whoever holds the call keeps from one call to the next, because new pages cost time.
+    std::vector<Arena>& kept() { return pool_.kept_; }
 
   private:
     std::unique_lock<std::mutex> lock_;
@@ -150,6 +153,7 @@ private:
   bool closed_ = false;
   bool crowded_ = false; // more threads than cores: spinning would take the core from whoever has work
   Arena scratch_;
+  std::vector<Arena> kept_;
 
   // The job: whoever opens it writes these while nobody is inside.
   std::unique_ptr<Stage[]> stages_;

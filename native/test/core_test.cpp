@@ -1,10 +1,12 @@
 // The kernels and the pool without Python, small enough for the sanitizers. The thorough tests are in tests/native.
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -238,8 +240,9 @@ void norms(ThreadPool& pool) {
     std::vector<float> y(20 * hidden);
     norm(pool, x.data(), added.data(), 20, hidden, weight.data(), nullptr, 0.0f, y.data());
     for (size_t t = 0; t < 20; ++t) {
-      const float mean = square_sum(y.data() + t * hidden, hidden) / static_cast<float>(hidden);
-      require(std::fabs(mean - 4.0f) < 1e-4f, "a norm is off");
+      const float* row = y.data() + t * hidden;
+      const double mean = std::inner_product(row, row + hidden, row, 0.0) / static_cast<double>(hidden);
+      require(std::fabs(mean - 4.0) < 1e-4, "a norm is off");
     }
   }
 }
@@ -313,6 +316,10 @@ void decoder(ThreadPool& pool, const std::string& isa) {
   for (float value : expected)
     require(std::isfinite(value), isa + ": a decoder's logits are not finite");
   require(run(pool, {1, 2, 60, 124, 149, 150}) == expected, isa + ": chunks or threads changed a decoder's logits");
+  const auto kept = [&] { return ThreadPool::Call(single).kept().size(); };
+  const size_t rooms = kept();
+  run(single, {1, 2, 70, 150});
+  require(rooms > 0 && kept() == rooms, isa + ": a decoder keeps more memory with every call");
 }
 
 void pool_under_stress() {
@@ -340,6 +347,23 @@ void pool_under_stress() {
                }},
               {8, [&](size_t, int) { early = early || !finished; }}});
     require(!early, "a phase did not wait for the one before");
+  }
+  // The first tile is as much work as all others together: whoever has it must not have taken others with it.
+  for (int round = 0; round < 10; ++round) {
+    std::atomic<int> others{0};
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    ThreadPool::Call call(pool);
+    call.run({{64,
+               [&](size_t tile, int) {
+                 if (tile != 0)
+                   ++others;
+                 while (tile == 0 && others < 63 && std::chrono::steady_clock::now() < end)
+                   std::this_thread::yield();
+               },
+               {},
+               {},
+               1}});
+    require(std::chrono::steady_clock::now() < end, "a long tile kept others waiting");
   }
   int interrupted = 0;
   std::atomic<bool> stop{false};
