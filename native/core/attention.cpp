@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "dispatch.h"
-#include "norm.h"
 
 namespace greenroom {
 namespace {
@@ -89,7 +88,7 @@ struct Attention::Pass {
 Attention::Attention(const AttentionShape& shape, const std::string& kv_type, AttentionWeights weights,
                      const std::optional<std::string>& isa)
     : shape_(shape), type_(kv_type_named(kv_type)), weights_(std::move(weights)),
-      kernels_(&attention_kernels(type_, isa)) {
+      kernels_(&attention_kernels(type_, isa)), vectors_(&vector_kernels(isa)) {
   check(shape.window >= 0 && shape.chunk >= 0, "window and chunk must not be negative");
   check(shape.window == 0 || shape.chunk == 0, "a layer has a window or chunks, not both");
   const long long reach = std::max(shape.window, shape.chunk);
@@ -223,13 +222,7 @@ void Attention::prepare(const Pass& pass, size_t token) const {
   };
   if (!full && !shape_.norm_after_rope)
     norm_each();
-  const float* turns = pass.turns + token * rotated_;
-  for (float* head = row; head < values; head += head_dim_)
-    for (size_t i = 0; i < rotated_; i += 2) {
-      const float a = head[i], b = head[i + 1], cosine = turns[i], sine = turns[i + 1];
-      head[i] = a * cosine - b * sine;
-      head[i + 1] = a * sine + b * cosine;
-    }
+  vectors_->rotate(row, heads_ + kv_heads_, head_dim_, pass.turns + token * rotated_, rotated_);
   if (!full && shape_.norm_after_rope)
     norm_each();
   float scale = shape_.scale * kernels_->score_unit;
@@ -256,13 +249,7 @@ void Attention::norm_heads(float* x, size_t heads, const std::vector<float>& wei
 
 // An empty weight stands for ones.
 void Attention::norm_all(float* x, size_t n, const std::vector<float>& weight) const {
-  const float factor = 1.0f / std::sqrt(square_sum(x, n) / static_cast<float>(n) + shape_.norm_eps);
-  if (weight.empty())
-    for (size_t i = 0; i < n; ++i)
-      x[i] *= factor;
-  else
-    for (size_t i = 0; i < n; ++i)
-      x[i] = x[i] * factor * weight[i];
+  vectors_->rms_norm(x, n, weight.empty() ? nullptr : weight.data(), shape_.norm_eps);
 }
 
 // In place; an odd dimension makes a pair with 0.
@@ -277,15 +264,20 @@ void Attention::narrow_query(float* q) const {
 }
 
 void Attention::append(const Pass& pass, size_t head, size_t position, const float* key, const float* value) const {
-  float padded[kMostHeadDim] = {};
   alignas(64) uint8_t narrowed[(kMostHeadDim + 1) * sizeof(float)];
+  const auto narrow = [&](const float* x) {
+    if (head_dim_ == width_)
+      return kernels_->narrow[type_](x, width_, narrowed);
+    float padded[kMostHeadDim] = {};
+    std::memcpy(padded, x, head_dim_ * sizeof(float));
+    kernels_->narrow[type_](padded, width_, narrowed);
+  };
   const size_t slot = position / kKeyBlock % blocks_, within = position % kKeyBlock;
   const auto store_scale = [&](uint8_t* block, size_t width) {
     std::memcpy(block + kKeyBlock * width * element_ + within * scale_nbytes_, narrowed + width_ * element_,
                 scale_nbytes_);
   };
-  std::memcpy(padded, key, head_dim_ * sizeof(float));
-  kernels_->narrow[type_](padded, width_, narrowed);
+  narrow(key);
   uint8_t* keys = pass.cache + head * head_keys_nbytes() + slot * block_nbytes(head_dim_);
   // Its n elements, or pairs of these, become one column.
   const auto turn = [&](auto element, size_t n) {
@@ -304,8 +296,7 @@ void Attention::append(const Pass& pass, size_t head, size_t position, const flo
   else
     turn(uint8_t{}, head_dim_);
   store_scale(keys, head_dim_);
-  std::memcpy(padded, value, head_dim_ * sizeof(float));
-  kernels_->narrow[type_](padded, width_, narrowed);
+  narrow(value);
   uint8_t* of_head = pass.cache + kv_heads_ * head_keys_nbytes() + head * head_values_nbytes();
   uint8_t* values = of_head + slot * block_nbytes(width_);
   if (kernels_->pairs)

@@ -9,6 +9,7 @@
 
 #include "attention_kernels.h"
 #include "thread_pool.h"
+#include "vector_kernels.h"
 
 namespace greenroom {
 
@@ -93,6 +94,7 @@ private:
   AttentionWeights weights_;
   std::vector<float> sink_states_; // [heads] sums of a key with that score and a value of 0
   const AttentionKernels* kernels_;
+  const VectorKernels* vectors_;
 };
 
 } // namespace greenroom

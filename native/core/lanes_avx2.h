@@ -50,6 +50,14 @@ static inline Lanes keep_between(Lanes x, size_t from, size_t to, float others) 
   return {_mm256_blendv_ps(other, x.low, _mm256_castsi256_ps(low)),
           _mm256_blendv_ps(other, x.high, _mm256_castsi256_ps(high))};
 }
+// The pairs (a, b) of x become (a c - b s, a s + b c), where turns has the pairs (c, s).
+static inline __m256 rotate_pairs(__m256 x, __m256 turns) {
+  const __m256 swapped = _mm256_permute_ps(x, 0b10110001);
+  return _mm256_fmaddsub_ps(x, _mm256_moveldup_ps(turns), _mm256_mul_ps(swapped, _mm256_movehdup_ps(turns)));
+}
+static inline Lanes rotate_pairs(Lanes x, Lanes turns) {
+  return {rotate_pairs(x.low, turns.low), rotate_pairs(x.high, turns.high)};
+}
 static inline float largest_of(Lanes x) {
   const __m256 v = _mm256_max_ps(x.low, x.high);
   __m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));

@@ -42,6 +42,11 @@ static inline Lanes keep_between(Lanes x, size_t from, size_t to, float others) 
   const __mmask16 keep = static_cast<__mmask16>(((1u << to) - 1) & ~((1u << from) - 1));
   return _mm512_mask_mov_ps(_mm512_set1_ps(others), keep, x);
 }
+// The pairs (a, b) of x become (a c - b s, a s + b c), where turns has the pairs (c, s).
+static inline Lanes rotate_pairs(Lanes x, Lanes turns) {
+  const Lanes swapped = _mm512_permute_ps(x, 0b10110001);
+  return _mm512_fmaddsub_ps(x, _mm512_moveldup_ps(turns), _mm512_mul_ps(swapped, _mm512_movehdup_ps(turns)));
+}
 static inline float largest_of(Lanes x) {
   return _mm512_reduce_max_ps(x);
 }

@@ -49,6 +49,13 @@ inline Lanes at_most(float bound, const Lanes& x) {
 inline Lanes keep_between(const Lanes& x, size_t from, size_t to, float others) {
   return lanes([&](size_t i) { return i >= from && i < to ? x.v[i] : others; });
 }
+// The pairs (a, b) of x become (a c - b s, a s + b c), where turns has the pairs (c, s).
+inline Lanes rotate_pairs(const Lanes& x, const Lanes& turns) {
+  return lanes([&](size_t i) {
+    const float cosine = turns.v[i / 2 * 2], sine = turns.v[i / 2 * 2 + 1];
+    return i % 2 ? x.v[i] * cosine + x.v[i - 1] * sine : x.v[i] * cosine - x.v[i + 1] * sine;
+  });
+}
 inline float largest_of(const Lanes& x) {
   float largest = x.v[0];
   for (float value : x.v)

@@ -36,3 +36,39 @@ static inline void add_weighted(const float* v, size_t columns, size_t n, const 
       store(sum + c, multiply_add(w, load(v + i * columns + c), load(sum + c)));
   }
 }
+
+static inline void rms_norm(float* x, size_t n, const float* weight, float eps) {
+  Lanes sums[4] = {broadcast(0.0f), broadcast(0.0f), broadcast(0.0f), broadcast(0.0f)};
+  float squares = 0.0f;
+  size_t i = 0;
+  for (; i + 64 <= n; i += 64)
+    for (size_t k = 0; k < 4; ++k) {
+      const Lanes v = load(x + i + 16 * k);
+      sums[k] = multiply_add(v, v, sums[k]);
+    }
+  for (; i + 16 <= n; i += 16)
+    sums[0] = multiply_add(load(x + i), load(x + i), sums[0]);
+  for (; i < n; ++i)
+    squares += x[i] * x[i];
+  squares += sum_of(add(add(sums[0], sums[1]), add(sums[2], sums[3])));
+  const float factor = 1.0f / sqrtf(squares / static_cast<float>(n) + eps);
+  for (i = 0; i + 16 <= n; i += 16) {
+    const Lanes y = multiply(load(x + i), broadcast(factor));
+    store(x + i, weight ? multiply(y, load(weight + i)) : y);
+  }
+  for (; i < n; ++i)
+    x[i] *= weight ? factor * weight[i] : factor;
+}
+
+static inline void rotate(float* x, size_t heads, size_t head_dim, const float* turns, size_t rotated) {
+  for (size_t head = 0; head < heads; ++head, x += head_dim) {
+    size_t i = 0;
+    for (; i + 16 <= rotated; i += 16)
+      store(x + i, rotate_pairs(load(x + i), load(turns + i)));
+    for (; i < rotated; i += 2) {
+      const float a = x[i], b = x[i + 1], cosine = turns[i], sine = turns[i + 1];
+      x[i] = a * cosine - b * sine;
+      x[i + 1] = a * sine + b * cosine;
+    }
+  }
+}

@@ -23,6 +23,11 @@ struct VectorKernels {
   // sums[token[i] * stride + c] += weight[i] * v[i * columns + c] for i < n, c < columns, a multiple of 16.
   void (*add_weighted)(const float* v, size_t columns, size_t n, const float* weight, const uint32_t* token,
                        float* sums, size_t stride);
+  // x *= weight / sqrt(mean(x^2) + eps), n values; no weight stands for ones.
+  void (*rms_norm)(float* x, size_t n, const float* weight, float eps);
+  // Each of the heads' pairs (a, b) among the first `rotated` values becomes (a c - b s, a s + b c); turns: the c and s
+  // of each pair.
+  void (*rotate)(float* x, size_t heads, size_t head_dim, const float* turns, size_t rotated);
 };
 
 extern const VectorKernels kPortableVectors;

@@ -1,6 +1,7 @@
 // Vector kernels with AVX2, FMA and F16C. Only plain C headers: nothing compiled here may be shared with baseline
 // files.
 #include <immintrin.h>
+#include <math.h>
 
 #include "exponential_avx2.h"
 #include "vector_kernels.h"
@@ -14,6 +15,6 @@ namespace {
 
 } // namespace
 
-const VectorKernels kAvx2Vectors = {"avx2", {gate<kSilu>, gate<kGeluTanh>, gate<kOai>}, add_weighted};
+const VectorKernels kAvx2Vectors = {"avx2", {gate<kSilu>, gate<kGeluTanh>, gate<kOai>}, add_weighted, rms_norm, rotate};
 
 } // namespace greenroom

@@ -1,6 +1,7 @@
 // Vector kernels with AVX-512 (F, BW, VL, DQ). Only plain C headers: nothing compiled here may be shared with baseline
 // files.
 #include <immintrin.h>
+#include <math.h>
 
 #include "exponential_avx512.h"
 #include "vector_kernels.h"
@@ -14,6 +15,7 @@ namespace {
 
 } // namespace
 
-const VectorKernels kAvx512Vectors = {"avx512", {gate<kSilu>, gate<kGeluTanh>, gate<kOai>}, add_weighted};
+const VectorKernels kAvx512Vectors = {
+    "avx512", {gate<kSilu>, gate<kGeluTanh>, gate<kOai>}, add_weighted, rms_norm, rotate};
 
 } // namespace greenroom

@@ -1,4 +1,6 @@
 // Vector kernels in plain C++, for any CPU.
+#include <math.h>
+
 #include <cmath>
 #include <cstring>
 
@@ -13,6 +15,7 @@ namespace {
 
 } // namespace
 
-const VectorKernels kPortableVectors = {"portable", {gate<kSilu>, gate<kGeluTanh>, gate<kOai>}, add_weighted};
+const VectorKernels kPortableVectors = {
+    "portable", {gate<kSilu>, gate<kGeluTanh>, gate<kOai>}, add_weighted, rms_norm, rotate};
 
 } // namespace greenroom
