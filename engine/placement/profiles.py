@@ -59,10 +59,10 @@ class EngineProfile:
 #: Ours, where nothing was measured. On a Zen 5 virtual machine without other programs (see docs/performance.md) decode
 #: reached 80 to 87 % of the read loop beside what layers and experts cost. In prompts wide matrices took 750 to 800
 #: GOP/s a core on int4 and 700 on int8 codes, capped at AVX2 330 and 190; a number between two matrices 0.17 to 0.35
-#: ns; attention 185, 110 and 12 GOP/s, and 1.7 times as much where pairs of bf16 are multiplied; keys and values in f16
-#: 20 to 26 GB/s with 3 to 8 heads to each of them, 11 to 20 capped at AVX2. Most CPUs are slower and more threads share
-#: less well, so the likely figures lie below. The GPU's are estimates from the number of launches (5 to 10 us each)
-#: until they are measured.
+#: ns; attention 200, 110 and 12 GOP/s, and 375 where pairs of bf16 are multiplied; keys and values in f16 20 to 26 GB/s
+#: with 3 to 8 heads to each of them, 11 to 20 capped at AVX2. Most CPUs are slower and more threads share less well, so
+#: the likely figures lie below. The GPU's are estimates from the number of launches (5 to 10 us each) until they are
+#: measured.
 GREENROOM = EngineProfile(
     share_small=0.78,
     share_large=0.84,
@@ -107,7 +107,7 @@ GREENROOM = EngineProfile(
     between_s={"portable": 0.8e-9, "avx2": 0.5e-9, "avx512": 0.4e-9},
     core_gbs={("int4", "portable"): 1.4, ("int8", "portable"): 2.6, ("bf16", "portable"): 14.0},
     kv_core_gbs={"portable": 1.0, "avx2": 10.0, "avx512": 18.0, "avx512bf16": 28.0},
-    attention_gops={"portable": 10.0, "avx2": 90.0, "avx512": 150.0, "avx512bf16": 250.0},
+    attention_gops={"portable": 10.0, "avx2": 90.0, "avx512": 165.0, "avx512bf16": 300.0},
     gpu_prefill_share=0.25,
     gpu_expert_s=80e-6,
     # Taken apart by torch's operations one after the other it is more, by how much is measured with the card.
@@ -122,9 +122,9 @@ SLOWEST_GOPS = 4.0
 
 #: Regions of work in a layer: attention's projections, itself, the experts.
 REGIONS = 4
-#: What a whole model leaves of the kernels' speed, at one token and in a prompt (0.93 to 0.99, and 0.76 to 0.97, less
-#: where the host keeps a virtual machine's cores apart, so that what one computed crosses to the other).
-WHOLE_MODEL_SHARE, WHOLE_PROMPT_SHARE = 0.95, 0.87
+#: What a whole model leaves of the kernels' speed, at one token and in a prompt (0.93 to 0.99, and 0.78 to 1.0, less
+#: with small matrices and two threads).
+WHOLE_MODEL_SHARE, WHOLE_PROMPT_SHARE = 0.95, 0.9
 #: What is left of a region when nobody waits for anybody: `cpu_layer_s` has it already.
 ALONE_S = 3e-6
 #: The engine's part of the uncertainty once its kernels were timed here.
