@@ -14,9 +14,13 @@ namespace {
 
 // More tokens at once would only make the scratch larger.
 constexpr size_t kMostTokens = 1024;
-// Strips of a prefill tile: their weights and a block of activations fit the L2 cache together.
-constexpr size_t kPrefillStrips = 4;
 constexpr size_t kMostParts = 4; // matrices multiplied at once
+
+// Strips of a prefill tile: as many as leave each thread a few tiles, because every tile reads all activations, but no
+// more than fit the L2 cache together with a block of these. (With two threads 2, 4, 8 and 16 take the same time.)
+size_t strips_per_tile(size_t strips, size_t threads) {
+  return std::clamp<size_t>(strips / (4 * threads), 2, 4) / 2 * 2;
+}
 
 } // namespace
 
@@ -119,6 +123,7 @@ void Matrix::forward(ThreadPool::Call& call, std::span<const std::shared_ptr<con
 }
 
 void Matrix::multiply(ThreadPool::Call& call, std::span<Product> products, size_t tokens, const Ahead& ahead) {
+  const size_t threads = static_cast<size_t>(call.threads());
   for (size_t first = 0; first < tokens; first += kMostTokens) {
     const size_t n = std::min(kMostTokens, tokens - first);
     size_t nbytes = 0, tiles = 0;
@@ -131,7 +136,7 @@ void Matrix::multiply(ThreadPool::Call& call, std::span<Product> products, size_
                          form != form_of(before->layout().kind, *before->kernels_);
       product.row_nbytes = activation_row_nbytes(form, matrix.layout().columns);
       nbytes += product.own_acts ? (n * product.row_nbytes + 63) / 64 * 64 : 0;
-      product.strips_per_tile = n > 8 ? kPrefillStrips : 1;
+      product.strips_per_tile = n > 8 ? strips_per_tile(matrix.layout().strips, threads) : 1;
       product.first_tile = tiles;
       tiles += (matrix.layout().strips + product.strips_per_tile - 1) / product.strips_per_tile;
     }
@@ -146,7 +151,6 @@ void Matrix::multiply(ThreadPool::Call& call, std::span<Product> products, size_
         if (product.own_acts)
           product.matrix->quantise(product, token);
     };
-    const size_t threads = static_cast<size_t>(call.threads());
     const auto multiply_one = [&](size_t tile, int worker) {
       size_t i = products.size() - 1;
       while (products[i].first_tile > tile)

@@ -27,9 +27,9 @@ PAGE = ROOT / "docs" / "performance.md"
 #: Part of the page -> the options of compare.py that fill it, and the models it is about.
 COMPARISONS = {
     "peers": ("all", ["--tests", "tg64,pp512"]),
-    "prompts": ("first", ["--tests", "pp2048,pp8192", "--threads", "2", "--limits", "native"]),
-    "depth": ("first", ["--tests", "tg64@4096,tg64@16384", "--threads", "2", "--limits", "native"]),
-    "small": ("more", ["--tests", "tg128,pp512", "--limits", "native"]),
+    "prompts": ("first", ["--tests", "pp2048,pp8192", "--threads", "2"]),
+    "depth": ("first", ["--tests", "tg64@4096,tg64@16384", "--threads", "2"]),
+    "small": ("more", ["--tests", "tg128,pp512"]),
 }
 PARTS = ("kernels", "curve", *COMPARISONS, "cold", "full")
 
