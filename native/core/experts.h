@@ -96,6 +96,8 @@ public:
   std::vector<uint64_t> counts() const;
 
 private:
+  // A gate+up tile makes one activation group of the intermediate, so requantising it stays inside the tile.
+  static constexpr size_t kTileStrips = kGroup / kStripRows;
   struct Projection {
     Layout layout;
     const KernelTable* kernels;
