@@ -152,14 +152,11 @@ def reference(inputs: Inputs, kv_type: str, first: int, *, pairs: bool = False) 
         q = q * (1 + shape.temperature_strength * np.log1p(steps))[:, None, None]
     if shape.v_norm:
         v = _normed(v, shape.eps or 0.0)
-    # Where roundings before tip the rounding to a narrow float, a number moves by a step of that, which is small beside
-    # it; a step of int8 is not, so it is added just for the numbers that lie as good as halfway.
-    step = {"f32": 0.0, "bf16": 2.0**-8, "f16": 2.0**-11, "q8": 0.0}[kv_type]
     (k, k_step), (v, v_step) = _stored(k, kv_type), _stored(v, kv_type)
     # Roundings on the way to one score: the parts' own (bias, norm, rotation, scale: at most 16), then one per
     # dimension; norms over all heads add up longer sums.
     norm = shape.heads * shape.head_dim / 32 if shape.qk_norm == "full" and shape.eps is not None else 0
-    per_score = (shape.head_dim + 16 + norm) * EPSILON + step * 2.0**-6 + pairs * BF16_EPSILON
+    per_score = (shape.head_dim + 16 + norm) * EPSILON + pairs * BF16_EPSILON
     results, limits = [], []
     for t in range(first, tokens):
         row, limit = [], []
@@ -176,7 +173,7 @@ def reference(inputs: Inputs, kv_type: str, first: int, *, pairs: bool = False) 
             # A weight is as wrong as its score and the largest; then one rounding per block of keys and per sum.
             moved = 2 * (np.abs(keys) @ np.abs(q[t, h])).max() * per_score
             moved += 2 * (k_step[begin : t + 1, source] @ np.abs(q[t, h])).max()
-            added = (min(t + 1, 512) + t / 512 + 16) * EPSILON + step * 2.0**-6
+            added = (min(t + 1, 512) + t / 512 + 16) * EPSILON
             # A power for the weight, one for each larger score after it and for each split.
             added += pairs * (BF16_EPSILON + (t / 64 + t / 512 + 2) * POWER_ERROR)
             error = (moved + added) * 2 * (weights @ np.abs(values))
@@ -210,10 +207,19 @@ def _rotated(heads: np.ndarray, turns: np.ndarray) -> np.ndarray:
 
 
 def _stored(x: np.ndarray, kv_type: str) -> tuple[np.ndarray, np.ndarray]:
-    """x as the cache keeps it, and by how much float32 may have rounded it otherwise."""
+    """x as the cache keeps it, and how far from that it is where roundings before tip this one: only numbers that lie as
+    good as halfway, but by a whole step.
+    """
     if kv_type == "q8":
         scale = np.abs(x).max(axis=-1, keepdims=True) / 127
         codes = x / scale
         halfway = np.abs(codes - np.floor(codes) - 0.5) < 2.0**-12
         return np.rint(codes) * scale, halfway * scale
-    return torch.from_numpy(x.astype(np.float32)).to(DTYPES[kv_type]).double().numpy(), np.zeros(x.shape)
+
+    def rounded(values: np.ndarray) -> np.ndarray:
+        return torch.from_numpy(values.astype(np.float32)).to(DTYPES[kv_type]).double().numpy()
+
+    if kv_type == "f32":
+        return rounded(x), np.zeros(x.shape)
+    tipping = 64 * EPSILON
+    return rounded(x), np.abs(rounded(x * (1 + tipping)) - rounded(x * (1 - tipping)))
