@@ -33,7 +33,7 @@ from engine.cli_options import (
     read_text,
     window,
 )
-from engine.cli_words import describe, gigabytes, predicted_speeds
+from engine.cli_words import describe, gigabytes, plural, predicted_speeds
 from engine.errors import Cancelled, GreenroomError
 from engine.terminal import OutputClosedError, Terminal
 
@@ -210,9 +210,8 @@ def _plan_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prompt-tokens",
         type=count,
-        default=512,
         metavar="N",
-        help="of the prompt whose reading is predicted (default %(default)s)",
+        help="of the prompt whose reading is predicted (default 512)",
     )
     cli_machines.add_what_if(parser)
 
@@ -220,7 +219,7 @@ def _plan_options(parser: argparse.ArgumentParser) -> None:
 def _plan(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     report = cli_machines.this_or_another(args)
     with opened(args.model, terminal, planned_only=True) as checkpoint:
-        plan = planned(checkpoint, report, args, args.context, prompt=args.prompt_tokens)
+        plan = _for_prompt(checkpoint, report, args)
         terminal.say(f"{checkpoint.name}, {gigabytes(checkpoint.nbytes)}")
         for line in plan.explanation:
             terminal.say(f"  {line}")
@@ -230,6 +229,23 @@ def _plan(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
         for line in plan.alternatives:
             terminal.say(f"- {line}")
         return {"model": model_document(checkpoint), **plan.to_json()}
+
+
+def _for_prompt(checkpoint: Checkpoint, report: HardwareReport, args: argparse.Namespace) -> OffloadPlan:
+    """The plan for the context that was named; for one that takes the prompt, where none was."""
+    prompt = args.prompt_tokens
+    if prompt is None:
+        return planned(checkpoint, report, args, args.context)
+    plan = planned(checkpoint, report, args, args.context, prompt=prompt)
+    if prompt <= plan.context:
+        return plan
+    if args.context is not None:
+        raise GreenroomError(
+            f"A prompt of {plural(prompt, 'token')} cannot be planned",
+            f"a context of {plural(plan.context, 'token')} was asked for",
+            f"Choose --context {prompt} or more, or a shorter prompt.",
+        )
+    return planned(checkpoint, report, args, prompt, prompt=prompt)
 
 
 # --- perplexity ----------------------------------------------------------------------------------------------------

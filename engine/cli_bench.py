@@ -43,7 +43,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N,M",
         help="CPU threads (default: one per fast core)",
     )
-    parser.set_defaults(threads=None)
     parser.add_argument(
         "-r", "--repeats", type=count, default=3, metavar="N", help="runs of each; medians are shown (default 3)"
     )
@@ -134,6 +133,8 @@ def _model(args: argparse.Namespace, report: HardwareReport, terminal: Terminal)
     longest = max(args.prompt_tokens) + max(args.new_tokens)
     with opened(args.model, terminal) as checkpoint:
         _check_threads(args, report)
+        # What is predicted stands below what was measured.
+        args.threads = max(args.thread_counts) if args.thread_counts else None
         plan = planned(checkpoint, report, args, args.context or longest, prompt=max(args.prompt_tokens))
         check_runnable(checkpoint, plan, args.force, terminal)
         threads = args.thread_counts or [plan.threads]

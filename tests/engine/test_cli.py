@@ -318,7 +318,9 @@ def test_bench_json_has_the_documented_fields(
     assert told["machine"]["cpu"]["name"] in shown
     assert len(shown.splitlines()) == 2 + 4 + 2
     assert "In use: cpu, everything on the CPU; f32" in shown
-    assert re.search(r"Predicted with \d+ threads?: answers at about .+, prompts of 16 tokens at about .+", shown)
+    assert re.search(r"Predicted with 2 threads: answers at about .+, prompts of 16 tokens at about .+", shown)
+    assert main(["bench", str(tiny_model), "-p", "8", "-n", "2", "-t", "1", "-r", "1"]) == DONE
+    assert "Predicted with 1 thread: " in capsys.readouterr().out
 
 
 def test_perplexity_json_has_the_documented_fields(
