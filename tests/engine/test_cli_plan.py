@@ -20,8 +20,9 @@ def test_the_context_takes_the_prompt_that_is_asked_about(tiny_model: Path, caps
     assert plan("--context", "64", "--prompt-tokens", "64") == DONE
     assert document(capsys)["context"] == 64
     assert plan("--context", "64", "--prompt-tokens", "65") == REFUSED
-    why = document(capsys)["error"]
-    assert "A prompt of 65 tokens cannot be planned" in str(why) and "--context 65" in str(why)
+    why = str(document(capsys)["error"])
+    assert "A prompt of 65 tokens cannot be planned" in why
+    assert "--context 65" in why
     # No more than the model was made for.
     assert plan("--prompt-tokens", "1000000") == REFUSED
     assert re.search(r"A context of 1000000 tokens cannot be planned", str(document(capsys)["error"]))

@@ -207,8 +207,8 @@ def _rotated(heads: np.ndarray, turns: np.ndarray) -> np.ndarray:
 
 
 def _stored(x: np.ndarray, kv_type: str) -> tuple[np.ndarray, np.ndarray]:
-    """x as the cache keeps it, and how far from that it is where roundings before tip this one: only numbers that lie as
-    good as halfway, but by a whole step.
+    """x as the cache keeps it, and how far from that it is where roundings before tip this one: a whole step of numbers
+    that lie as good as halfway, nothing else.
     """
     if kv_type == "q8":
         scale = np.abs(x).max(axis=-1, keepdims=True) / 127
