@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from PySide6.QtCore import QEvent, QObject, QPoint, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QGuiApplication, QPainterPath, QRegion
+from PySide6.QtGui import QGuiApplication, QPainterPath, QRegion, QTextDocument
 from PySide6.QtWidgets import (
     QApplication,
     QButtonGroup,
@@ -129,6 +129,7 @@ class ChatOptions(QWidget):
         box.addWidget(label(tr("System prompt"), "strong"))
         self.system = QPlainTextEdit()
         self.system.setAccessibleName(tr("System prompt"))
+        self.system.setPlaceholderText(tr("none"))
         self.system.setTabChangesFocus(True)
         self.system.textChanged.connect(self._text_changed)
         box.addWidget(self.system)
@@ -274,11 +275,10 @@ class ChatOptions(QWidget):
             self.presets.addItem(tr(preset.name) if preset in BUILT_IN else preset.name, preset.name)
         self.presets.setCurrentIndex(max(0, self.presets.findData(self._chat.preset)))
         sampling, _, _ = resolve(self._chat, presets, self._state, self._settings)
-        inherited = resolve(replace(self._chat, system=None), presets, self._state, self._settings)[1]
-        self.system.setPlaceholderText(inherited or tr("none"))
-        shown = self._chat.system if self._chat.system is not None else ""
-        if self.system.toPlainText() != shown:
-            self.system.setPlainText(shown)
+        system = self._inherited() if self._chat.system is None else self._chat.system
+        # Not under the hands of someone who is writing it.
+        if not self._in_field(system):
+            self.system.setPlainText(system)
         preset = presets.get(self._chat.preset, RECOMMENDED)
         wish = self._chat.thinking or preset.thinking
         if self._thinking.buttons():
@@ -299,6 +299,14 @@ class ChatOptions(QWidget):
             self.stop.setPlainText(to_lines(sampling.stop or ()))
         self._show_more_text()
         self._filling = False
+
+    def _inherited(self) -> str:
+        """The system prompt of a chat that has none of its own: the preset's, else the settings page's."""
+        return resolve(replace(self._chat, system=None), self._store.presets, self._state, self._settings)[1]
+
+    def _in_field(self, system: str) -> bool:
+        """Whether the field shows that system prompt, which it spells its own way: other line breaks and spaces."""
+        return self.system.toPlainText().strip() == QTextDocument(system).toPlainText().strip()
 
     def _show_more(self, on: bool) -> None:
         self._sampling.setVisible(on)
@@ -343,12 +351,20 @@ class ChatOptions(QWidget):
 
     def _take_texts(self) -> None:
         self._pause.stop()
-        text = self.system.toPlainText()[:PROMPT_LIMIT]
         stops = from_lines(self.stop.toPlainText())
         now, _, _ = resolve(self._chat, self._store.presets, self._state, self._settings)
         own = self._chat.own if stops == (now.stop or ()) else replace(self._chat.own, stop=stops)
-        # An empty field leaves the prompt to the preset and the settings page.
-        self._take(replace(self._chat, own=own, system=text if text.strip() else None))
+        self._take(replace(self._chat, own=own, system=self._own_system()))
+
+    def _own_system(self) -> str | None:
+        """What the chat has of its own by what stands in the field. Emptied, it sends no system prompt."""
+        if self._in_field(self._inherited()):
+            # As the preset, also when that is changed later.
+            return None
+        if self._chat.system is not None and self._in_field(self._chat.system):
+            return self._chat.system
+        text = self.system.toPlainText()[:PROMPT_LIMIT]
+        return text if text.strip() else ""
 
     # Presets
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from chat_fakes import PLAN
 from PySide6.QtCore import QPoint, QPointF, QRect, Qt
-from PySide6.QtGui import QWheelEvent
+from PySide6.QtGui import QTextCursor, QWheelEvent
 from PySide6.QtWidgets import QApplication
 
 from app.chat.page import ChatPage
-from app.chat.storage.presets import ChatSettings, Sampling
+from app.chat.storage.presets import ChatSettings, Preset, Sampling
 from app.host import HostState
 from app.settings.store import Settings
 from app.theme import theme
@@ -57,7 +57,7 @@ def entry(page, text):
 def test_it_shows_what_holds(page):
     shown = options(page)
     assert shown.presets.currentText() == "Recommended"
-    assert shown.system.placeholderText() == "From the page."
+    assert shown.system.toPlainText() == "From the page."
     assert shown.thinking_choices == ["Default", "Off", "On"]
     assert shown.fields["temperature"].value() == 0.6
     assert shown.fields["top_k"].value() == 20
@@ -122,6 +122,69 @@ def test_presets_are_saved_used_and_deleted(page, host, store, qtbot):
     entry(page, "Delete this preset").trigger()
     assert options(page).presets.currentText() == "Recommended"
     assert options(page).presets.findText("Story teller") == -1
+
+
+def test_the_field_always_has_the_system_prompt_that_holds(page):
+    shown = options(page)
+    for name, prompt in (("Poet", "Rhyme."), ("Pirate", "Say arr.")):
+        shown.system.setPlainText(prompt)
+        shown.save_preset(name)
+    for name, prompt in (("Poet", "Rhyme."), ("Recommended", "From the page."), ("Pirate", "Say arr.")):
+        choose_preset(page, name)
+        assert shown.system.toPlainText() == prompt
+    entry(page, "Delete this preset").trigger()
+    assert shown.system.toPlainText() == "From the page."
+    shown.system.setPlainText("Mine.")
+    choose_preset(page, "Recommended")
+    choose_preset(page, "Poet")
+    assert shown.system.toPlainText() == "Rhyme.", "what was the chat's own went with the preset before"
+
+
+def test_the_prompt_of_a_preset_is_read_and_changed_where_it_stands(page, host, qtbot):
+    chat = page._controller.settings_of
+    # A field spells line breaks and wide spaces another way.
+    whole = "One.\r\nTwo\xa0words.\n" + "\n".join(f"Line {n}." for n in range(40))
+    page._controller.presets.save(Preset("Long", system=whole))
+    page.options.close()
+    page._controller.set_settings(None, ChatSettings("Long"))
+    page.open_options()
+    shown = options(page)
+    assert shown.system.toPlainText().endswith("Line 39.")
+    assert shown.system.verticalScrollBar().maximum() > 0, "the rest is reached"
+    shown.stop.setPlainText("END")
+    qtbot.waitUntil(lambda: chat(None).own.stop == ("END",))
+    assert chat(None).system is None, "nobody has touched the prompt"
+    shown.system.moveCursor(QTextCursor.MoveOperation.End)
+    qtbot.keyClicks(shown.system, " More.")
+    qtbot.waitUntil(lambda: chat(None).system is not None)
+    assert chat(None).system.endswith("Line 39. More.")
+    assert chat(None).system.startswith("One."), "the preset's text was added to"
+    for _ in " More.":
+        qtbot.keyClick(shown.system, Qt.Key.Key_Backspace)
+    qtbot.waitUntil(lambda: chat(None).system is None)
+    page._controller.presets.save(Preset("Long", system="Another."))
+    shown.close()
+    assert ask(page, host)[0][0].content == "Another.", "as the preset, whatever that becomes"
+
+
+def test_a_space_that_is_typed_stays_where_it_is(page, qtbot):
+    shown = options(page)
+    shown.system.moveCursor(QTextCursor.MoveOperation.End)
+    qtbot.keyClicks(shown.system, " ")
+    shown._take_texts()
+    qtbot.keyClicks(shown.system, "And more.")
+    shown._take_texts()
+    assert page._controller.settings_of(None).system == "From the page. And more."
+
+
+def test_an_emptied_field_sends_no_system_prompt(page, host):
+    options(page).system.clear()
+    options(page).close()
+    assert page._controller.settings_of(None).system == ""
+    page.open_options()
+    assert options(page).system.toPlainText() == ""
+    options(page).close()
+    assert [message.role for message in ask(page, host)[0]] == ["user"]
 
 
 def test_the_popover_is_no_taller_than_what_it_holds(page):
