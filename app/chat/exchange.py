@@ -14,6 +14,7 @@ from app.chat.export_dialog import export_dialog
 from app.chat.storage.exporting import write
 from app.chat.storage.importing import read
 from app.chat.storage.portable import PortableChat
+from app.chat.storage.preset_store import PresetStore
 from app.chat.storage.store import ChatStore
 from app.language import told, tr
 from app.widgets.file_dialog import FileDialog
@@ -99,7 +100,7 @@ class Exchange(QObject):
         self.said.emit(tr("Reading {name}…", name=path.name))
         self._files += 1
         self._reading += 1
-        tasks.run(read, path, done=self._take_read, failed=self._refuse)
+        tasks.run(read, path, PresetStore().own, done=self._take_read, failed=self._refuse)
 
     @Slot(object)
     def _take_read(self, chats: list[PortableChat]) -> None:
@@ -176,7 +177,14 @@ class Exchange(QObject):
         chats, self._collected = self._collected, []
         self._going.pop(0)
         self._files += 1
-        tasks.run(write, chats, target, done=partial(self._say_written, target.name), failed=self._fail_file)
+        tasks.run(
+            write,
+            chats,
+            target,
+            PresetStore().own,
+            done=partial(self._say_written, target.name),
+            failed=self._fail_file,
+        )
 
     def _say_written(self, name: str, nothing: object) -> None:
         self._files -= 1

@@ -17,6 +17,7 @@ from app.chat.storage import columns
 from app.chat.storage.database import SPARE
 from app.chat.storage.exporting import write
 from app.chat.storage.portable import PortableChat
+from app.chat.storage.preset_store import PresetStore
 from app.chat.storage.store import ChatStore
 from app.chat.storage.unsaved import Unsaved
 from app.language import told, tr
@@ -167,7 +168,7 @@ class UnsavedQuestion(QDialog):
         file's ending names.
         """
         chats = with_drafts(*self._store.give_unsaved())
-        tasks.run(write, chats, path, done=partial(self._exported, path), failed=self._not_exported)
+        tasks.run(write, chats, path, PresetStore().own, done=partial(self._exported, path), failed=self._not_exported)
 
     def _exported(self, path: Path, nothing: object) -> None:
         self._say(tr("A copy is in {path}.", path=home_path(path)))

@@ -8,11 +8,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from app.chat.rendering import markdown_html
 from app.chat.rendering.thinking import split_thought
 from app.chat.storage.portable import PortableChat, PortableMessage
+from app.chat.storage.presets import Preset
 from app.chat.storage.records import EDITED, Attachment
 from app.language import mark, tr
 from engine.errors import GreenroomError
@@ -25,14 +27,17 @@ NAME_BYTES = 200
 _SPEAKERS = {"user": mark("You"), "assistant": mark("Answer"), "system": mark("System prompt")}
 
 
-def to_json(chats: Sequence[PortableChat]) -> str:
-    """All of the chats, so that an import gives the same again."""
-    return json.dumps(to_plain(chats), ensure_ascii=False, indent=1) + "\n"
+def to_json(chats: Sequence[PortableChat], presets: Sequence[Preset] = ()) -> str:
+    """All of the chats, so that an import gives the same again. presets: those that some of the chats may have."""
+    return json.dumps(to_plain(chats, presets), ensure_ascii=False, indent=1) + "\n"
 
 
-def to_plain(chats: Sequence[PortableChat]) -> dict[str, object]:
-    """What the JSON is made of."""
-    return {"format": FORMAT, "version": VERSION, "chats": [_plain(chat) for chat in chats]}
+def to_plain(chats: Sequence[PortableChat], presets: Sequence[Preset] = ()) -> dict[str, object]:
+    """What the JSON is made of. Presets go along that a chat has: the other PC may not know them."""
+    whole = {"format": FORMAT, "version": VERSION, "chats": [_plain(chat) for chat in chats]}
+    had = {chat.settings.get("preset") for chat in chats}
+    carried = [preset.to_plain() for preset in presets if preset.name in had]
+    return {**whole, "presets": carried} if carried else whole
 
 
 def _plain(chat: PortableChat) -> dict[str, object]:
@@ -122,9 +127,14 @@ WRITERS: dict[str, Callable[[Sequence[PortableChat]], str]] = {
 }
 
 
-def write(chats: Sequence[PortableChat], path: Path) -> None:
-    """Write chats in the form that the file's ending names. Raises GreenroomError when that cannot be done."""
+def write(chats: Sequence[PortableChat], path: Path, presets: Sequence[Preset] = ()) -> None:
+    """Write chats in the form that the file's ending names. Raises GreenroomError when that cannot be done.
+
+    presets: the user's own; JSON takes those along that the chats have.
+    """
     writer = WRITERS.get(path.suffix.lower())
+    if writer is to_json:
+        writer = partial(to_json, presets=presets)
     if writer is None:
         raise GreenroomError(
             tr("{name} was not written", name=path.name),

@@ -12,13 +12,15 @@ import re
 import time
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from app.chat.storage.exporting import FORMAT, VERSION
 from app.chat.storage.portable import PortableChat, PortableMessage
-from app.chat.storage.presets import ChatSettings
+from app.chat.storage.preset_store import MOST_PRESETS
+from app.chat.storage.presets import BUILT_IN, ChatSettings, Preset
 from app.chat.storage.records import Attachment
 from app.folders import holds_chats
 from app.language import tr
@@ -47,8 +49,14 @@ _CONVERSATIONS = re.compile(r"conversations(-\d+)?\.json")
 _MARKS = re.compile("\ue200[^\ue201]*\ue201|[\ue200-\ue20f]")
 
 
-def read(path: Path, progress: ProgressCallback = ignore_progress) -> list[PortableChat]:
-    """The chats of a file that have messages. Raises GreenroomError, and lets Cancelled of `progress` through."""
+def read(
+    path: Path, presets: Sequence[Preset] = (), progress: ProgressCallback = ignore_progress
+) -> list[PortableChat]:
+    """The chats of a file that have messages. Raises GreenroomError, and lets Cancelled of `progress` through.
+
+    presets: the user's own. A chat whose preset is none of them, or another of that name, has what the file says of it
+    as its own.
+    """
     progress(Progress(0, 0, tr("Reading {name}", name=path.name)))
     data: Any = []
     for part in _load(path):
@@ -61,13 +69,14 @@ def read(path: Path, progress: ProgressCallback = ignore_progress) -> list[Porta
             path,
             tr("it has {chats} chats, and {most} at once are the most", chats=len(chats), most=MOST_CHATS),
         )
+    missing = _missing(data, presets) if kind is _own else {}
     found = []
     for place, raw in enumerate(chats):
         if place % 50 == 0:
             progress(Progress(place, len(chats), tr("Reading {name}", name=path.name)))
         chat = kind(raw, path) if isinstance(raw, dict) else None
         if chat is not None and chat.messages:
-            found.append(chat)
+            found.append(_settled(chat, missing))
     if not found:
         raise _refused(path, tr("there is no chat with a message in it"))
     return found
@@ -218,6 +227,20 @@ def _own(raw: dict[str, Any], path: Path) -> PortableChat:
         _text(raw.get("folder"))[:MOST_TITLE],
         ChatSettings.from_plain(settings).to_plain() if isinstance(settings, dict) else {},
     )
+
+
+def _missing(data: dict[str, Any], presets: Sequence[Preset]) -> dict[str, Preset]:
+    """The presets of our own export that are not here, by name."""
+    named = [Preset.from_plain(raw) for raw in _list(data, "presets")[:MOST_PRESETS] if isinstance(raw, dict)]
+    here = {preset.name for preset in BUILT_IN}
+    return {preset.name: preset for preset in named if preset.name not in here and preset not in presets}
+
+
+def _settled(chat: PortableChat, missing: dict[str, Preset]) -> PortableChat:
+    preset = missing.get(chat.settings.get("preset", ""))
+    if preset is None:
+        return chat
+    return replace(chat, settings=ChatSettings.from_plain(chat.settings).without(preset).to_plain())
 
 
 def _attachments(raw: Any) -> tuple[Attachment, ...]:

@@ -7,12 +7,10 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from app.chat.storage.presets import BUILT_IN, NAME_LIMIT, Preset, Sampling
+from app.chat.storage.presets import BUILT_IN, NAME_LIMIT, Preset
 from app.folders import config_folder, keep_aside, make_writable
 from app.language import tr
-from app.settings.store import PROMPT_LIMIT
 from engine.errors import GreenroomError
 from engine.whole_file import write_whole
 
@@ -88,7 +86,7 @@ class PresetStore:
 
 def write(presets: Sequence[Preset], path: Path) -> None:
     """Raises GreenroomError when the file cannot be written."""
-    whole = {"format": FORMAT, "version": VERSION, "presets": [_plain(preset) for preset in presets]}
+    whole = {"format": FORMAT, "version": VERSION, "presets": [preset.to_plain() for preset in presets]}
     try:
         # Half a character, as another program's file may have it, has no UTF-8.
         write_whole(path, (json.dumps(whole, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "replace"))
@@ -117,23 +115,8 @@ def read(path: Path) -> list[Preset]:
         raise _refused(path, tr("it was written by a newer Greenroom"))
     if len(raw["presets"]) > MOST_PRESETS:
         raise _refused(path, tr("it has more than {most} presets", most=MOST_PRESETS))
-    found = [_preset(entry) for entry in raw["presets"] if isinstance(entry, dict)]
+    found = [Preset.from_plain(entry) for entry in raw["presets"] if isinstance(entry, dict)]
     return [preset for preset in found if preset.name]
-
-
-def _plain(preset: Preset) -> dict[str, Any]:
-    values = {"name": preset.name, "system": preset.system, "thinking": preset.thinking}
-    return {k: v for k, v in values.items() if v is not None} | {"sampling": preset.sampling.to_plain()}
-
-
-def _preset(raw: dict[str, Any]) -> Preset:
-    name, system, thinking = (raw.get(key) for key in ("name", "system", "thinking"))
-    return Preset(
-        " ".join(name.split())[:NAME_LIMIT] if isinstance(name, str) else "",
-        Sampling.from_plain(raw.get("sampling")),
-        system[:PROMPT_LIMIT] if isinstance(system, str) else None,
-        thinking[:NAME_LIMIT] if isinstance(thinking, str) else None,
-    )
 
 
 def _refused(path: Path, why: str) -> GreenroomError:

@@ -84,6 +84,20 @@ class Preset:
     system: str | None = None
     thinking: str | None = None
 
+    @classmethod
+    def from_plain(cls, raw: Mapping[str, Any]) -> Preset:
+        """What makes sense of plain data; the rest is left open, and a name that is none is empty."""
+        return cls(
+            " ".join((_text(raw.get("name"), PROMPT_LIMIT) or "").split())[:NAME_LIMIT],
+            Sampling.from_plain(raw.get("sampling")),
+            _text(raw.get("system"), PROMPT_LIMIT),
+            _text(raw.get("thinking"), NAME_LIMIT),
+        )
+
+    def to_plain(self) -> dict[str, Any]:
+        values = {"name": self.name, "system": self.system, "thinking": self.thinking}
+        return {k: v for k, v in values.items() if v is not None} | {"sampling": self.sampling.to_plain()}
+
 
 #: The one that leaves everything to the model and the settings page.
 RECOMMENDED = Preset(mark("Recommended"))
@@ -114,6 +128,16 @@ class ChatSettings:
     thinking: str | None = None
     start: int | None = None
     summary: str = ""
+
+    def without(self, preset: Preset) -> ChatSettings:
+        """The same where there is no such preset: what it says is the chat's own."""
+        return replace(
+            self,
+            preset=RECOMMENDED.name,
+            own=self.own.over(preset.sampling),
+            system=preset.system if self.system is None else self.system,
+            thinking=self.thinking or preset.thinking,
+        )
 
     @classmethod
     def from_plain(cls, raw: Mapping[str, Any]) -> ChatSettings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import zipfile
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,8 @@ from app.chat.storage import importing
 from app.chat.storage.exporting import file_name, to_html, to_json, to_markdown, write
 from app.chat.storage.importing import read
 from app.chat.storage.portable import PortableChat, PortableMessage
+from app.chat.storage.preset_store import MOST_PRESETS, PresetStore
+from app.chat.storage.presets import ChatSettings, Preset, Sampling
 from app.chat.storage.records import Attachment
 from engine.errors import Cancelled, GreenroomError
 from engine.runtime.events import GenerationStats
@@ -54,6 +57,40 @@ def test_our_json_gives_the_same_again(tmp_path):
     path = tmp_path / "chats.json"
     write([CHAT, CHAT], path)
     assert read(path) == [CHAT, CHAT]
+
+
+POET = Preset("Poet", Sampling(temperature=1.3, top_k=5, stop=("END",)), "Rhyme.\n\nAlways.", "off")
+
+
+def settled(path, presets):
+    return [ChatSettings.from_plain(chat.settings) for chat in read(path, presets)]
+
+
+def test_a_preset_travels_with_the_chats_that_have_it(tmp_path):
+    path = tmp_path / "chats.json"
+    own = ChatSettings("Poet", Sampling(temperature=0.5), "Mine.", start=2)
+    had = [ChatSettings("Poet"), own, ChatSettings("Precise"), ChatSettings()]
+    write([replace(CHAT, settings=settings.to_plain()) for settings in had], path, [POET, Preset("Other")])
+    assert [raw["name"] for raw in json.loads(path.read_text())["presets"]] == ["Poet"], "nobody has the other"
+    assert settled(path, [POET]) == had, "where it is known they have it still"
+    kept = [
+        ChatSettings(own=POET.sampling, system=POET.system, thinking="off"),
+        ChatSettings(own=Sampling(0.5, top_k=5, stop=("END",)), system="Mine.", thinking="off", start=2),
+        *had[2:],
+    ]
+    assert settled(path, []) == kept
+    assert settled(path, [Preset("Poet", system="Another's.")]) == kept, "it is another of that name"
+
+
+def test_presets_in_a_file_that_make_no_sense(tmp_path):
+    path = tmp_path / "chats.json"
+    chat = {"messages": [{"role": "user", "text": "q"}], "settings": {"preset": "Precise"}}
+    whole = {"format": "greenroom-chats", "version": 1, "chats": [chat]}
+    for presets in (None, 3, "x", [3, {}, {"name": 4}], [{"name": "Precise", "system": "Not this."}]):
+        path.write_text(json.dumps(whole | {"presets": presets}))
+        assert settled(path, []) == [ChatSettings("Precise")]
+    path.write_text(json.dumps(whole | {"presets": [{"name": "A"}] * (MOST_PRESETS + 1)}))
+    assert len(read(path)) == 1
 
 
 def test_markdown_shows_the_visible_path():
@@ -343,7 +380,7 @@ def test_an_import_can_be_cancelled(tmp_path):
         raise Cancelled
 
     with pytest.raises(Cancelled):
-        read(tmp_path / "x.json", stop)
+        read(tmp_path / "x.json", progress=stop)
 
 
 KEYS = st.sampled_from(
@@ -479,3 +516,19 @@ def test_exports_wait_for_each_other(tmp_path, store, exchange, qtbot):
     qtbot.waitUntil(lambda: {"Saved as many.json", "Saved as one.json"} <= set(exchange.heard))
     assert len(read(tmp_path / "many.json")) == 19, "one was deleted meanwhile"
     assert len(read(tmp_path / "one.json")) == 1
+
+
+def test_presets_go_and_come_with_an_export(tmp_path, store, exchange, qtbot):
+    presets = PresetStore()
+    presets.save(POET)
+    chats = store.add_portable([replace(CHAT, settings={"preset": "Poet"})])
+    exchange.export(chats, tmp_path / "one.json")
+    qtbot.waitUntil(lambda: "Saved as one.json" in exchange.heard)
+    exchange.take(tmp_path / "one.json")
+    qtbot.waitUntil(lambda: len(exchange.came) == 1)
+    presets.delete("Poet")
+    exchange.take(tmp_path / "one.json")
+    qtbot.waitUntil(lambda: len(exchange.came) == 2)
+    here, missing = (store.chat_settings(came[0]) for came in exchange.came)
+    assert here == {"preset": "Poet"}
+    assert (missing["system"], missing["own"]["temperature"]) == (POET.system, 1.3)
