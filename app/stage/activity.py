@@ -52,9 +52,10 @@ class Activity:
         self.uses = np.zeros(shape, np.uint64)
         self.in_vram = np.zeros(shape, np.bool_)
         self.seconds, self.tokens = 0.0, 0
-        #: Uses in this run served from each; those from RAM in decoding alone, and of how many tokens.
+        #: Uses in this run served from each; those from RAM in decoding alone, and of how many tokens in what time.
         self.from_vram = self.from_ram = 0
         self.decoded_from_ram = self.decoded_tokens = 0
+        self.decoded_seconds = 0.0
 
     @property
     def cells(self) -> int:
@@ -70,6 +71,11 @@ class Activity:
     def ram_uses_per_token(self) -> float | None:
         """Experts that a decoded token reads from RAM, over all layers."""
         return self.decoded_from_ram / self.decoded_tokens if self.decoded_tokens else None
+
+    @property
+    def decoded_per_second(self) -> float:
+        """Tokens of the answer, in its own time: reading the prompt takes none of it. 0 before the second."""
+        return self.decoded_tokens / self.decoded_seconds if self.decoded_seconds > 0 else 0.0
 
     @property
     def alight(self) -> bool:
@@ -101,6 +107,7 @@ class Activity:
                 self.decoded_from_ram += total - from_vram
         if self.tokens > 0:
             self.decoded_tokens += max(0, frame.tokens - self.tokens)
+            self.decoded_seconds += max(0.0, frame.seconds - self.seconds)
         self.seconds, self.tokens = frame.seconds, frame.tokens
 
     def fade(self, seconds: float) -> None:

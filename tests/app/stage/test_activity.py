@@ -69,6 +69,17 @@ def test_experts_per_token_leave_the_prompt_out() -> None:
     assert activity.ram_uses_per_token == 2.0
 
 
+def test_speed_is_by_the_answers_own_time() -> None:
+    activity = Activity((0,), 4)
+    activity.play(frame(60.0, 0, [0, 1], [500] * 2))
+    assert activity.decoded_per_second == 0.0
+    activity.play(frame(60.5, 1, [0, 1], [1, 1]))
+    assert activity.decoded_per_second == 0.0
+    activity.play(frame(61.5, 11, [0, 2], [10, 10]))
+    activity.play(frame(62.5, 21, [0, 2], [10, 10]))
+    assert activity.decoded_per_second == pytest.approx(10.0)
+
+
 def test_settled_light_is_by_the_whole_run() -> None:
     activity = Activity((0, 1), 2)
     activity.play(frame(0.1, 1, [0, 1, 2], [4, 1, 7]))

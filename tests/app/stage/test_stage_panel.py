@@ -137,6 +137,9 @@ def test_an_answer_lights_experts_and_gives_figures(
     assert panel.activity.uses.sum() == 6
     assert panel.from_ram.value.text() != "–"
     assert "of 52 GB/s" in panel.bandwidth.value.text()
+    said, panel.activity.seconds = panel.bandwidth.value.text(), 1e6
+    panel._show_figures()
+    assert panel.bandwidth.value.text() == said, "reading a long prompt takes nothing of the answer's speed"
     assert not panel.replay_bar.save.isHidden()
     qtbot.waitUntil(lambda: not panel._frames.isActive(), timeout=LONG)
 
