@@ -234,6 +234,7 @@ class WhatIfPanel(QFrame):
 
     def _show(self, row: ModelRow | None) -> None:
         self.row = row
+        self.compare.setEnabled(True)
         plan = None if row is None else row.plan
         self.chip.setVisible(plan is not None)
         self.speed.setVisible(plan is not None and plan.runnable)
@@ -257,6 +258,8 @@ class WhatIfPanel(QFrame):
 
     def _complain(self, error: GreenroomError) -> None:
         self.row = None
+        # What stands there says why.
+        self.compare.setEnabled(False)
         self.chip.hide()
         self.speed.hide()
         self.name.setText(told(error.what))

@@ -98,6 +98,24 @@ def test_an_unknown_part_is_said_and_corrected(qtbot: QtBot, api: FakeApi) -> No
     tasks.finish()
 
 
+def test_a_card_that_nobody_knows_cannot_be_compared_with(qtbot: QtBot, api: FakeApi) -> None:
+    panel = shown(qtbot, WhatIfPanel(api))
+    assert panel.compare.isEnabled()
+    # Asked for before the answer is there, it is said at once.
+    panel.gpu.setText("Foobar 9999")
+    panel.compare.click()
+    assert "Foobar 9999" in panel.name.text()
+    assert not panel.compare.isEnabled()
+    with qtbot.waitSignal(panel.answered, timeout=LONG):
+        panel._ask()
+    assert "Foobar 9999" in panel.name.text()
+    assert not panel.compare.isEnabled()
+    with qtbot.waitSignal(panel.answered, timeout=LONG):
+        panel.gpu.setText("RTX 4080")
+    assert panel.compare.isEnabled()
+    tasks.finish()
+
+
 def test_that_nothing_fits_is_said(qtbot: QtBot, api: FakeApi) -> None:
     api.mode = "too_large"
     panel = shown(qtbot, WhatIfPanel(api))
