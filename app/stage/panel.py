@@ -219,7 +219,9 @@ class StagePanel(QWidget):
         read = None if per_token is None or not source.expert_bytes else per_token * source.expert_bytes
         self.from_ram.show_value("" if read is None else gigabytes(round(read)))
         live = self._replay is None
-        self.bandwidth.show_value(self._share_of_ram(read * activity.decoded_per_second) if live and read else "", optional=True)
+        self.bandwidth.show_value(
+            self._share_of_ram(read * activity.decoded_per_second) if live and read else "", optional=True
+        )
         hand_off = status.handoff_s if live and status is not None else 0.0
         said = tr("{time} µs a layer", time=f"{hand_off * 1e6:.0f}") if hand_off else ""
         self.hand_off.show_value(said, optional=True)
