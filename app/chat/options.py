@@ -80,6 +80,8 @@ class ChatOptions(QWidget):
     changed = Signal(object)
     #: GreenroomError
     failed = Signal(object)
+    #: Preset, int: what was deleted, and its place among the user's own
+    deleted = Signal(object, int)
     #: "export" or "import": asks for a file, which the popover would not survive
     filesWanted = Signal(str)
 
@@ -393,9 +395,13 @@ class ChatOptions(QWidget):
             self._fill()
 
     def _delete_preset(self) -> None:
-        if self._kept(lambda: self._store.delete(self._chat.preset)):
-            self._take(replace(self._chat, preset=RECOMMENDED.name))
+        preset = self._store.presets[self._chat.preset]
+        place = self._store.own.index(preset)
+        if self._kept(lambda: self._store.delete(preset.name)):
+            # This chat keeps the name too, as all that used it: they have the preset again if it comes back.
             self._fill()
+            self.changed.emit(self._chat)
+            self.deleted.emit(preset, place)
 
     def _kept(self, change: Callable[[], None]) -> bool:
         try:

@@ -26,6 +26,8 @@ class OptionsOpener(QObject):
     failed = Signal(object)
     #: str: what has come in or gone out
     said = Signal(str)
+    #: GreenroomError, [(text, action)]: something that can be taken back
+    noteWanted = Signal(object, object)
     #: Presets came in, or went.
     presetsChanged = Signal()
 
@@ -46,9 +48,26 @@ class OptionsOpener(QObject):
         options = ChatOptions(chat, self._controller.presets, self._host.state, self._settings(), self._window)
         options.changed.connect(lambda chosen: self._controller.set_settings(chat_id, chosen))
         options.failed.connect(self.failed)
+        options.deleted.connect(self._offer_undo)
         options.filesWanted.connect(self._choose_file)
         self._options = options
         options.open_above(anchor)
+
+    @Slot(object, int)
+    def _offer_undo(self, preset: Preset, place: int) -> None:
+        note = GreenroomError(
+            tr("The preset “{name}” was deleted", name=preset.name),
+            tr("chats that used it are as “Recommended” now"),
+            tr("It can be brought back for now."),
+        )
+        self.noteWanted.emit(note, [(tr("Undo"), lambda: self._restore(preset, place))])
+
+    def _restore(self, preset: Preset, place: int) -> None:
+        try:
+            self._controller.presets.restore(preset, place)
+        except GreenroomError as error:
+            self.failed.emit(error)
+        self.presetsChanged.emit()
 
     def _use(self, presets: Sequence[Preset]) -> None:
         """The first of those that came in is the chat's."""

@@ -1210,6 +1210,11 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
+        <source>none</source>
+        <translation>없음</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options.py"/>
         <source>Preset</source>
         <translation>프리셋</translation>
     </message>
@@ -1272,11 +1277,6 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>none</source>
-        <translation>없음</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/options.py"/>
         <source>The answer ends before any of these. One in each line; \n is a line break, \\ a backslash</source>
         <translation>이 중 하나가 나오면 그 앞에서 답변을 마칩니다. 한 줄에 하나씩 쓰며, \n은 줄 바꿈, \\는 역슬래시입니다</translation>
     </message>
@@ -1309,6 +1309,30 @@
         <location filename="../../app/chat/options.py"/>
         <source>Sampling</source>
         <translation>샘플링</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options_opener.py"/>
+        <source>The preset “{name}” was deleted</source>
+        <translation>프리셋 “{name}”을(를) 삭제했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options_opener.py"/>
+        <source>chats that used it are as “Recommended” now</source>
+        <translation>이 프리셋을 쓰던 채팅은 이제 “권장”을 따릅니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options_opener.py"/>
+        <location filename="../../app/chat/page.py"/>
+        <source>It can be brought back for now.</source>
+        <translation>지금은 되돌릴 수 있습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/options_opener.py"/>
+        <location filename="../../app/chat/page.py"/>
+        <location filename="../../app/chat/sidebar.py"/>
+        <location filename="../../app/models/page.py"/>
+        <source>Undo</source>
+        <translation>실행 취소</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/options_opener.py"/>
@@ -1356,18 +1380,6 @@
         <location filename="../../app/chat/page.py"/>
         <source>what followed it went with it</source>
         <translation>그 뒤의 메시지도 함께 삭제했습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/page.py"/>
-        <source>It can be brought back for now.</source>
-        <translation>지금은 되돌릴 수 있습니다.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/page.py"/>
-        <location filename="../../app/chat/sidebar.py"/>
-        <location filename="../../app/models/page.py"/>
-        <source>Undo</source>
-        <translation>실행 취소</translation>
     </message>
     <message>
         <location filename="../../app/chat/page.py"/>
@@ -2254,8 +2266,23 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/preset_store.py"/>
-        <source>there are {most} of your own already</source>
-        <translation>내 프리셋이 이미 {most}개 있습니다</translation>
+        <source>The preset “{name}” was not brought back</source>
+        <translation>프리셋 “{name}”을(를) 되살리지 못했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>another has its name by now</source>
+        <translation>그사이 같은 이름의 프리셋이 생겼습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>Use that one, or save it anew.</source>
+        <translation>그 프리셋을 쓰거나 새로 저장하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>more than {most} presets would be kept</source>
+        <translation>프리셋이 {most}개를 넘게 됩니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/preset_store.py"/>
@@ -2264,8 +2291,8 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/preset_store.py"/>
-        <source>more than {most} presets would be kept</source>
-        <translation>프리셋이 {most}개를 넘게 됩니다</translation>
+        <source>there are {most} of your own already</source>
+        <translation>내 프리셋이 이미 {most}개 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/preset_store.py"/>

@@ -53,16 +53,25 @@ class PresetStore:
                 tr("it is one of Greenroom's own"),
                 tr("Choose another name."),
             )
-        if name not in self._own and len(self._own) == MOST_PRESETS:
-            raise GreenroomError(
-                tr("The preset was not saved"),
-                tr("there are {most} of your own already", most=MOST_PRESETS),
-                tr("Delete some first."),
-            )
+        if name not in self._own:
+            self._make_sure_of_room()
         self._write(self._own | {name: Preset(name, preset.sampling, preset.system, preset.thinking)})
 
     def delete(self, name: str) -> None:
         self._write({key: preset for key, preset in self._own.items() if key != name})
+
+    def restore(self, preset: Preset, place: int) -> None:
+        """Undo `delete`. place: where it was in `own`. Raises GreenroomError when it cannot be had back."""
+        if preset.name in self._own:
+            raise GreenroomError(
+                tr("The preset “{name}” was not brought back", name=preset.name),
+                tr("another has its name by now"),
+                tr("Use that one, or save it anew."),
+            )
+        self._make_sure_of_room()
+        own = list(self._own.items())
+        own.insert(place, (preset.name, preset))
+        self._write(dict(own))
 
     def take(self, path: Path) -> list[Preset]:
         """Import a file; presets of the same name are replaced. Returns what it had. Raises GreenroomError."""
@@ -77,6 +86,14 @@ class PresetStore:
             )
         self._write(merged)
         return found
+
+    def _make_sure_of_room(self) -> None:
+        if len(self._own) == MOST_PRESETS:
+            raise GreenroomError(
+                tr("The preset was not saved"),
+                tr("there are {most} of your own already", most=MOST_PRESETS),
+                tr("Delete some first."),
+            )
 
     def _write(self, own: dict[str, Preset]) -> None:
         make_writable(self._path.parent)

@@ -6,9 +6,10 @@ import pytest
 from chat_fakes import PLAN
 from PySide6.QtCore import QPoint, QPointF, QRect, Qt
 from PySide6.QtGui import QTextCursor, QWheelEvent
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QPushButton
 
 from app.chat.page import ChatPage
+from app.chat.storage.preset_store import PresetStore
 from app.chat.storage.presets import ChatSettings, Preset, Sampling
 from app.host import HostState
 from app.settings.store import Settings
@@ -122,6 +123,47 @@ def test_presets_are_saved_used_and_deleted(page, host, store, qtbot):
     entry(page, "Delete this preset").trigger()
     assert options(page).presets.currentText() == "Recommended"
     assert options(page).presets.findText("Story teller") == -1
+
+
+def test_a_deleted_preset_can_be_had_back_with_the_chats_that_used_it(page, host, store):
+    shown, controller = options(page), page._controller
+    for name in ("Poet", "Pirate"):
+        shown.system.setPlainText(f"As a {name}.")
+        shown.save_preset(name)
+    choose_preset(page, "Poet")
+    shown.fields["top_k"].setValue(3)
+    shown.close()
+    ask(page, host)
+    other = page.chat
+    page.new_chat()
+    controller.set_settings(None, ChatSettings("Poet"))
+    page.open_options()
+    entry(page, "Delete this preset").trigger()
+    assert options(page).presets.currentText() == "Recommended"
+    assert page.composer.settings_button.text() == "Recommended"
+    options(page).close()
+    # The chat may have begun by then.
+    assert ask(page, host)[0][0].content == "From the page."
+    (note,) = page.banners.banners
+    assert "“Poet” was deleted" in note.error.what
+    next(b for b in note.findChildren(QPushButton) if b.text() == "Undo").click()
+    assert page.composer.settings_button.text() == "Poet"
+    assert not page.banners.banners
+    assert ask(page, host)[0][0].content == "As a Poet."
+    assert controller.settings_of(other) == ChatSettings("Poet", Sampling(top_k=3))
+    assert controller.resolved(other)[1] == "As a Poet."
+    assert [preset.name for preset in PresetStore().own] == ["Poet", "Pirate"], "kept, at its place"
+
+
+def test_a_deleted_preset_takes_no_other_ones_place(page):
+    options(page).save_preset("Poet")
+    entry(page, "Delete this preset").trigger()
+    options(page).system.setPlainText("Anew.")
+    options(page).save_preset("Poet")
+    (note,) = page.banners.banners
+    next(b for b in note.findChildren(QPushButton) if b.text() == "Undo").click()
+    assert "another has its name" in str(page.banners.banners[-1].error)
+    assert PresetStore().presets["Poet"].system == "Anew."
 
 
 def test_the_field_always_has_the_system_prompt_that_holds(page):
