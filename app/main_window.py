@@ -22,6 +22,7 @@ from app.host import EngineHost, HostState
 from app.language import set_language
 from app.models.choose import choose_file, choose_folder
 from app.models.download_host import DownloadHost
+from app.models.local import LocalModels
 from app.notices import Notices
 from app.settings.store import SettingsStore
 from app.theme import theme
@@ -93,6 +94,7 @@ class MainWindow(QMainWindow):
 
         self._gauge = MemoryGauge(host, measure, self)
         self._downloads = DownloadHost(settings, self)
+        self.models_here = LocalModels(settings, self)
         self.notices = Notices(host, settings, self)
         self.chats = ChatPart(host, settings, self.notices, self)
         self._make_chat = make_chat or self.chats.make
@@ -157,6 +159,8 @@ class MainWindow(QMainWindow):
         self.chats.closeWanted.connect(self.close)
         self.chats.quitWanted.connect(self.end_now)
         self._downloads.finished.connect(notices.show_download)
+        self._downloads.finished.connect(self.models_here.look)
+        self.models_here.changed.connect(lambda: self.topbar.show_models(self.models_here.others))
         self._downloads.finished.connect(self._call_for_attention)
         self._downloads.failed.connect(lambda error: notices.show_note(error, []))
         self._gauge.measured.connect(self._memory_measured)
@@ -174,6 +178,8 @@ class MainWindow(QMainWindow):
         self.contents, self.banners = made, made.banners
         self.sidebar, self.topbar, self.stack, self.statusbar = made.sidebar, made.topbar, made.stack, made.statusbar
         bar, side = made.topbar, made.sidebar
+        bar.show_models(self.models_here.others)
+        bar.pickerOpened.connect(self.models_here.look)
         bar.modelChosen.connect(self.load_model)
         bar.loadAnyway.connect(self._load_anyway)
         bar.loadCancelled.connect(self._host.cancel_load)
@@ -247,6 +253,7 @@ class MainWindow(QMainWindow):
         self.contents.show_stage(self._settings.values.stage)
         self.statusbar.start()
         self._downloads.start()
+        self.models_here.look()
         if self._settings.problem is not None:
             self.notices.show_saving_problem(self._settings.problem)
         if self._welcome and self.first_model.open and self.launcher.first_start:
@@ -352,6 +359,7 @@ class MainWindow(QMainWindow):
             self.palette_box.close()
             self.palette_box = None
         else:
+            self.models_here.look()
             self.palette_box = CommandPalette(self)
 
     @Slot()

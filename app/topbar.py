@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QSize, Qt, Signal, Slot
@@ -11,6 +12,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QProgressBar, QPushBut
 from app.actions import Actions
 from app.host import DEMO, AnswerResult, HostState
 from app.language import told, tr
+from app.models.local import LocalModel
 from app.settings.store import SettingsStore
 from app.theme import theme
 from app.theme.icons import make_pixmap
@@ -87,6 +89,8 @@ class TopBar(QWidget):
     loadCancelled = Signal()
     ejected = Signal()
     modelsWanted = Signal()
+    #: The picker opens: what it lists may have changed since.
+    pickerOpened = Signal()
 
     def __init__(self, settings: SettingsStore, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -94,6 +98,7 @@ class TopBar(QWidget):
         self._state = HostState()
         #: tok/s of the loaded model's last answer; 0 before the first.
         self._measured = 0.0
+        self._here: Sequence[LocalModel] = ()
         self.setProperty("surface", "topbar")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
 
@@ -142,6 +147,10 @@ class TopBar(QWidget):
     def _show_shortcuts(self) -> None:
         self.stage.setChecked(self._actions["stage"].isChecked())
         self.stage.setToolTip(self._actions.tip("stage", tr("Show where the experts are at work")))
+
+    def show_models(self, here: Sequence[LocalModel]) -> None:
+        """What the picker is to offer besides the recent ones."""
+        self._here = here
 
     def show_result(self, result: AnswerResult) -> None:
         """Remembers how fast the model was, to show it beside what was predicted."""
@@ -250,23 +259,25 @@ class TopBar(QWidget):
         self.progress.setGeometry(0, self.height() - 3, self.width(), 3)
 
     def _open_menu(self) -> None:
+        self.pickerOpened.emit()
         menu = self.build_menu()
         menu.aboutToHide.connect(menu.deleteLater)
         menu.popup(self.model.mapToGlobal(self.model.rect().bottomLeft()))
 
     def build_menu(self) -> QMenu:
-        """The picker: the demo, recent models, and the ways to another one."""
+        """The picker: the demo, the models on this PC, recent ones first, and the ways to another one."""
         menu = QMenu(self)
         menu.setToolTipsVisible(True)
         current = self._state.path
         self._add_model(menu, tr("Demo model (small, for trying things out)"), DEMO, current)
         recent = self._settings.values.recent
-        if recent:
+        models = [(Path(path).name, path) for path in recent]
+        models += [(model.name, model.path) for model in self._here if model.path not in recent]
+        if models:
             menu.addSeparator()
-        for path in recent:
-            self._add_model(
-                menu, self.fontMetrics().elidedText(Path(path).name, Qt.TextElideMode.ElideMiddle, 380), path, current
-            )
+        for name, path in models:
+            shown = self.fontMetrics().elidedText(name, Qt.TextElideMode.ElideMiddle, 380)
+            self._add_model(menu, shown, path, current)
         menu.addSeparator()
         menu.addAction(self._actions["open_file"])
         menu.addAction(self._actions["open_folder"])

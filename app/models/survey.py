@@ -95,16 +95,22 @@ def demo_is_here() -> bool:
 
 def find_models(api: Any, folder: Path | None, opened: Sequence[str]) -> Found:
     """folder: None for the program's own models folder. opened: paths from anywhere; missing ones are left out."""
+    rows = find_here(folder, opened)
+    return Found(api.probe(), rows, find_offers())
+
+
+def find_here(folder: Path | None, opened: Sequence[str]) -> list[ModelRow]:
+    """The rows of `Found`, for the same arguments."""
     from engine.hub.library import installed
     from engine.hub.other_programs import find
 
     rows = [_demo_row()]
-    known = {_identity(row.checkpoint) for row in rows if row.checkpoint is not None}
+    known = {identity(row.checkpoint) for row in rows if row.checkpoint is not None}
     for model in installed(folder):
-        if _identity(model.path) in known:
+        if identity(model.path) in known:
             continue
         path = Path(model.path)
-        known.add(_identity(path))
+        known.add(identity(path))
         detail = " · ".join(part for part in (model.form, model.architecture) if part)
         rows.append(
             ModelRow(
@@ -118,20 +124,20 @@ def find_models(api: Any, folder: Path | None, opened: Sequence[str]) -> Found:
             )
         )
     for other in find():
-        if _identity(other.path) not in known:
-            known.add(_identity(other.path))
+        if identity(other.path) not in known:
+            known.add(identity(other.path))
             detail = tr("found in {program}, used in place", program=other.program)
             rows.append(ModelRow(str(other.path), other.name, detail, other.nbytes, checkpoint=other.path))
     for text in opened:
         path = Path(text)
-        if _identity(path) not in known and os.path.exists(path):
-            known.add(_identity(path))
+        if identity(path) not in known and os.path.exists(path):
+            known.add(identity(path))
             rows.append(
                 ModelRow(
                     text, file_name(path), tr("opened in {parent}, used in place", parent=path.parent), checkpoint=path
                 )
             )
-    return Found(api.probe(), _name_duplicates(rows), find_offers())
+    return _name_duplicates(rows)
 
 
 def _name_duplicates(rows: list[ModelRow]) -> list[ModelRow]:
@@ -317,7 +323,7 @@ def _header_text(checkpoint: Checkpoint, key: str) -> str:
     return value[:40] if isinstance(value, str) and value.isprintable() else ""
 
 
-def _identity(path: Path) -> str:
+def identity(path: Path) -> str:
     return str(path.resolve())
 
 

@@ -84,11 +84,13 @@ def _command(action: QAction, icon: str, english: str) -> Entry:
 
 
 def models(window: MainWindow) -> list[Entry]:
-    """The demo, and models opened lately."""
+    """The demo, and the models on this PC: those opened lately first."""
     loaded = window.host.loaded
+    known = [(tr("Demo model"), DEMO)]
+    known += [(file_name(Path(path)), path) for path in window.settings.values.recent]
+    known += [(model.title, model.path) for model in window.models_here.others]
     made = []
-    for path in (DEMO, *window.settings.values.recent):
-        title = tr("Demo model") if path == DEMO else file_name(Path(path))
+    for title, path in known:
         here = loaded is not None and loaded.path == path
         detail = tr("loaded") if here else "" if path == DEMO else home_path(Path(path).parent)
         made.append(Entry(title, tr("Model"), _loader(window, path), "models", detail, tr("Load the model"), weight=10))

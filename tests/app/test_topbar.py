@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 from app import language
 from app.actions import ACTIONS, Actions
 from app.host import DEMO, AnswerResult, HostState
+from app.models.local import LocalModel
 from app.settings.store import SettingsStore
 from app.theme import theme
 from app.topbar import TopBar
@@ -85,6 +86,14 @@ def test_a_name_is_whole_where_there_is_room(bar: TopBar) -> None:
     assert bar.model.width() >= bar.model.sizeHint().width()
 
 
+def test_the_plan_is_whole_at_every_size_of_text_where_there_is_room(bar: TopBar) -> None:
+    for size in range(80, 240):
+        bar.chip.setStyleSheet(f"font-size: {size / 10}pt")
+        bar.resize(1400, 46)
+        bar.show_state(HostState("ready", "Qwen", "/m/q.gguf", make_plan("cpu")))
+        assert bar.chip.text() == make_plan("cpu").short_label, size
+
+
 def test_loading_shows_what_happens_and_can_be_cancelled(bar: TopBar, qtbot: QtBot) -> None:
     progress = Progress(24, 48, "Reading experts of layer 24 of 48")
     bar.show_state(HostState("loading", "Qwen", "/m/q.gguf", make_plan(), progress))
@@ -122,6 +131,19 @@ def test_the_menu_offers_demo_recent_models_and_files(bar: TopBar, settings: Set
     assert chosen.args == [DEMO]
     with qtbot.waitSignal(bar.ejected):
         next(a for a in menu.actions() if a.text().startswith("Eject")).trigger()
+
+
+def test_the_menu_offers_what_was_never_loaded_below_what_was(
+    bar: TopBar, settings: SettingsStore, qtbot: QtBot
+) -> None:
+    settings.change(recent=["/m/q.gguf"])
+    bar.show_models([LocalModel("new", "new.gguf", "/m/new.gguf"), LocalModel("q", "q.gguf", "/m/q.gguf")])
+    menu = bar.build_menu()
+    texts = [action.text() for action in menu.actions() if not action.isSeparator()]
+    assert texts[1:4] == ["q.gguf", "new.gguf", "Open a model file…"]
+    with qtbot.waitSignal(bar.modelChosen) as chosen:
+        next(a for a in menu.actions() if a.text() == "new.gguf").trigger()
+    assert chosen.args == ["/m/new.gguf"]
 
 
 def test_the_chip_opens_the_sum(bar: TopBar) -> None:
