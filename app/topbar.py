@@ -18,7 +18,7 @@ from app.theme import theme
 from app.theme.icons import make_pixmap
 from app.widgets.buttons import button
 from app.widgets.chip import Chip, ChipButton
-from app.widgets.labels import ElideLabel, label, plain_tip
+from app.widgets.labels import ElideLabel, elided, label, plain_tip
 from app.widgets.plan_popover import PlanPopover
 from app.words import about, brief, rate, rate_range
 
@@ -245,7 +245,7 @@ class TopBar(QWidget):
         """
         text, metrics = self.chip.text(), self.chip.fontMetrics()
         room = metrics.horizontalAdvance(text) - max(0, pixels)
-        return metrics.elidedText(text, Qt.TextElideMode.ElideRight, room) if 2 * room >= room + pixels else ""
+        return elided(text, metrics, Qt.TextElideMode.ElideRight, room) if 2 * room >= room + pixels else ""
 
     def _chip_advance(self, text: str) -> int:
         """What the chip takes of the bar with that text."""

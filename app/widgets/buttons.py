@@ -7,7 +7,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from app.theme import theme
-from app.widgets.labels import set_plain_tip
+from app.widgets.labels import elided, set_plain_tip
 
 #: Icons are ICON pixels square; beside text the gap widens Qt's own 4 pixels.
 ICON = 16
@@ -71,7 +71,7 @@ class ElideButton(QPushButton):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         room = self.width() - self._padding
-        shown = self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideRight, room)
+        shown = elided(self._whole, self.fontMetrics(), Qt.TextElideMode.ElideRight, room)
         if shown != self.text():
             self.setText(shown)
             self.setToolTip("" if shown == self._whole else self._whole)

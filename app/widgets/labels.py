@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
 
@@ -31,6 +31,14 @@ def set_plain_tip(widget: QWidget, text: str) -> None:
     text = plain_tip(text)
     if text != widget.toolTip():
         widget.setToolTip(text)
+
+
+def elided(text: str, metrics: QFontMetrics, mode: Qt.TextElideMode, room: int) -> str:
+    """The text, shortened where it needs more than so many pixels.
+
+    Qt measures in whole pixels, which may be a little less than the text, and would cut what has just that room.
+    """
+    return text if metrics.horizontalAdvance(text) <= room else metrics.elidedText(text, mode, room)
 
 
 class ElideLabel(QLabel):
@@ -62,7 +70,7 @@ class ElideLabel(QLabel):
         area, metrics = self.contentsRect(), self.fontMetrics()
         texts = (self.text(), *self.shorter)
         fits = next((text for text in texts if metrics.horizontalAdvance(text) <= area.width()), texts[-1])
-        shown = metrics.elidedText(fits, self._mode, area.width())
+        shown = elided(fits, metrics, self._mode, area.width())
         tip = "\n".join(filter(None, (self.text() if shown != self.text() else "", self.detail)))
         set_plain_tip(self, tip)
         painter = QPainter(self)

@@ -10,6 +10,7 @@ from PySide6.QtGui import QFocusEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QPlainTextEdit, QWidget
 
 from app.chat.composing.attaching import LONG_PASTE
+from app.widgets.labels import elided
 
 MOST_LINES = 10
 HISTORY = 100
@@ -123,7 +124,7 @@ class Field(QPlainTextEdit):
         room = self.viewport().width() - 4
         advance = self.fontMetrics().horizontalAdvance
         fits = next((text for text in self._placeholders if advance(text) <= room), self._placeholders[-1])
-        self.setPlaceholderText(self.fontMetrics().elidedText(fits, Qt.TextElideMode.ElideRight, room))
+        self.setPlaceholderText(elided(fits, self.fontMetrics(), Qt.TextElideMode.ElideRight, room))
         # Qt paints the new words only where the caret blinks.
         self.viewport().update()
 

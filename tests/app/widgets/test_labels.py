@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QTextDocument
+from PySide6.QtGui import QFont, QFontMetrics, QTextDocument
 from pytestqt.qtbot import QtBot
 
-from app.widgets.labels import ElideLabel
+from app.widgets.buttons import ElideButton
+from app.widgets.labels import ElideLabel, elided
 
 
 def test_what_is_cut_is_in_the_tool_tip(qtbot: QtBot) -> None:
@@ -65,3 +66,19 @@ def test_a_shorter_text_is_shown_before_anything_is_cut(qtbot: QtBot) -> None:
     other.resize(room, 20)
     assert shown(room) == other.grab().toImage()
     assert label.toolTip() == label.text()
+
+
+def test_a_text_with_just_its_room_is_whole_at_every_size(qtbot: QtBot) -> None:
+    button = ElideButton("On the CPU")
+    qtbot.addWidget(button)
+    for size in range(80, 240):
+        font = QFont(button.font())
+        font.setPointSizeF(size / 10)
+        metrics = QFontMetrics(font)
+        room = metrics.horizontalAdvance("On the CPU")
+        assert elided("On the CPU", metrics, Qt.TextElideMode.ElideRight, room) == "On the CPU", size
+        assert elided("On the CPU", metrics, Qt.TextElideMode.ElideRight, room - 2).endswith("…"), size
+        button.setFont(font)
+        button.resize(button.sizeHint())
+        button.grab()
+        assert button.text() == "On the CPU", size
