@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QSize, QTimer, Signal, Slot
+from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
@@ -17,7 +17,7 @@ from app.language import tr
 from app.theme import theme
 from app.theme.theme import restyle
 from app.widgets.buttons import GAPS, ICON, button
-from app.widgets.labels import ElideLabel, label
+from app.widgets.labels import label
 from app.words import brief
 
 __all__ = ["MOST_LINES", "Composer"]
@@ -102,7 +102,13 @@ class Composer(QFrame):
         self._preset = ""
         #: What the meter says, and what it says in little room.
         self._counts = ("", "")
-        self._hint = ElideLabel("", "small")
+        #: Beside the tools where there is room for all of it, and over them where there is not.
+        self._hint = ""
+        self._hint_beside = label("", "small")
+        self._hint_over = label("", "small", wrap=True)
+        # One long word in the title of a chat must not widen the window.
+        self._hint_over.setMinimumWidth(1)
+        self._hint_over.hide()
         self._meter_text = label("", "small")
         self._meter = QProgressBar(self)
         self._meter.setObjectName("meter")
@@ -118,7 +124,7 @@ class Composer(QFrame):
         tools.addWidget(self._attach)
         tools.addWidget(self._settings)
         bottom.addLayout(tools)
-        bottom.addWidget(self._hint, 1)
+        bottom.addWidget(self._hint_beside, 1)
         bottom.addWidget(self._meter_text)
         bottom.addWidget(self._meter)
         bottom.addWidget(self._button)
@@ -129,6 +135,7 @@ class Composer(QFrame):
         column.addWidget(self._editing)
         column.addWidget(self._chips)
         column.addWidget(self._field)
+        column.addWidget(self._hint_over)
         column.addLayout(bottom)
         self.setFocusProxy(self._field)
         self.set_context(0, 0)
@@ -147,7 +154,7 @@ class Composer(QFrame):
 
     @property
     def hint(self) -> str:
-        return self._hint.text()
+        return self._hint
 
     @property
     def meter_text(self) -> str:
@@ -226,7 +233,16 @@ class Composer(QFrame):
             self._meter_text.setText(self._counts[0 if bar else 1])
             self._show_button_words()
             if self._room_left() >= 0:
-                return
+                break
+        self._show_hint()
+
+    def _show_hint(self) -> None:
+        self._hint_beside.ensurePolished()
+        needed = self._hint_beside.fontMetrics().horizontalAdvance(self._hint)
+        fits = not self._hint or needed < self._room_left()
+        self._hint_beside.setText(self._hint if fits else "")
+        self._hint_over.setText("" if fits else self._hint)
+        self._hint_over.setVisible(not fits)
 
     def _room_left(self) -> int:
         """Pixels beside what stands in the lowest row, whole."""
@@ -397,14 +413,18 @@ class Composer(QFrame):
     @Slot()
     def _show_state(self) -> None:
         if self._queued and self._answering:
-            hint = tr("Your message is sent after this answer")
+            self._hint = tr("Your message is sent after this answer")
         elif self._queued:
-            hint = tr("Your message is sent when the model is loaded")
+            self._hint = tr("Your message is sent when the model is loaded")
         elif self._elsewhere:
-            hint = tr("Answering in “{title}”", title=self._elsewhere)
+            self._hint = tr("Answering in “{title}”", title=self._elsewhere)
         else:
-            hint = "" if self._answering else self._reason
-        self._hint.setText(hint)
+            self._hint = "" if self._answering else self._reason
+        self._show_hint()
         can_send = (self._soon or not self._reason or self._keeps) and not self._queued
         can_send = can_send and bool(self.text.strip() or self._attachments) and not self._too_large
-        self._button.setEnabled(self._answering or can_send)
+        enabled = self._answering or can_send
+        if not enabled and self.window().focusWidget() is self._button:
+            # Also while another program has the keyboard, when Qt tells nobody that it passes it on.
+            self._field.setFocus(Qt.FocusReason.OtherFocusReason)
+        self._button.setEnabled(enabled)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QMimeData, Qt, QUrl
 from PySide6.QtGui import QImage
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QLabel, QVBoxLayout, QWidget
 
 from app.chat.composing.attaching import LONG_PASTE
 from app.chat.composing.composer import MOST_LINES, Composer
 from app.chat.storage.records import Attachment, Draft
+from app.language import set_language
 
 
 @pytest.fixture
@@ -233,6 +234,41 @@ def test_no_word_of_a_composer_is_cut_at_any_width(composer):
         QApplication.processEvents()
         for tool in (composer.settings_button, composer.action_button):
             assert tool.width() >= tool.sizeHint().width(), width
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_what_waits_is_said_whole_at_any_width(qtbot, language):
+    set_language(language)
+    page = QWidget()
+    qtbot.addWidget(page)
+    composer = Composer()
+    column = QVBoxLayout(page)
+    column.addStretch()
+    column.addWidget(composer)
+    page.show()
+    composer.set_preset("Recommended")
+    composer.set_context(709, 8192, exact=False)
+    composer.set_answering(True)
+    composer.set_text("hello")
+    qtbot.keyClick(composer.field, Qt.Key.Key_Return)
+    assert composer.hint
+    over = set()
+    for width in range(1200, 330, -15):
+        page.resize(width, 400)
+        QApplication.processEvents()
+        said = next(part for part in composer.findChildren(QLabel) if part.isVisible() and part.text() == composer.hint)
+        assert said.height() >= said.heightForWidth(said.width()), width
+        over.add(said.y() + said.height() <= composer.action_button.y())
+    assert over == {True, False}, "beside the tools only where there is room"
+    page.resize(500, 400)
+    composer.set_answering(False)
+    composer.clear()
+    QApplication.processEvents()
+    assert not composer.hint
+    assert not composer._hint_over.isVisible(), "no empty line stays"
+    least = composer.minimumSizeHint().width()
+    composer.set_answering(True, "x" * 400)
+    assert composer.minimumSizeHint().width() == least, "a long word asks for no room"
 
 
 def test_a_narrow_composer_leaves_out_the_words_of_its_buttons(composer):
