@@ -27,6 +27,7 @@ from app.chat.composing.field import HISTORY, local_files
 from app.chat.controller import ChatController
 from app.chat.find_bar import FindBar
 from app.chat.link_bar import LinkBar
+from app.chat.lost_focus import LostFocus
 from app.chat.message_actions import MessageActions
 from app.chat.notice import NoticeArea
 from app.chat.options import ChatOptions, preset_caption
@@ -116,6 +117,7 @@ class ChatPage(QWidget):
         self.composer.set_history(lambda: self._store.questions(HISTORY))
         self._drafting = Drafting(self.composer, self._host, self._store, self._meter, self)
         self._editing = Editing(self.composer, self._drafting, self._controller, self)
+        LostFocus(self, self.composer)
         self.setAcceptDrops(True)
         lower = QVBoxLayout()
         lower.setSpacing(8)
@@ -418,11 +420,12 @@ class ChatPage(QWidget):
 
     @Slot(str)
     def _take_example(self, text: str) -> None:
+        # Before the examples disappear: their stack would give the keyboard to the first button of the messages.
+        self.composer.setFocus(Qt.FocusReason.OtherFocusReason)
         if self._controller.can_ask:
             self.send(text)
         else:
             self.composer.set_text(text)
-            self.composer.setFocus(Qt.FocusReason.OtherFocusReason)
 
     # Answers
 
