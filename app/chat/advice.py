@@ -8,8 +8,8 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from app.chat.composing.attaching import beginning
 from app.chat.composing.context import ROOM, ContextMeter, dropped
+from app.chat.composing.cutting import Cutting
 from app.chat.controller import ChatController
 from app.chat.notice import Choice, Notice
 from app.chat.speed.figures import tokens
@@ -24,10 +24,9 @@ from app.words import file_name, gigabytes, needed
 from engine.placement.plan import OffloadPlan
 
 QUOTE_LENGTH = 40
+CUTTING = "cutting"
 #: Two lines or three.
 SUMMARY_LENGTH = 160
-#: Share of a file's tokens taken on trust: characters are not all of one size.
-SURE = 0.95
 
 
 class Advice(QObject):
@@ -68,12 +67,15 @@ class Advice(QObject):
         self._closed: set[tuple[str, int | None]] = set()
         self._crashed = store.unfinished() if controller.stream is None else None
         self._wanted_context = 0
+        self._cutting = Cutting(host, meter, self)
+        self._cutting.found.connect(self.attachmentsWanted)
         host.contextPlanned.connect(self._offer_context)
 
     def look(self, chat_id: int | None, messages: Sequence[StoredMessage]) -> None:
         """The chat that is open now, and its visible path."""
         if chat_id != self._chat:
             self._asked = None
+            self._cutting.stop()
         if self._crashed is not None and self._crashed[0] == chat_id:
             self._settle()  # the chat itself says it from now on
         self._chat, self._messages = chat_id, messages
@@ -102,6 +104,8 @@ class Advice(QObject):
         """The user has closed the notice of that key, or taken a choice."""
         if self._asked is not None and self._asked.key == key:
             self._asked = None
+            if key == CUTTING:
+                self._cutting.stop()
         else:
             self._closed.add((key, self._chat))
             if key == "crash":
@@ -346,12 +350,17 @@ class Advice(QObject):
 
     def large_file(self, attachments: Sequence[Attachment], counts: Sequence[int | None]) -> None:
         """The draft with its files does not fit. counts: tokens of each file, None where they are not known."""
+        if self._cutting.cuts(attachments):
+            return
+        self._cutting.stop()
         ratio = self._meter.ratio
         known = zip(attachments, counts, strict=True)
         sizes = [round(len(a.text) * ratio) if count is None else count for a, count in known]
         place = max(range(len(attachments)), key=lambda n: sizes[n])
         largest, size = attachments[place], sizes[place]
-        free = size - (self._meter.used + ROOM - self._meter.size)
+        # An estimate of all has one of the file in it.
+        taken = self._meter.used - (size if self._meter.exact else self._meter.estimate(largest.text))
+        free = self._meter.size - ROOM - max(0, taken)
         about = "~" if counts[place] is None else ""
         name = tr("{name} has %n tokens", n=size, written=about + tokens(size), name=largest.name)
         left = max(0, free)
@@ -359,20 +368,21 @@ class Advice(QObject):
         others = [a for n, a in enumerate(attachments) if n != place]
         choices: list[Choice] = []
         if free > ROOM:
-            part = beginning(largest, int(len(largest.text) * free / size * SURE))
-            choices.append(
-                (
-                    tr("Send the beginning"),
-                    lambda: self.attachmentsWanted.emit([*attachments[:place], part, *others[place:]]),
-                )
-            )
+            choices.append((tr("Send the beginning"), lambda: self._cut(attachments, place, size, free)))
         choices += self._more_context()
         choices.append((tr("Leave it out"), lambda: self.attachmentsWanted.emit(others)))
         self._ask(Notice("large", text, tuple(choices), warns=True))
 
+    def _cut(self, attachments: Sequence[Attachment], place: int, size: int, free: int) -> None:
+        self._ask(Notice(CUTTING, tr("Working it out…")))
+        self._cutting.begin(attachments, place, size, free)
+
     def fits_again(self) -> None:
         """What did not fit does."""
-        if self._asked is not None and self._asked.key in ("full", "large"):
+        if self._meter.size and self._cutting.cuts(self._meter.files):
+            return  # by an estimate, while it is written on
+        self._cutting.stop()
+        if self._asked is not None and self._asked.key in ("full", "large", CUTTING):
             self._asked = None
             self.refresh()
 

@@ -16,6 +16,8 @@ MOST_FILES = 20
 #: Pasted text longer than this becomes an attachment: nobody reads it in the composer.
 LONG_PASTE = 10_000
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+#: Characters that a cut may go back to end with a line, or a hundredth of them all.
+NEAR_END = 100
 #: Bytes looked at to tell text from everything else.
 _HEAD = 8192
 #: Signs of the formats people try most.
@@ -77,7 +79,8 @@ def beginning(attachment: Attachment, characters: int) -> Attachment:
     if len(head) == len(attachment.text):
         return attachment
     line = head.rfind("\n")
-    return Attachment(attachment.name, head[:line] if line > len(head) // 2 else head, attachment.length)
+    near = line > len(head) // 2 and len(head) - line <= max(NEAR_END, len(head) // 100)
+    return Attachment(attachment.name, head[:line] if near else head, attachment.length)
 
 
 def with_attachments(text: str, attachments: Sequence[Attachment]) -> str:

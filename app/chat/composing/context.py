@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chat.composing.attaching import with_attachments
 from app.chat.controller import ChatController
 from app.chat.storage.presets import ChatSettings
-from app.chat.storage.records import Draft, StoredMessage
+from app.chat.storage.records import Attachment, Draft, StoredMessage
 from app.host import EngineHost, TokenCount
-from engine.runtime.events import GenerationStats
+from engine.runtime.events import GenerationStats, Message
 
 #: Writing pauses this long before the engine is asked to count.
 PAUSE_MS = 300
@@ -70,6 +70,11 @@ class ContextMeter(QObject):
     def used(self) -> int:
         """Tokens of the chat and the draft; an estimate unless `exact`."""
         return max(0, self._counted + round((self._length() - self._characters) * self.ratio))
+
+    @property
+    def files(self) -> tuple[Attachment, ...]:
+        """Of the draft."""
+        return self._draft.attachments
 
     @property
     def ratio(self) -> float:
@@ -159,14 +164,18 @@ class ContextMeter(QObject):
         if self._hopeless:
             self.changed.emit()
             return
-        messages = [*self._messages]
-        if not self._draft.empty:
-            messages.append(_as_message(self._draft))
-        prompt = self._controller.prompt(self._chat, messages)
+        prompt, thinking = self.prompt_with(self._draft.attachments)
         if prompt:
-            _, _, thinking = self._controller.resolved(self._chat)
             self._asked = (self._length(), tuple(prompt))
             self._host.count(CHAT, prompt, thinking)
+
+    def prompt_with(self, files: Sequence[Attachment]) -> tuple[list[Message], str | None]:
+        """What is sent of the chat and the draft, had it these files, and how the model is to think."""
+        messages, draft = [*self._messages], replace(self._draft, attachments=tuple(files))
+        if not draft.empty:
+            messages.append(_as_message(draft))
+        _, _, thinking = self._controller.resolved(self._chat)
+        return self._controller.prompt(self._chat, messages), thinking
 
     @Slot(object)
     def _take(self, count: TokenCount) -> None:

@@ -30,6 +30,17 @@ def count(page, host, tokens):
     host.counted("chat", tokens)
 
 
+def answer_counts(host, tokens_of, template=0):
+    """The engine counts beginnings until one is good. Gives what each took."""
+    sent = {}
+    while "beginning" in host.counts:
+        message = host.counts["beginning"].prompt[-1].content
+        taken = round(tokens_of(message)) + template
+        sent[message.partition(">\n")[2].rpartition("\n</file>")[0].rstrip()] = taken
+        host.counted("beginning", taken)
+    return sent
+
+
 def choices(page):
     return [button.text() for button in page.notices.buttons]
 
@@ -190,10 +201,12 @@ def test_a_file_that_is_too_large_can_be_cut_or_left_out(page, host, qtbot):
     assert choices(page) == ["Send the beginning", "More context…", "Leave it out"]
     assert not page.composer.action_button.isEnabled()
     press(page, qtbot, "Send the beginning")
+    assert page.notices.text == "Working it out…"
+    answer_counts(host, lambda text: len(text) / 4)
     small, part = page.composer.attachments
     assert small.name == "small.txt"
     assert not part.whole
-    assert 25_000 < len(part.text) < 32_000
+    assert 31_800 < len(part.text) < 32_700
     assert part.text.endswith("a line of words")
     count(page, host, 7800)
     assert page.notices.isHidden()
@@ -201,6 +214,68 @@ def test_a_file_that_is_too_large_can_be_cut_or_left_out(page, host, qtbot):
     page.composer.set_attachments([book])
     count(page, host, 24_100)
     press(page, qtbot, "Leave it out")
+    assert page.composer.attachments == ()
+
+
+def in_scripts(text):
+    """Tokens as models have them: few for Latin letters, more than one for others."""
+    return sum(0.2 if character < "\u0100" else 1.3 for character in text)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("template", [20, 2500])
+def test_the_beginning_goes_up_to_where_the_context_ends(page, host, qtbot, order, template):
+    """Whatever the chat's template takes, and where the file goes on in another script."""
+    parts = ["plain words\n" * 2000, "다른 문자로 된 긴 문장이 이어진다\n" * 1600][::order]
+    book = Attachment("book.txt", "".join(parts), sum(map(len, parts)))
+    page.composer.set_text("What is it about?")
+    page._drafting.add([book])
+    size = round(in_scripts(book.text))
+    host.counted("file book.txt", size)
+    count(page, host, template + size + 12)
+    press(page, qtbot, "Send the beginning")
+    sent = answer_counts(host, in_scripts, template)
+    (part,) = page.composer.attachments
+    assert not part.whole
+    assert book.text.startswith(part.text)
+    count(page, host, sent[part.text.rstrip()])
+    assert page.notices.isHidden()
+    assert page.composer.action_button.isEnabled()
+    assert page._meter.room < 80, "characters are not all of one size, but nothing worth mentioning is left"
+    assert len(sent) <= 10
+
+
+def test_of_what_is_hopelessly_long_the_beginning_is_sent(page, host, qtbot):
+    page._drafting.add([Attachment("library.txt", "words " * 100_000, 600_000)])
+    page._meter.count()
+    press(page, qtbot, "Send the beginning")
+    sent = answer_counts(host, lambda text: len(text) / 6)
+    (part,) = page.composer.attachments
+    assert PLAN.context - 100 < sent[part.text.rstrip()] <= PLAN.context - 32
+
+
+def test_a_file_is_cut_by_estimate_where_nobody_can_count(page, host, qtbot):
+    book = Attachment("book.txt", "a line of words\n" * 6000, 96_000)
+    page._drafting.add([book])
+    host.counted("file book.txt", 24_000)
+    count(page, host, 24_100)
+    press(page, qtbot, "Send the beginning")
+    host.counted("beginning", None)
+    (part,) = page.composer.attachments
+    assert 29_000 < len(part.text) < 32_000
+
+
+def test_a_file_that_was_taken_away_meanwhile_stays_away(page, host, qtbot):
+    book = Attachment("book.txt", "a line of words\n" * 6000, 96_000)
+    page._drafting.add([book])
+    host.counted("file book.txt", 24_000)
+    count(page, host, 24_100)
+    press(page, qtbot, "Send the beginning")
+    count(page, host, 24_100)
+    assert page.notices.text == "Working it out…"
+    page.composer.set_attachments([])
+    assert page.notices.isHidden()
+    host.counted("beginning", 8000)
     assert page.composer.attachments == ()
 
 
