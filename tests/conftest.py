@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fuzzing import Fuzzer
 from hypothesis import settings
 
 # Before anything imports Qt: tests never open a window on the user's screen.
@@ -19,6 +21,8 @@ settings.load_profile("greenroom")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stress", type=float, default=30.0, help="seconds of the hybrid runtime's stress test")
     parser.addoption("--stress-seed", type=int, default=0, help="of its first round")
+    parser.addoption("--fuzz", type=float, default=5.0, help="seconds of each fuzzer")
+    parser.addoption("--fuzz-seed", type=int, default=0, help="of each fuzzer's first round")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -29,6 +33,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if slow:
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+_FUZZED = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_FUZZED] = []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in config.stash[_FUZZED]:
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def fuzzer(request: pytest.FixtureRequest) -> Iterator[Fuzzer]:
+    """Rounds of hostile input for `--fuzz` seconds."""
+    options = request.config.option
+    made = Fuzzer(options.fuzz, options.fuzz_seed)
+    yield made
+    last = f"last seed {made.seed}"
+    request.config.stash[_FUZZED].append(f"fuzzed {request.node.name}: {made.count:,} rounds, {last}")
 
 
 @pytest.fixture(scope="session")
