@@ -30,6 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from engine.hardware.child import child_main
 
         return child_main(arguments[1:])
+    if arguments[:1] == ["--template-child"]:
+        from engine.checkpoints.template_child import main as template_child
+
+        return template_child()
     if arguments and not _is_model(arguments):
         from engine.cli import main as command_line
 

@@ -1,4 +1,4 @@
-"""Fuzzing for a number of seconds: every round has a seed of its own, and the report says how many rounds there were."""
+"""Fuzzing for a number of seconds: every round has its own seed, and the report says how many rounds there were."""
 
 from __future__ import annotations
 

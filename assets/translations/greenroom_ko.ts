@@ -413,6 +413,12 @@
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
+        <location filename="../../app/hardware/what_if.py"/>
+        <source>Working it out…</source>
+        <translation>계산 중…</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/advice.py"/>
         <location filename="../../app/engine_worker.py"/>
         <location filename="../../app/host.py"/>
         <location filename="../../app/models/survey.py"/>
@@ -2172,7 +2178,6 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/importing.py"/>
-        <location filename="../../engine/checkpoints/chat_template.py"/>
         <source>it is nested too deeply</source>
         <translation>너무 깊이 중첩되어 있습니다</translation>
     </message>
@@ -3210,11 +3215,6 @@
         <location filename="../../app/hardware/what_if.py"/>
         <source>Compare with this PC…</source>
         <translation>이 PC와 비교…</translation>
-    </message>
-    <message>
-        <location filename="../../app/hardware/what_if.py"/>
-        <source>Working it out…</source>
-        <translation>계산 중…</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
@@ -5256,6 +5256,29 @@
     </message>
     <message>
         <location filename="../../engine/checkpoints/chat_template.py"/>
+        <source>The model&apos;s chat template cannot be used</source>
+        <translation>모델의 채팅 템플릿을 사용할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/chat_template.py"/>
+        <location filename="../../engine/checkpoints/safetensors_header.py"/>
+        <location filename="../../engine/checkpoints/tokenizer.py"/>
+        <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
+        <source>Choose another file of this model.</source>
+        <translation>이 모델의 다른 파일을 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/chat_template.py"/>
+        <source>it is {count:,} characters long</source>
+        <translation>길이가 {count:,}자입니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/chat_template.py"/>
+        <source>it is not a valid Jinja template ({value})</source>
+        <translation>올바른 Jinja 템플릿이 아닙니다({value})</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/chat_template.py"/>
         <source>its chat template knows {wishes}</source>
         <translation>채팅 템플릿이 아는 것은 {wishes}입니다</translation>
     </message>
@@ -5281,36 +5304,13 @@
     </message>
     <message>
         <location filename="../../engine/checkpoints/chat_template.py"/>
-        <source>Change the conversation (some models take no system message) or choose another model.</source>
-        <translation>대화를 바꾸거나(시스템 메시지를 받지 않는 모델도 있습니다) 다른 모델을 선택하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/chat_template.py"/>
         <source>The model&apos;s chat template cannot write this conversation</source>
         <translation>모델의 채팅 템플릿으로 이 대화를 쓸 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/chat_template.py"/>
-        <source>The model&apos;s chat template cannot be used</source>
-        <translation>모델의 채팅 템플릿을 사용할 수 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/chat_template.py"/>
-        <location filename="../../engine/checkpoints/safetensors_header.py"/>
-        <location filename="../../engine/checkpoints/tokenizer.py"/>
-        <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
-        <source>Choose another file of this model.</source>
-        <translation>이 모델의 다른 파일을 선택하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/chat_template.py"/>
-        <source>it is {count:,} characters long</source>
-        <translation>길이가 {count:,}자입니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/chat_template.py"/>
-        <source>it is no valid Jinja template ({value})</source>
-        <translation>올바른 Jinja 템플릿이 아닙니다({value})</translation>
+        <source>Change the conversation (some models take no system message) or choose another model.</source>
+        <translation>대화를 바꾸거나(시스템 메시지를 받지 않는 모델도 있습니다) 다른 모델을 선택하세요.</translation>
     </message>
     <message numerus="yes">
         <location filename="../../engine/checkpoints/gguf.py"/>
@@ -5878,6 +5878,42 @@
         <translation>파일이 완전하지 않습니다. 다른 파일을 선택하세요.</translation>
     </message>
     <message>
+        <location filename="../../engine/checkpoints/template_process.py"/>
+        <location filename="../../engine/hardware/child.py"/>
+        <source>its helper process could not be started ({why})</source>
+        <translation>보조 프로세스를 시작하지 못했습니다({why})</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/template_process.py"/>
+        <source>it does not come to an end</source>
+        <translation>끝나지 않습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/template_process.py"/>
+        <source>it crashes the process that renders it</source>
+        <translation>템플릿을 처리하는 프로세스가 비정상 종료됩니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/template_process.py"/>
+        <source>it calls itself without end, or is nested too deeply</source>
+        <translation>자기 자신을 끝없이 호출하거나 너무 깊이 중첩되어 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/template_process.py"/>
+        <source>it needs too much memory</source>
+        <translation>메모리를 너무 많이 사용합니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/template_process.py"/>
+        <source>it writes a text of more than {count:,} characters</source>
+        <translation>{count:,}자가 넘는 텍스트를 만듭니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/template_process.py"/>
+        <source>it fails with {error}</source>
+        <translation>다음 오류로 실패합니다: {error}</translation>
+    </message>
+    <message>
         <location filename="../../engine/checkpoints/tokenizer.py"/>
         <source>The model&apos;s tokenizer cannot cut this text into tokens</source>
         <translation>모델의 토크나이저가 이 텍스트를 토큰으로 나눌 수 없습니다</translation>
@@ -6304,11 +6340,6 @@
         <location filename="../../engine/hardware/calibrate.py"/>
         <source>What was measured could not be remembered: {folder} cannot be written ({why}); give it write permission or free some space.</source>
         <translation>측정값을 저장하지 못했습니다. {folder}에 쓸 수 없습니다({why}). 쓰기 권한을 주거나 공간을 비우세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hardware/child.py"/>
-        <source>its helper process could not be started ({why})</source>
-        <translation>보조 프로세스를 시작하지 못했습니다({why})</translation>
     </message>
     <message>
         <location filename="../../engine/hardware/child.py"/>

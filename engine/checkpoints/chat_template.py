@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-import jinja2
-
-from engine.checkpoints.sandbox import BoundedEnvironment, budget
+from engine.checkpoints.template_process import TemplateFailed, TemplateProcess
 from engine.errors import GreenroomError
 from engine.words import say
 
@@ -66,12 +65,12 @@ class Turn(Protocol):
 
 
 class ChatTemplate:
-    """A Jinja template in a sandbox with bounded work and output.
+    """A Jinja template, rendered in a process of its own with limits on time and memory.
 
     source:      the template's text; tool_source replaces it when tools are given
     name:        "own" for the model's, "ChatML" or "User/Assistant" for a plain one, as shown to the user
     variables:   what the template may use besides messages, tools and the two tokens
-    Raises GreenroomError when the text is no Jinja template.
+    Raises GreenroomError when the text is not a Jinja template.
     """
 
     def __init__(
@@ -87,9 +86,19 @@ class ChatTemplate:
         self.source = source
         self.name = name
         self._variables = {**(variables or {}), "bos_token": bos_token, "eos_token": eos_token}
-        environment = BoundedEnvironment()
-        self._template = _compile(environment, source)
-        self._tool_template = self._template if tool_source is None else _compile(environment, tool_source)
+        self._process = TemplateProcess(source, tool_source)
+        weakref.finalize(self, self._process.close)
+        what, remedy = say("The model's chat template cannot be used"), say("Choose another file of this model.")
+        longest = max(len(source), len(tool_source or ""))
+        if longest > MAX_SOURCE:
+            raise GreenroomError(what, say("it is {count:,} characters long", count=longest), remedy)
+        try:
+            self._process.compile()
+        except TemplateFailed as failed:
+            why = failed.why
+            if failed.refused:
+                why = say("it is not a valid Jinja template ({value})", value=why)
+            raise GreenroomError(what, why, remedy) from failed
 
     @classmethod
     def plain(cls, bos_token: str = "", eos_token: str = "", *, chatml: bool) -> ChatTemplate:
@@ -108,8 +117,15 @@ class ChatTemplate:
         """What can be chosen about the model's thinking, as `render` takes it: render(..., **{variable: value}).
 
         Found by trying: a value counts if the template accepts it and writes another prompt for it. That takes up to
-        twenty renderings of a short conversation, each within its own bounds: nothing for the window's own thread.
+        twenty renderings of a short conversation: not for the window's own thread. A template that hits its time limit
+        at one of them leaves no choice.
         """
+        try:
+            return self._choices()
+        except TemplateFailed:
+            return ()
+
+    def _choices(self) -> tuple[Choice, ...]:
         thinks = {name: True for name in _SWITCHES if name in self.source}
         # Some templates know two names for one switch.
         found = [self._choice(name, (False, True), {}) for name in thinks]
@@ -160,9 +176,12 @@ class ChatTemplate:
         return Choice(variable, tuple(prompts.values()), prompts.get(self._sample(others) or ""))
 
     def _sample(self, variables: Mapping[str, Any]) -> str | None:
+        """None where the template fails. Raises TemplateFailed where it took all its time: once is enough."""
         try:
-            return self.render([{"role": "user", "content": "Hi"}], **variables)
-        except GreenroomError:
+            return self._render([{"role": "user", "content": "Hi"}], True, None, variables)
+        except TemplateFailed as failed:
+            if failed.ended:
+                raise
             return None
 
     def render(
@@ -177,7 +196,22 @@ class ChatTemplate:
         extra: variables that some templates know, e.g. enable_thinking=False.
         Raises GreenroomError when the template refuses the conversation, fails or does not end.
         """
-        template = self._tool_template if tools else self._template
+        try:
+            return self._render(messages, add_generation_prompt, tools, extra)
+        except TemplateFailed as failed:
+            raise GreenroomError(
+                say("The model's chat template cannot write this conversation"),
+                failed.why,
+                say("Change the conversation (some models take no system message) or choose another model."),
+            ) from failed
+
+    def _render(
+        self,
+        messages: Sequence[Turn | Mapping[str, Any]],
+        add_generation_prompt: bool,
+        tools: Sequence[Mapping[str, Any]] | None,
+        extra: Mapping[str, Any],
+    ) -> str:
         variables = {
             "documents": None,
             **self._variables,
@@ -186,17 +220,7 @@ class ChatTemplate:
             "tools": tools,
             "add_generation_prompt": add_generation_prompt,
         }
-        try:
-            with budget():
-                return template.render(variables)
-        except jinja2.TemplateError as error:
-            why = str(error.message or type(error).__name__)
-        except RecursionError:
-            why = "it calls itself without end"
-        except (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError) as error:
-            why = f"it fails with {type(error).__name__} ({error})"
-        remedy = say("Change the conversation (some models take no system message) or choose another model.")
-        raise GreenroomError(say("The model's chat template cannot write this conversation"), why[:300], remedy)
+        return self._process.render(variables, bool(tools))
 
     def render_apart(
         self, messages: Sequence[Turn], apart: Callable[[str], bool], **extra: Any
@@ -250,17 +274,3 @@ def _as_dict(message: Turn | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(message, Mapping):
         return dict(message)
     return {"role": message.role, "content": message.content}
-
-
-def _compile(environment: BoundedEnvironment, source: str) -> jinja2.Template:
-    what, remedy = say("The model's chat template cannot be used"), say("Choose another file of this model.")
-    if len(source) > MAX_SOURCE:
-        raise GreenroomError(what, say("it is {count:,} characters long", count=len(source)), remedy)
-    try:
-        return environment.from_string(source)
-    except jinja2.TemplateError as error:
-        raise GreenroomError(
-            what, say("it is no valid Jinja template ({value})", value=str(error.message)[:200]), remedy
-        ) from error
-    except (RecursionError, SyntaxError, MemoryError, ValueError) as error:  # how Python's compiler takes deep nesting
-        raise GreenroomError(what, say("it is nested too deeply"), remedy) from error

@@ -9,16 +9,15 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from engine.child_process import PROBE, command, environment
 from engine.errors import GreenroomError
 from engine.words import say
 
@@ -185,13 +184,6 @@ def child_main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def command(part: str) -> list[str]:
-    """How to start the child. -P keeps a folder named `engine` in the current directory from being run instead."""
-    if getattr(sys, "frozen", False):
-        return [sys.executable, "--probe-child", part]
-    return [sys.executable, "-P", "-m", "engine.hardware.child", part]
-
-
 def ask(
     part: str,
     timeout: float,
@@ -200,21 +192,18 @@ def ask(
 ) -> Reply:
     """Run one part in a child and wait at most `timeout` seconds. Never raises for what the child does.
 
-    arguments: the command line to run instead of `command(part)`.
+    arguments: the command line to run instead of the part's.
     waiting:   called about ten times a second; what it raises ends the child and is raised
     """
-    environment = dict(os.environ)
-    here = str(Path(__file__).resolve().parents[2])
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [here, environment.get("PYTHONPATH", "")]))
     # A file, not a pipe: a hung grandchild that holds a pipe open would make us wait for ever.
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(
-                list(arguments or command(part)),
+                list(arguments or command(PROBE, [part])),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.DEVNULL,
-                env=environment,
+                env=environment(),
                 creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
             )
         except OSError as error:

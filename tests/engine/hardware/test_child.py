@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine.hardware import child
-from engine.hardware.child import Reply, ask, child_main, command
+from engine.hardware.child import Reply, ask, child_main
 
 
 def run(code: str, timeout: float = 30) -> Reply:
@@ -54,12 +54,6 @@ def test_a_value_before_a_crash_does_not_count() -> None:
 
 def test_a_missing_program_is_told() -> None:
     assert "could not be started" in ask("native", 5, ["/nowhere/greenroom"]).failure
-
-
-def test_a_frozen_program_calls_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert command("nvml")[1:] == ["-P", "-m", "engine.hardware.child", "nvml"]
-    monkeypatch.setattr(sys, "frozen", True, raising=False)
-    assert command("nvml") == [sys.executable, "--probe-child", "nvml"]
 
 
 def test_errors_of_a_part_reach_the_parent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
