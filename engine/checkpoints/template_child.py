@@ -116,7 +116,7 @@ def _answer(work: Callable[[], str]) -> dict[str, str]:
 
 def main() -> int:
     """Answers requests until the parent closes the pipe. Exit code: 0."""
-    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    requests, answers = os.fdopen(0, "rb"), os.fdopen(1, "wb")
     time.localtime()  # reads the time zone's file
     renderer: _Renderer | None = None
     while (request := read_message(requests, sys.maxsize)) is not None:
