@@ -16,8 +16,10 @@ from engine.words import say
 
 #: Bytes of address space that the child may use, some 60 MB of them for Python; characters of a prompt.
 MEMORY, LONGEST = 512 << 20, 16_000_000
-#: For one answer. By the clock it may take longer, for other programs may keep the child waiting.
+#: For one answer. By the clock it may take longer: other programs may keep the child waiting.
 CPU_SECONDS, SECONDS = 5.0, 20.0
+#: By the clock, for the child to start: on a busy PC with a cold disk and a virus scanner.
+START_SECONDS = 60.0
 #: Bytes of an answer: a character takes at most 4 as UTF-8 and 6 as an escape of JSON.
 _MOST = 6 * LONGEST + 10_000
 _WATCH_STEP = 0.05
@@ -56,7 +58,7 @@ class TemplateProcess:
     def render(self, variables: dict[str, Any], tools: bool) -> str:
         """The prompt. Raises TemplateFailed."""
         with self._lock:
-            return self._ask(self._running(), {"variables": variables, "tools": tools})
+            return self._ask(self._running(), {"variables": variables, "tools": tools}, SECONDS)
 
     def close(self) -> None:
         """Ends the child; a later request would start it again."""
@@ -93,17 +95,17 @@ class TemplateProcess:
                 ) from error
             self._job = Job(self._process, MEMORY)
             try:
-                self._ask(self._process, self._compile)
+                self._ask(self._process, self._compile, START_SECONDS + SECONDS)
             except TemplateFailed:
                 self.close()
                 raise
         return self._process
 
-    def _ask(self, process: subprocess.Popen[bytes], request: dict[str, Any]) -> str:
+    def _ask(self, process: subprocess.Popen[bytes], request: dict[str, Any], seconds: float) -> str:
         assert process.stdin is not None
         assert process.stdout is not None
         answer, done = None, threading.Event()
-        watch = _Watch(process, done)
+        watch = _Watch(process, done, seconds)
         watch.start()
         try:
             write_message(process.stdin, request | {"cpu_seconds": CPU_SECONDS})
@@ -128,15 +130,15 @@ class TemplateProcess:
 class _Watch(threading.Thread):
     """Kills a child that takes too long, or too much memory where the system does not see to that."""
 
-    def __init__(self, process: subprocess.Popen[bytes], done: threading.Event) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], done: threading.Event, seconds: float) -> None:
         super().__init__(name="greenroom template watch", daemon=True)
-        self._process, self._done = process, done
+        self._process, self._done, self._seconds = process, done, seconds
         self.reason = ""
 
     def run(self) -> None:
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + self._seconds
         # Where the system limits the memory there is nothing to look at until the time is up.
-        step = _WATCH_STEP if sys.platform == "darwin" else SECONDS
+        step = _WATCH_STEP if sys.platform == "darwin" else self._seconds
         while not self._done.wait(step):
             if time.monotonic() >= end:
                 self.reason = "time"

@@ -349,6 +349,7 @@ def test_a_child_that_answers_nonsense_is_ended(name: str, monkeypatch: pytest.M
     monkeypatch.setattr(template_process, "command", lambda child: [sys.executable, "-c", code])
     if name == "silence":
         monkeypatch.setattr(template_process, "SECONDS", 0.3)
+        monkeypatch.setattr(template_process, "START_SECONDS", 0.0)
     with pytest.raises(GreenroomError, match="chat template cannot be used"):
         ChatTemplate("fine")
 
