@@ -57,7 +57,7 @@ def over_memory(process: subprocess.Popen[bytes], memory: int) -> bool:
 class Job:
     """A Windows job object around one child: it has a memory limit, starts no other, and ends when this object does.
 
-    Does nothing on other systems. Run under Wine, which does not enforce the memory limit; never on Windows itself so far.
+    Does nothing on other systems. Tested under Wine, which does not enforce the memory limit; not yet on Windows.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], memory: int) -> None:
