@@ -23,6 +23,9 @@ def works(python):
 
 
 def main():
+    here = os.path.dirname(os.path.abspath(__file__))
+    # Programs are also looked for in the current folder (on Windows), and modules (by -m): no download may slip one in.
+    os.chdir(os.path.dirname(here))
     if sys.version_info < OLDEST_PYTHON:
         this = ".".join(str(part) for part in sys.version_info[:3])
         for name in NEWER_PYTHONS:
@@ -31,13 +34,13 @@ def main():
             if newer and works(newer):
                 print("This Python is %s; going on with %s." % (this, newer))  # noqa: UP031
                 sys.stdout.flush()
-                os.execv(newer, [newer] + sys.argv)  # noqa: RUF005
+                os.execv(newer, [newer, os.path.join(here, "bootstrap.py")] + sys.argv[1:])  # noqa: RUF005
         sys.stderr.write(
             "Greenroom cannot be set up: it needs Python 3.11 or newer and this is " + this + ". "
             "Install a newer Python from python.org or your system's packages and start this again with it.\n"
         )
         return 2
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    sys.path.insert(0, here)
     import environment
 
     return environment.main()

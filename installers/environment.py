@@ -28,11 +28,11 @@ PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
 GREENROOM = BIN / ("greenroom.exe" if os.name == "nt" else "greenroom")
 STAMP = VENV / "greenroom-setup.json"
 LOG = VENV / "greenroom-setup.log"
-CONSTRAINTS = ROOT / "installers" / "constraints.txt"
+#: Exact versions with the SHA-256 of their files; made by update_lock.py in the same folder.
+LOCK = ROOT / "installers" / "lock"
 #: A finished .venv with the CPU build of torch and the test tools takes 1.6 GB; pip needs its wheels beside it.
 DISK_BYTES_CPU = 3 * 10**9
 DISK_BYTES_CUDA = 12 * 10**9
-BUILD_TOOLS = ("scikit-build-core", "pybind11", "cmake", "ninja")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -78,13 +78,15 @@ def set_up(test_tools: bool) -> None:
     with step("Making the Python environment"):
         make_venv()
     with step("Getting the build tools"):
-        pip("install", "--upgrade", "pip")
-        pip("install", "-c", str(CONSTRAINTS), *BUILD_TOOLS)
+        install_locked("build")
+    with step("Getting the libraries"):
+        install_locked("run")
+        if test_tools:
+            install_locked("test")
     with step("Getting torch " + ("for the NVIDIA GPU" if driver else "for the CPU")) as report:
-        report(torch_build.install(PYTHON, LOG, CONSTRAINTS, driver))
-    with step("Getting the libraries and building the kernels"):
-        extras = "[test]" if test_tools else ""
-        pip("install", "-c", str(CONSTRAINTS), "--no-build-isolation", "-e", f"{ROOT}{extras}")
+        report(torch_build.install(PYTHON, LOG, LOCK, driver))
+    with step("Building the kernels"):
+        pip("install", "--no-index", "--no-deps", "--no-build-isolation", "-e", str(ROOT))
     system_packages.ensure_qt_libraries(VENV)
     if test_tools:
         system_packages.ensure_display_tools()
@@ -102,8 +104,8 @@ def read_stamp() -> dict:
 
 def fingerprint() -> str:
     """What the set-up depends on: the interpreter, the dependency lists, the native sources."""
-    digest = hashlib.sha256(f"{sys.version}|{sys.prefix}|{ROOT}".encode())
-    files = [ROOT / "pyproject.toml", ROOT / "CMakeLists.txt", CONSTRAINTS]
+    digest = hashlib.sha256(os.fsencode(f"{sys.version}|{sys.prefix}|{ROOT}"))
+    files = [ROOT / "pyproject.toml", ROOT / "CMakeLists.txt", *sorted(LOCK.glob("*.txt"))]
     files += sorted(p for p in (ROOT / "native").rglob("*") if p.is_file())
     for file in files:
         digest.update(str(file.relative_to(ROOT)).encode())
@@ -123,23 +125,33 @@ def check_disk(needed: int) -> None:
 
 
 def make_venv() -> None:
-    if PYTHON.exists() and subprocess.run([str(PYTHON), "-m", "pip", "--version"], capture_output=True).returncode == 0:
+    if (
+        PYTHON.exists()
+        and subprocess.run([str(PYTHON), "-P", "-m", "pip", "--version"], capture_output=True).returncode == 0
+    ):
         return
     system_packages.ensure_venv_module()
     VENV.mkdir(exist_ok=True)
-    run_logged([sys.executable, "-m", "venv", str(VENV)], LOG, "The Python environment could not be made")
+    run_logged([sys.executable, "-P", "-m", "venv", str(VENV)], LOG, "The Python environment could not be made")
+
+
+def install_locked(part: str) -> None:
+    """Install a lock file: wheels alone, so that no package's build runs, and none whose SHA-256 it does not name."""
+    pip("install", "--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", str(LOCK / f"{part}.txt"))
 
 
 def pip(*arguments: str) -> None:
     run_logged(
-        [str(PYTHON), "-m", "pip", "--disable-pip-version-check", *arguments], LOG, "The installation did not finish"
+        [str(PYTHON), "-P", "-m", "pip", "--disable-pip-version-check", *arguments],
+        LOG,
+        "The installation did not finish",
     )
 
 
 def prepare_demo() -> bool:
     """Build the demo model unless it is there. The window works without it, so a failure is told and not fatal."""
     with step("Preparing the demo model") as report:
-        done = subprocess.run([str(PYTHON), "-m", "engine.hub.demo"], capture_output=True, text=True, cwd=ROOT)
+        done = subprocess.run([str(PYTHON), "-P", "-m", "engine.hub.demo"], capture_output=True, text=True, cwd=ROOT)
         if done.returncode:
             report("not now: " + ((done.stderr or done.stdout).strip().splitlines() or ["unknown reason"])[-1])
         return done.returncode == 0

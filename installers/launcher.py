@@ -19,8 +19,11 @@ def create(root: Path, program: Path) -> Path | None:
             return _macos(program)
         return _linux(root, program)
     except OSError as error:
-        say(f"No launcher could be made: {error.strerror or error}. Start {program} instead.", error=True)
-        return None
+        why = error.strerror or str(error)
+    except UnicodeError:
+        why = "the name of this folder is not valid UTF-8"
+    say(f"No launcher could be made: {why}. Start {program} instead.", error=True)
+    return None
 
 
 def _linux(root: Path, program: Path) -> Path:
@@ -28,37 +31,45 @@ def _linux(root: Path, program: Path) -> Path:
     entry = data / "applications" / "greenroom.desktop"
     entry.parent.mkdir(parents=True, exist_ok=True)
     icon = root / "assets" / "icons" / "logo.svg"
-    entry.write_text(
-        "[Desktop Entry]\n"
-        "Type=Application\n"
-        "Name=Greenroom\n"
-        "Comment=Run large Mixture-of-Experts language models on this PC\n"
-        f'Exec="{_escape(str(program))}"\n'
-        f"Icon={icon}\n"
-        "Terminal=false\n"
-        "Categories=Utility;Science;\n"
-        "StartupWMClass=greenroom\n",
-        encoding="utf-8",
+    entry.write_bytes(
+        b"[Desktop Entry]\n"
+        b"Type=Application\n"
+        b"Name=Greenroom\n"
+        b"Comment=Run large Mixture-of-Experts language models on this PC\n"
+        # Not the program itself: GLib looks for it with its "%%" still doubled.
+        b"Exec=" + _value(" ".join(["/bin/sh", "-c", _quoted('exec "$0"'), _quoted(str(program))])) + b"\n"
+        b"Icon=" + _value(str(icon)) + b"\n"
+        b"Terminal=false\n"
+        b"Categories=Utility;Science;\n"
+        b"StartupWMClass=greenroom\n"
     )
     entry.chmod(0o755)
     return entry
 
 
-def _escape(path: str) -> str:
-    """Quoting inside double quotes as the Desktop Entry Specification asks (its "Exec key" section)."""
+def _quoted(argument: str) -> str:
+    """One argument of a command line as the Desktop Entry Specification asks (its "Exec key" section)."""
     for character in ("\\", '"', "`", "$"):
-        path = path.replace(character, "\\" + character)
-    return path.replace("%", "%%")
+        argument = argument.replace(character, "\\" + character)
+    return '"' + argument.replace("%", "%%") + '"'
+
+
+def _value(text: str) -> bytes:
+    """A string in an entry: backslashes and line ends are escaped (once more, after the quoting of a command line)."""
+    for character, escaped in (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
+        text = text.replace(character, escaped)
+    return text.encode("utf-8")
 
 
 def _windows(root: Path, program: Path) -> Path:
     window = program.with_name("pythonw.exe")
     batch = root / "Greenroom.bat"
-    batch.write_text(f'@start "" "{window}" -m app %*\r\n', encoding="mbcs" if os.name == "nt" else "utf-8")
+    # Relative to the file itself: a path would have to be quoted, and put into the console's code page.
+    batch.write_bytes(b'@start "" "%~dp0.venv\\Scripts\\pythonw.exe" -P -m app %*\r\n')
     menu = Path(os.environ["APPDATA"]) / "Microsoft" / "Windows" / "Start Menu" / "Programs" / "Greenroom.lnk"
     script = (
         "$s = (New-Object -ComObject WScript.Shell).CreateShortcut($env:GREENROOM_LINK);"
-        "$s.TargetPath = $env:GREENROOM_TARGET; $s.Arguments = '-m app'; $s.WorkingDirectory = $env:GREENROOM_ROOT;"
+        "$s.TargetPath = $env:GREENROOM_TARGET; $s.Arguments = '-P -m app'; $s.WorkingDirectory = $env:GREENROOM_ROOT;"
         "$s.Save()"
     )
     names = {"GREENROOM_LINK": str(menu), "GREENROOM_TARGET": str(window), "GREENROOM_ROOT": str(root)}
@@ -72,6 +83,6 @@ def _macos(program: Path) -> Path:
     folder.mkdir(exist_ok=True)
     command = folder / "Greenroom.command"
     quoted = "'" + str(program).replace("'", "'\\''") + "'"
-    command.write_text(f"#!/bin/sh\nexec {quoted}\n", encoding="utf-8")
+    command.write_bytes(os.fsencode(f"#!/bin/sh\nexec {quoted}\n"))
     command.chmod(0o755)
     return command

@@ -17,6 +17,11 @@ class SetupError(Exception):
 
 #: Words of pip, CMake and the system, and what they mean to a user. First match in the log wins.
 CAUSES = (
+    (
+        "DO NOT MATCH THE HASHES",
+        "a downloaded file is not the one Greenroom was tested with: its SHA-256 differs. Start this again; if that "
+        "does not help, something between here and the package index changes files",
+    ),
     ("No space left on device", "the disk is full. Free some space and start this again"),
     ("Temporary failure in name resolution", "there is no network. Connect and start this again"),
     ("Failed to establish a new connection", "there is no network. Connect and start this again"),
@@ -34,7 +39,10 @@ CAUSES = (
 
 
 def say(text: str, error: bool = False) -> None:
-    print(text, file=sys.stderr if error else sys.stdout, flush=True)
+    """Print a line; what the stream's encoding lacks (a folder's odd name) is shown by its codes."""
+    stream = sys.stderr if error else sys.stdout
+    encoding = stream.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream, flush=True)
 
 
 @contextmanager
@@ -70,7 +78,7 @@ def run_logged(command: list[str], log: Path, what: str) -> None:
     """Run a command with its output in the log. Raises SetupError naming the likeliest cause."""
     log.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with log.open("a", encoding="utf-8") as file:
+        with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"\n$ {' '.join(command)}\n")
             file.flush()
             start = file.tell()

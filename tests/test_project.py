@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -42,18 +43,13 @@ def test_native_code_is_formatted() -> None:
     run("clang-format", "--dry-run", "--Werror", *sources)
 
 
-def test_every_requirement_has_a_tested_version() -> None:
-    """Constraints name exactly one version for each direct dependency of pyproject.toml."""
-    import re
-    import tomllib
-
-    def canonical(name: str) -> str:
-        return re.sub(r"[-_.]+", "-", name).lower()
-
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = project["dependencies"] + project["optional-dependencies"]["test"]
-    names = {canonical(re.split(r"[<>=\[ ;]", line)[0]) for line in wanted}
-    lines = (ROOT / "installers" / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pinned = [canonical(line.split("==")[0]) for line in lines if line and not line.startswith("#")]
-    assert len(pinned) == len(set(pinned))
-    assert names <= set(pinned)
+def test_no_module_is_run_from_the_current_folder() -> None:
+    """`python -m` looks there first unless -P is given: a download named like a module would run."""
+    for folder in ("app", "engine", "installers"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if not isinstance(node, ast.List):
+                    continue
+                words = [item.value for item in node.elts if isinstance(item, ast.Constant)]
+                if "-m" in words and "pytest" not in words:
+                    assert "-P" in words[: words.index("-m")], f"{path}:{node.lineno}"

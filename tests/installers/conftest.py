@@ -5,4 +5,5 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "installers"))
+INSTALLERS = Path(__file__).resolve().parents[2] / "installers"
+sys.path[:0] = [str(INSTALLERS), str(INSTALLERS / "lock")]

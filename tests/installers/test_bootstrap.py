@@ -55,7 +55,7 @@ def test_an_old_python_hands_over_to_a_newer_one(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(bootstrap.os, "execv", execv)
     with pytest.raises(HandedOverError) as raised:
         bootstrap.main()
-    assert raised.value.args == ("/opt/python3.12", ["bootstrap.py", "run"])
+    assert raised.value.args == ("/opt/python3.12", [str(INSTALLERS / "bootstrap.py"), "run"])
 
 
 def test_only_a_python_that_starts_counts(tmp_path: Path) -> None:
@@ -76,6 +76,35 @@ def test_set_up_imports_only_the_standard_library() -> None:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
             assert {name.split(".")[0] for name in names} <= allowed, path
+
+
+def hostile_folder(folder: Path) -> Path:
+    """A folder with modules that tell when they are imported. Returns where they tell it."""
+    told = folder / "told"
+    for name in ("pip", "json", "engine", "environment"):
+        (folder / name).mkdir()
+        for file in ("__init__.py", "__main__.py"):
+            (folder / name / file).write_text(f"open({str(told)!r}, 'w')")
+    return told
+
+
+def test_set_up_runs_nothing_that_lies_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import bootstrap
+
+    told = hostile_folder(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(environment, "PYTHON", Path(sys.executable))
+    monkeypatch.setattr(environment, "LOG", tmp_path / "log")
+    environment.pip("--version")
+    assert "from " + str(tmp_path) not in (tmp_path / "log").read_text(encoding="utf-8")
+    done = subprocess.run([sys.executable, str(INSTALLERS / "bootstrap.py"), "--help"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not told.exists()
+
+    seen: list[str] = []
+    monkeypatch.setattr(environment, "main", lambda: seen.append(os.getcwd()) or 0)
+    assert bootstrap.main() == 0
+    assert seen == [str(INSTALLERS.parent)]
 
 
 class TestStamp:
@@ -119,6 +148,7 @@ def test_too_little_disk_is_refused_before_anything_is_made(tmp_path: Path, monk
         ("Failed to establish a new connection: [Errno 101] Network is unreachable", "no network"),
         ("CMake Error: No CMAKE_CXX_COMPILER could be found.", "no C++ compiler"),
         ("ERROR: ResolutionImpossible: for help visit https://pip.pypa.io", "Check the network"),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", "its SHA-256 differs"),
         ("some error: it is odd", "some error: it is odd"),
         ("", "no reason was given"),
     ],
@@ -144,20 +174,20 @@ def test_a_command_that_asks_gets_no_answer(tmp_path: Path) -> None:
 
 class TestTorchBuild:
     def test_a_plain_cpu_build_is_taken_without_asking_another_index(self) -> None:
-        assert torch_build.sources_for("cpu", "cpu")[0][0] is None
+        assert torch_build.sources_for("cpu", "cpu")[0].index is None
 
     def test_a_cpu_machine_avoids_the_large_build(self) -> None:
         sources = torch_build.sources_for("cpu", "cuda")
-        assert sources[0][0] == torch_build.INDEX + "cpu"
-        assert sources[-1][0] is None
+        assert sources[0].index == torch_build.INDEX + "cpu"
+        assert sources[-1].index is None
 
-    @pytest.mark.parametrize("plain", ["cpu", "cuda", None])
+    @pytest.mark.parametrize("plain", ["cpu", "+cpu", "cuda", None])
     @pytest.mark.parametrize("build", ["cpu", "cu126", "cu130"])
     def test_there_is_always_a_way_without_pytorchs_index(self, build: str, plain: str | None) -> None:
-        assert None in [index for index, _ in torch_build.sources_for(build, plain)]
+        assert None in [source.index for source in torch_build.sources_for(build, plain)]
 
     def test_an_old_driver_gets_the_build_it_can_run(self) -> None:
-        assert torch_build.sources_for("cu126", "cuda")[0][0] == torch_build.INDEX + "cu126"
+        assert torch_build.sources_for("cu126", "cuda")[0].index == torch_build.INDEX + "cu126"
 
     def test_no_answer_means_no_driver(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch_build.shutil, "which", lambda name: "/usr/bin/nvidia-smi")
@@ -185,17 +215,46 @@ class TestTorchBuild:
         monkeypatch.setattr(torch_build, "plain_pip_offers", lambda python, version: "cuda")
         monkeypatch.setattr(torch_build, "installed_version", lambda python: None)
         monkeypatch.setattr(torch_build, "run_logged", lambda command, *a: tried.append(command))
-        remark = torch_build.install(Path("python"), tmp_path / "log", environment.CONSTRAINTS, None)
+        remark = torch_build.install(Path("python"), tmp_path / "log", environment.LOCK, None)
         assert len(tried) == 1
         assert "--index-url" not in tried[0]
+        assert {"--require-hashes", str(environment.LOCK / "torch.txt")} <= set(tried[0])
         assert "larger" in remark
 
+    @pytest.mark.parametrize(("plain", "index"), [("+cpu", None), ("cuda", torch_build.INDEX + "cpu")])
+    def test_pytorchs_cpu_build_is_checked_wherever_it_comes_from(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: str, index: str | None
+    ) -> None:
+        tried: list[list[str]] = []
+        monkeypatch.setattr(torch_build, "reachable", lambda index: True)
+        monkeypatch.setattr(torch_build, "plain_pip_offers", lambda python, version: plain)
+        monkeypatch.setattr(torch_build, "installed_version", lambda python: None)
+        monkeypatch.setattr(torch_build, "run_logged", lambda command, *a: tried.append(command))
+        assert torch_build.install(Path("python"), tmp_path / "log", environment.LOCK, None) == "CPU build"
+        assert {"--require-hashes", str(environment.LOCK / "torch-cpu.txt")} <= set(tried[0])
+        assert [command[command.index("--index-url") + 1] for command in tried if "--index-url" in command] == (
+            [index, index] if index else []
+        )
+
+    def test_a_build_without_a_lock_is_taken_by_version_from_its_own_index(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "torch.txt").write_text("torch==2.13.0 \\\n    --hash=sha256:0\n")
+        tried: list[list[str]] = []
+        monkeypatch.setattr(torch_build, "reachable", lambda index: True)
+        monkeypatch.setattr(torch_build, "plain_pip_offers", lambda python, version: "cuda")
+        monkeypatch.setattr(torch_build, "installed_version", lambda python: None)
+        monkeypatch.setattr(torch_build, "run_logged", lambda command, *a: tried.append(command))
+        assert torch_build.install(Path("python"), tmp_path / "log", tmp_path, 550) == "cu126"
+        (command,) = tried
+        assert command[-3:] == ["--index-url", torch_build.INDEX + "cu126", "torch==2.13.0"]
+
     def test_nothing_to_do_when_it_is_there(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        version = torch_build.pinned_version(environment.CONSTRAINTS)
+        version = torch_build.pinned_version(environment.LOCK)
         monkeypatch.setattr(torch_build, "installed_version", lambda python: version + "+cpu")
         monkeypatch.setattr(torch_build, "plain_pip_offers", lambda python, version: "cpu")
         monkeypatch.setattr(torch_build, "run_logged", lambda *a: pytest.fail("installed again"))
-        torch_build.install(Path("python"), tmp_path / "log", environment.CONSTRAINTS, None)
+        torch_build.install(Path("python"), tmp_path / "log", environment.LOCK, None)
 
     def test_a_closed_port_is_not_reachable(self) -> None:
         assert not torch_build.reachable("http://127.0.0.1:9/")
@@ -242,23 +301,6 @@ class TestSystemPackages:
         monkeypatch.setattr(system_packages.shutil, "which", lambda name: None)
         with pytest.raises(SetupError, match=r"no C\+\+ compiler\. Run this, then start again: sudo apt-get install"):
             system_packages.ensure_build_tools()
-
-    def test_the_desktop_entry_starts_this_installation(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-        entry = launcher.create(tmp_path, tmp_path / 'a "b" $c' / "greenroom")
-        assert entry == tmp_path / "applications" / "greenroom.desktop"
-        text = entry.read_text(encoding="utf-8")
-        assert (INSTALLERS.parent / "assets" / "icons" / "logo.svg").is_file()
-        assert f"Icon={tmp_path / 'assets' / 'icons' / 'logo.svg'}" in text
-        assert f'Exec="{tmp_path}/a \\"b\\" \\$c/greenroom"' in text
-
-    def test_a_launcher_that_cannot_be_made_is_told(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        (tmp_path / "file").touch()
-        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
-        assert launcher.create(tmp_path, tmp_path / "greenroom") is None
-        assert "No launcher" in capsys.readouterr().err
 
 
 def test_without_a_display_the_terminal_way_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
