@@ -21,7 +21,9 @@ from engine.checkpoints.checkpoint import Checkpoint, TensorInfo
 from engine.checkpoints.formats import FORMATS
 from engine.errors import GreenroomError
 from engine.hub.repository import is_repo
+from engine.regular_files import open_to_read
 from engine.resources import asset
+from engine.whole_file import write_whole
 from engine.words import say
 
 if TYPE_CHECKING:
@@ -183,17 +185,15 @@ def fetch_update(url: str, settings: NetworkSettings) -> int:
     except GreenroomError as error:
         raise GreenroomError(error.what, error.why, say("Check the address; the catalogue in use stays.")) from error
     path = update_path()
-    part = path.with_suffix(".part")
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(content)
-        part.replace(path)
+        write_whole(path, bytes(content))
     return len(models)
 
 
 def _read(path: Path) -> tuple[str, tuple[CatalogueModel, ...]]:
     try:
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             return parse(file.read(_MAX_BYTES + 1), path.name)
     except OSError as error:
         raise GreenroomError(
