@@ -309,8 +309,8 @@ class _Hub(_Handler):
             rows.append(row)
         headers = {}
         if cursor + self.hub.page < len(found.files):
-            after = f"{self.hub.url}/api/models/{repo}/tree/{self.hub.commit}?recursive=True&cursor={cursor + self.hub.page}"
-            headers["Link"] = f'<{after}>; rel="next"'
+            tree = f"{self.hub.url}/api/models/{repo}/tree/{self.hub.commit}"
+            headers["Link"] = f'<{tree}?recursive=True&cursor={cursor + self.hub.page}>; rel="next"'
         self.reply_json(rows, **headers)
 
     def _resolve(self, found: FakeRepository, repo: str, path: str) -> None:

@@ -83,9 +83,7 @@ def stored_download(row: Sequence[Any], files: Sequence[Sequence[Any]]) -> Store
     weights = any(file.file.path.endswith(".safetensors") for file in stored)
     _check(form == "gguf" or weights, "it has no weights")
     model = RemoteModel(repo, commit, label, name, form, tuple(file.file for file in stored))
-    return StoredDownload(
-        number, endpoint, model, place, state, position, _error(error), notice, owner or "", stored
-    )
+    return StoredDownload(number, endpoint, model, place, state, position, _error(error), notice, owner or "", stored)
 
 
 def _file(row: Sequence[Any], repo: str, places: Places) -> StoredFile:
@@ -93,8 +91,8 @@ def _file(row: Sequence[Any], repo: str, places: Places) -> StoredFile:
     _check(isinstance(path, str) and is_safe(f"{repo}/{path}") and places.take(path), "a file's name is none")
     _check(_count(nbytes) and _count(safe_bytes), "a size is none")
     _check(all(isinstance(text, str) and len(text) <= _MOST_TEXT for text in (etag, boot)), "a text is none")
-    hashes = [(sha256, 64), (blob_id, 40)]
-    _check(all(value is None or isinstance(value, str) and is_hash(value, n) for value, n in hashes), "a hash is none")
+    for value, digits in ((sha256, 64), (blob_id, 40)):
+        _check(value is None or (isinstance(value, str) and is_hash(value, digits)), "a hash is none")
     _check(verified in (0, 1), "it is neither checked nor unchecked")
     return StoredFile(RemoteFile(path, nbytes, sha256, blob_id), etag, bool(verified), safe_bytes, boot)
 

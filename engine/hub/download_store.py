@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from engine.checkpoints.stored import shown
 from engine.errors import GreenroomError
 from engine.hub.download_rows import FINISHED, QUEUED, RUNNING, VERIFYING, StoredDownload, stored_download
 from engine.hub.repository import RemoteModel
@@ -56,6 +57,7 @@ CREATE TABLE files (
     PRIMARY KEY (download, number)
 );
 """
+
 
 class DownloadStore:
     """One per program; several programs may have the same file open. Every call is one transaction.
@@ -102,7 +104,10 @@ class DownloadStore:
             self._db.close()
 
     def add(self, endpoint: str, model: RemoteModel, folder: Path) -> int:
-        """A new download at the end of the queue, or the unfinished one of the same model: its id."""
+        """A new download at the end of the queue, or the unfinished one of the same model: its id.
+
+        Raises GreenroomError for a model that cannot be what a listing says.
+        """
         with self._transaction() as db:
             known = self._rows()
             for stored in known:
@@ -110,10 +115,11 @@ class DownloadStore:
                 if same and stored.state != FINISHED:
                     return stored.id
             last = max((stored.position for stored in known), default=0)
+            facts = (endpoint, model.repo, model.commit, model.label, model.name, model.form, str(folder))
             cursor = db.execute(
                 "INSERT INTO downloads (endpoint, repo, revision, label, name, form, folder, state, position) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (endpoint, model.repo, model.commit, model.label, model.name, model.form, str(folder), QUEUED, last + 1),
+                (*facts, QUEUED, last + 1),
             )
             db.executemany(
                 "INSERT INTO files (download, number, path, nbytes, sha256, blob_id) VALUES (?, ?, ?, ?, ?, ?)",
@@ -122,7 +128,15 @@ class DownloadStore:
                     for number, file in enumerate(model.files)
                 ],
             )
-            return int(cursor.lastrowid or 0)
+            download = int(cursor.lastrowid or 0)
+            if all(stored.id != download for stored in self._rows()):
+                self._set_aside.discard(download)
+                raise GreenroomError(
+                    say("{name} is not downloaded", name=shown(model.name)),
+                    say("what the hub says of it is no model's description"),
+                    say("Choose another repository."),
+                )
+            return download
 
     def all(self) -> list[StoredDownload]:
         """In the order of the queue."""
@@ -260,8 +274,9 @@ class DownloadStore:
 
     def _tables(self) -> list[str]:
         """How everything in the file was made."""
-        rows = self._db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite!_%' ESCAPE '!'")
-        return sorted(_plain(sql) for (sql,) in rows)
+        rows = self._db.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+        # Names of this kind are SQLite's own.
+        return sorted(_plain(sql) for name, sql in rows if not name.startswith("sqlite_"))
 
     def _unusable(self, error: Exception) -> GreenroomError:
         return GreenroomError(

@@ -184,8 +184,8 @@ class DownloadManager:
         self._told_damaged = damaged
         return GreenroomError(
             say("The list of downloads is damaged"),
-            say("%n downloads in it cannot be read and are left out", n=damaged, one="%n download in it cannot be read and is left out"),
-            say("Download what is missing again; files that have come are used."),
+            say("%n of its downloads cannot be read", n=damaged, one="%n of its downloads cannot be read"),
+            say("Download what is missing again; what has come is used."),
         )
 
     def wait(self, download: int, timeout: float | None = None) -> DownloadStatus:

@@ -210,15 +210,16 @@ class _Reader(io.RawIOBase):
 
     def readinto(self, buffer: Callable[..., object] | object) -> int:
         view = memoryview(cast("bytearray", buffer)).cast("B")
-        content = self.take(self._at, min(len(view), self._source.nbytes - self._at), self._block)
+        content = self.take(self._at, len(view), self._block)
         view[: len(content)] = content
         self._at += len(content)
         return len(content)
 
     def take(self, first: int, nbytes: int, block: int) -> bytes:
-        """Bytes first to first + nbytes; everything up to there is then in the local file."""
-        while self._filled < first + nbytes:
-            wanted = min(max(block, first + nbytes - self._filled), self._source.nbytes - self._filled)
+        """Bytes first to first + nbytes, fewer at the end; everything up to there is then in the local file."""
+        end = min(first + nbytes, self._source.nbytes)
+        while self._filled < end:
+            wanted = min(max(block, end - self._filled), self._source.nbytes - self._filled)
             wanted = min(wanted, max(_LARGEST_BLOCK, block))
             content = self._source.bytes(self._filled, wanted)
             self._local.seek(self._filled)

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 from urllib.parse import quote, unquote
 
 from engine.errors import GreenroomError
@@ -309,7 +309,7 @@ def is_hash(value: str | None, digits: int) -> bool:
     return value is None or bool(re.fullmatch(rf"[0-9a-f]{{{digits}}}", value))
 
 
-def is_commit(value: object) -> bool:
+def is_commit(value: object) -> TypeGuard[str]:
     """Whether it is a commit's id: all of its 40 digits, and no name of a branch."""
     return isinstance(value, str) and is_hash(value, 40)
 

@@ -168,4 +168,4 @@ def _belongs(name: str) -> bool:
 def _is_running(pid: str) -> bool:
     import psutil
 
-    return psutil.pid_exists(int(pid))
+    return bool(psutil.pid_exists(int(pid)))

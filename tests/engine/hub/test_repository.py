@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+
 import pytest
 
 from engine.errors import GreenroomError
@@ -148,7 +149,9 @@ def test_of_files_that_would_meet_on_some_system_the_first_is_taken(fake: FakeHu
     assert found.skipped == 2
 
 
-@pytest.mark.parametrize("commit", ["../../../../home/me", "main", "A" * 40, "0" * 39, "0" * 41, "", None, 7, ["0" * 40]])
+@pytest.mark.parametrize(
+    "commit", ["../../../../home/me", "main", "A" * 40, "0" * 39, "0" * 41, "", None, 7, ["0" * 40]]
+)
 def test_a_commit_is_forty_digits(fake: FakeHub, hub: Hub, commit: object) -> None:
     fake.add("maker/m", {"m-Q4_0.gguf": Pattern(2000)})
     fake.commit = commit
