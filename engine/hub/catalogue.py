@@ -23,6 +23,7 @@ from engine.errors import GreenroomError
 from engine.hub.repository import is_repo
 from engine.regular_files import open_to_read
 from engine.resources import asset
+from engine.safe_paths import is_safe_name
 from engine.whole_file import write_whole
 from engine.words import say
 
@@ -225,6 +226,8 @@ def parse(content: bytes, where: str) -> tuple[str, tuple[CatalogueModel, ...]]:
 def _model(entry: Any) -> CatalogueModel:
     if entry["tier"] not in TIERS:
         raise ValueError(f"tier {entry['tier']!r}")
+    if not is_safe_name(_text(entry["id"], 80)):
+        raise ValueError(f"id {entry['id']!r}")
     tensors = tuple(_tensors(row) for row in _list(entry["tensors"], _MAX_TENSORS))
     downloads = tuple(
         CatalogueDownload(
@@ -237,7 +240,7 @@ def _model(entry: Any) -> CatalogueModel:
     if any(d.nbytes is None and d.label not in RECIPES for d in downloads):
         raise ValueError(f"{entry['id']!r} has a download whose size is neither stated nor known")
     return CatalogueModel(
-        id=_text(entry["id"], 80),
+        id=entry["id"],
         name=_text(entry["name"], 80),
         author=_text(entry["author"], 80),
         family=_text(entry["family"], 80),

@@ -67,17 +67,22 @@ ENDINGS = [".gguf", ".gguf", ".GGUF", ".safetensors", ".gguf.part", ".gguf ", "\
 WHOLE = ["config.json", "model.safetensors", "tokenizer.json", "model.safetensors.index.json", "precious"]
 
 
-def hostile_name(rng: random.Random, user: Path) -> str:
-    made = "".join(rng.choice(choices) for choices in (STEMS, PARTS, ENDINGS))
-    return rng.choice(FOLDERS).format(user=user) + (rng.choice(WHOLE) if rng.random() < 0.4 else made)
+def hostile_name(rng: random.Random, user: Path, hostility: float) -> str:
+    folder, stem, part, ending = (
+        rng.choice(choices) if rng.random() < hostility else choices[0] for choices in (FOLDERS, STEMS, PARTS, ENDINGS)
+    )
+    return folder.format(user=user) + (rng.choice(WHOLE) if rng.random() < 0.4 else stem + part + ending)
 
 
 def hostile_listing(rng: random.Random, user: Path) -> list[Any]:
     from huggingface_hub.hf_api import RepoFile
 
     entries: list[Any] = []
+    hostility = rng.choice([0.1, 0.5, 1.0])
     for _ in range(rng.randint(1, 12)):
-        path: Any = hostile_name(rng, user) if rng.random() < 0.97 else rng.choice([None, 7, b"x.gguf", ["x"]])
+        path: Any = (
+            hostile_name(rng, user, hostility) if rng.random() < 0.97 else rng.choice([None, 7, b"x.gguf", ["x"]])
+        )
         size = len(content(path)) if isinstance(path, str) else 3
         entries.append(RepoFile(path=path, size=rng.choice([size, size, size, 0]), oid="0" * 40))
         # Files without a hash are taken by their size.
@@ -87,13 +92,15 @@ def hostile_listing(rng: random.Random, user: Path) -> list[Any]:
 
 def lay_traps(rng: random.Random, models: Path, user: Path, listed: list[RemoteModel]) -> None:
     """What another user of a shared disk could have put where files are to come."""
+    often = rng.choice([0.0, 0.1, 0.5])
     for model in listed:
         for file in model.files:
-            if rng.random() > 0.2:
+            if rng.random() > often:
                 continue
             target = models.joinpath(*model.repo.split("/"), *file.path.split("/"))
-            place = rng.choice([target, target.with_name(target.name + ".part"), target.parent, target.parent.parent])
-            if not place.is_relative_to(models) or place == models:
+            part = target.with_name(target.name + ".part")
+            place = rng.choice([target, part, part, target.parent, target.parent.parent])
+            if place == models:
                 continue
             try:
                 place.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +108,7 @@ def lay_traps(rng: random.Random, models: Path, user: Path, listed: list[RemoteM
                     continue
                 kind = rng.randrange(5)
                 if kind == 0:
-                    place.symlink_to(user / rng.choice(["precious", "folder", "missing"]))
+                    place.symlink_to(user / rng.choice(["precious", "folder", "folder", "missing"]))
                 elif kind == 1:
                     place.hardlink_to(user / "precious")
                 elif kind == 2:
@@ -119,11 +126,10 @@ def lay_traps(rng: random.Random, models: Path, user: Path, listed: list[RemoteM
 def test_fuzzed_listings_hurt_nobody(fuzzer: Fuzzer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     user, models, cache = tmp_path / "user", tmp_path / "models", tmp_path / "cache/headers"
     mine = models / "mine"
-    for folder, names in ((user, ["precious", "precious.part", "a.gguf", "a.gguf.part", "config.json"]), (mine, WHOLE)):
+    for folder in (user, user / "folder", mine):
         folder.mkdir(parents=True)
-        for name in names:
-            (folder / name).write_bytes(name.encode())
-    (user / "folder").mkdir()
+        for name in (*WHOLE, "a.gguf", "a.gguf.part", "precious.part"):
+            (folder / name).write_bytes(content(name))
     monkeypatch.setenv("HOME", str(user))
     canaries = [Canary(user), Canary(mine)]
     finished = failed = fetched = 0
