@@ -170,11 +170,10 @@ def _pip_download(into: Path, progress: ProgressCallback) -> None:
 
 def _bytes_in(folder: Path) -> int:
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:  # pip moved it meanwhile
-            continue
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # pip moved it meanwhile
+                total += os.lstat(os.path.join(parent, name)).st_size
     return total
 
 
