@@ -72,7 +72,7 @@ def stored_download(row: Sequence[Any], files: Sequence[Sequence[Any]]) -> Store
     _check(is_repo(repo) and is_commit(commit), "its repository or commit is none")
     _check(label.isprintable() and name.isprintable(), "its name is none")
     _check(form in ("gguf", "safetensors") and state in _STATES, "its form or state is unknown")
-    _check(_count(number) and _count(position), "its place in the queue is none")
+    _check(isinstance(number, int) and _count(position), "its place in the queue is none")
     place = Path(folder)
     _check("\0" not in folder and place.is_absolute() and ".." not in place.parts, "its folder is none")
     _check(place.parts[-2:] == tuple(repo.split("/")), "its folder is another repository's")
