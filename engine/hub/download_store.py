@@ -121,6 +121,8 @@ class DownloadStore:
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (*facts, QUEUED, last + 1),
             )
+            # Damage can leave files of no download behind.
+            db.execute("DELETE FROM files WHERE download = ?", (cursor.lastrowid,))
             db.executemany(
                 "INSERT INTO files (download, number, path, nbytes, sha256, blob_id) VALUES (?, ?, ?, ?, ?, ?)",
                 [
