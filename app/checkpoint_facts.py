@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app import planning
+from engine.regular_files import open_to_read
 
 log = logging.getLogger(__name__)
 
@@ -78,9 +79,11 @@ def _raw_sampling(checkpoint: Any) -> dict[str, Any]:
     if checkpoint.form == "gguf":
         return {}  # what lies beside a .gguf may belong to another model
     try:
-        if beside.stat().st_size > _MOST:
+        with open_to_read(beside) as file:
+            data = file.read(_MOST + 1)
+        if len(data) > _MOST:
             return {}
-        values = json.loads(beside.read_text(encoding="utf-8"))
+        values = json.loads(data.decode("utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
     # A model that is not to be sampled says so, and what else stands there are a library's defaults.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import platformdirs
@@ -52,9 +53,8 @@ def make_writable(folder: Path) -> Path:
     """The folder, made if it is missing. Raises GreenroomError when nothing can be written there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".write-test-{os.getpid()}"
-        probe.write_bytes(b"")
-        probe.unlink()
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise GreenroomError(
             say("Nothing can be saved in {folder}", folder=folder),

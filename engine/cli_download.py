@@ -106,8 +106,11 @@ def _unfinished(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     manager = _manager(args, NetworkSettings())
     try:
         found = [status for status in manager.status() if status.state != "finished"]
+        problem = manager.problem()
     finally:
         manager.close()
+    if problem is not None:
+        terminal.note(str(problem))
     for status in found:
         why = f" ({status.error})" if status.error is not None else ""
         terminal.say(f"{status.repo}:{status.label}  {progress_text(status)}{why}")
@@ -119,6 +122,8 @@ def _unfinished(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
 def _listed(repository: Repository, terminal: Terminal) -> dict[str, Any]:
     terms = ", its terms must be accepted first" if repository.gated else ""
     terminal.say(f"{repository.repo}, licence {repository.licence or 'not stated'}{terms}")
+    if repository.skipped:
+        terminal.note(f"{repository.skipped} file(s) are left out: their names cannot be used on every system.")
     width = max(len(model.label) for model in repository.models)
     for model in repository.models:
         files = "" if len(model.files) == 1 else f"  {len(model.files)} files"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import secrets
 from pathlib import Path
 
 
@@ -11,10 +11,11 @@ def write_whole(path: Path, data: bytes) -> None:
 
     Raises OSError, and leaves nothing behind then.
     """
-    # Other threads and programs that write the same file each have a name of their own.
-    unfinished = path.with_name(f"{path.name}.{threading.get_native_id():x}.part")
+    # A new file under a name that nobody can know: no other writer has it, and nothing that lies there is written to.
+    unfinished = path.with_name(f".greenroom-{secrets.token_hex(8)}.part")
     try:
-        unfinished.write_bytes(data)
+        with unfinished.open("xb") as file:
+            file.write(data)
         unfinished.replace(path)
     except OSError:
         unfinished.unlink(missing_ok=True)

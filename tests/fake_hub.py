@@ -115,6 +115,8 @@ class FakeHub:
         self.bytes_sent: dict[str, int] = defaultdict(int)
         self.first_bytes: dict[str, list[int]] = defaultdict(list)
         self.api_faults: list[Fault] = []
+        #: What every listing says its commit is.
+        self.commit: object = COMMIT
         self.closing = threading.Event()
         context = None
         if certificate is not None:
@@ -283,7 +285,7 @@ class _Hub(_Handler):
         return {
             "id": repo,
             "modelId": repo,
-            "sha": COMMIT,
+            "sha": self.hub.commit,
             "gated": "manual" if found.gated else False,
             "private": False,
             "downloads": found.downloads,
@@ -307,8 +309,8 @@ class _Hub(_Handler):
             rows.append(row)
         headers = {}
         if cursor + self.hub.page < len(found.files):
-            after = f"{self.hub.url}/api/models/{repo}/tree/{COMMIT}?recursive=True&cursor={cursor + self.hub.page}"
-            headers["Link"] = f'<{after}>; rel="next"'
+            tree = f"{self.hub.url}/api/models/{repo}/tree/{self.hub.commit}"
+            headers["Link"] = f'<{tree}?recursive=True&cursor={cursor + self.hub.page}>; rel="next"'
         self.reply_json(rows, **headers)
 
     def _resolve(self, found: FakeRepository, repo: str, path: str) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QWidget
 
-from app.chat.storage.exporting import file_name
 from app.language import mark, tr
 from app.widgets.file_dialog import FileDialog
+from engine.safe_paths import offered_name
 
 #: What a form is called, and the ending of its files.
 KINDS = (
@@ -26,7 +26,7 @@ def export_dialog(parent: QWidget, title: str, name: str, ending: str) -> FileDi
     filters = {f"{tr(kind)} (*{its})": its for kind, its in first_is_wanted}
     dialog.setNameFilters(list(filters))
     dialog.setDefaultSuffix(ending[1:])
-    dialog.selectFile(file_name(name) + ending)
+    dialog.selectFile(offered_name(name, "chat") + ending)
 
     def choose(said: str) -> None:
         chosen = filters.get(said)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import os
 from pathlib import Path
 
 from PySide6.QtCore import Qt
@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QMessageBox, QWidget
 
 from app.language import tr
 from app.widgets.file_dialog import FileDialog
+from engine.safe_paths import offered_name
 
 
 def save_bytes(parent: QWidget, title: str, name: str, data: bytes, kinds: str = "") -> FileDialog:
@@ -19,17 +20,13 @@ def save_bytes(parent: QWidget, title: str, name: str, data: bytes, kinds: str =
     """
     dialog = FileDialog(parent, title, kinds=kinds)
     dialog.setAcceptMode(FileDialog.AcceptMode.AcceptSave)
-    dialog.selectFile(safe_name(name))
-    dialog.setDefaultSuffix(Path(name).suffix.lstrip("."))
+    stem, ending = os.path.splitext(name)
+    dialog.selectFile(offered_name(stem, "greenroom") + ending)
+    dialog.setDefaultSuffix(ending.lstrip("."))
     # Not the parent itself: a child whose end is the end of its parent is deleted twice.
     dialog.fileSelected.connect(lambda path: _write(dialog.parentWidget(), Path(path), data))
     dialog.open()
     return dialog
-
-
-def safe_name(name: str) -> str:
-    """A file's name without what some system does not allow in one."""
-    return re.sub(r'[\x00-\x1f<>:"/\\|?*]', "-", name).strip(" .") or "greenroom"
 
 
 def _write(parent: QWidget, path: Path, data: bytes) -> None:

@@ -97,7 +97,13 @@ class DownloadHost(QObject):
         def work() -> None:
             verb(self._opened())
 
-        tasks.run(work, done=lambda _: self._poll(), failed=self.failed.emit)
+        tasks.run(work, done=lambda _: self._done(), failed=self.failed.emit)
+
+    def _done(self) -> None:
+        problem = None if self._manager is None else self._manager.problem()
+        if problem is not None:
+            self.failed.emit(problem)
+        self._poll()
 
     def _opened(self) -> DownloadManager:
         """On a background thread."""

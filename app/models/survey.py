@@ -24,6 +24,7 @@ from engine.hub.headers import fetch_headers
 from engine.hub.network import NetworkSettings
 from engine.hub.repository import Hub, RemoteModel, Repository, choose
 from engine.placement.plan import OffloadPlan
+from engine.regular_files import open_to_read
 
 if TYPE_CHECKING:
     from engine.checkpoints.checkpoint import Checkpoint
@@ -167,9 +168,9 @@ def _size(path: Path) -> int:
 
 def fingerprint(path: Path, nbytes: int = 1 << 20) -> str:
     """Of the first and the last bytes of a file: enough to tell models of one size apart."""
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         digest = hashlib.sha256(file.read(nbytes))
-        file.seek(-min(nbytes, path.stat().st_size), os.SEEK_END)
+        file.seek(max(0, os.fstat(file.fileno()).st_size - nbytes))
         digest.update(file.read(nbytes))
     return digest.hexdigest()
 

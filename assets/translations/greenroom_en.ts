@@ -422,6 +422,14 @@
         </translation>
     </message>
     <message numerus="yes">
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>%n of its downloads cannot be read</source>
+        <translation>
+            <numerusform>%n of its downloads cannot be read</numerusform>
+            <numerusform>%n of its downloads cannot be read</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
         <location filename="../../engine/hub/repository.py"/>
         <source>it holds %n models</source>
         <translation>

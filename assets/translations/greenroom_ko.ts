@@ -473,7 +473,7 @@
         <location filename="../../app/chat/composing/attaching.py"/>
         <location filename="../../app/chat/storage/importing.py"/>
         <location filename="../../app/chat/storage/preset_store.py"/>
-        <location filename="../../engine/hub/safe_paths.py"/>
+        <location filename="../../engine/safe_paths.py"/>
         <source>Choose another file.</source>
         <translation>다른 파일을 선택하세요.</translation>
     </message>
@@ -5822,6 +5822,7 @@
     </message>
     <message>
         <location filename="../../engine/checkpoints/stored.py"/>
+        <location filename="../../engine/regular_files.py"/>
         <source>it is not a regular file</source>
         <translation>일반 파일이 아닙니다</translation>
     </message>
@@ -6766,6 +6767,33 @@
     </message>
     <message>
         <location filename="../../engine/hub/download_store.py"/>
+        <source>{name} is not downloaded</source>
+        <translation>{name}을(를) 다운로드하지 않습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_store.py"/>
+        <source>what the hub says of it is no model&apos;s description</source>
+        <translation>허브가 알려 준 내용이 모델 설명이 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_store.py"/>
+        <location filename="../../engine/hub/headers.py"/>
+        <location filename="../../engine/hub/repository.py"/>
+        <source>Choose another repository.</source>
+        <translation>다른 저장소를 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_store.py"/>
+        <source>The list of downloads cannot be written</source>
+        <translation>다운로드 목록을 저장할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_store.py"/>
+        <source>Free some space on the disk of Greenroom&apos;s data folder, then try again.</source>
+        <translation>Greenroom 데이터 폴더가 있는 디스크의 공간을 비우고 다시 시도하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/download_store.py"/>
         <source>The list of downloads cannot be opened</source>
         <translation>다운로드 목록을 열 수 없습니다</translation>
     </message>
@@ -6778,16 +6806,6 @@
         <location filename="../../engine/hub/download_store.py"/>
         <source>Check the folder&apos;s permissions and free space; a damaged list can be deleted, the files stay.</source>
         <translation>폴더의 권한과 여유 공간을 확인하세요. 손상된 목록은 삭제해도 되며, 파일은 남습니다.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/download_store.py"/>
-        <source>The list of downloads cannot be written</source>
-        <translation>다운로드 목록을 저장할 수 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/download_store.py"/>
-        <source>Free some space on the disk of Greenroom&apos;s data folder, then try again.</source>
-        <translation>Greenroom 데이터 폴더가 있는 디스크의 공간을 비우고 다시 시도하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/download_words.py"/>
@@ -6846,6 +6864,38 @@
     </message>
     <message>
         <location filename="../../engine/hub/downloads.py"/>
+        <source>The list of downloads is damaged</source>
+        <translation>다운로드 목록이 손상되었습니다</translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>%n of its downloads cannot be read</source>
+        <translation>
+            <numerusform>다운로드 %n개를 읽을 수 없습니다</numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>Download what is missing again; what has come is used.</source>
+        <translation>빠진 것을 다시 다운로드하세요. 이미 받은 파일은 그대로 사용됩니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>The download is not waited for</source>
+        <translation>다운로드를 기다릴 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>it is not in the list any more</source>
+        <translation>더 이상 목록에 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>Start it again.</source>
+        <translation>다시 시작하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
         <source>The download is not this window&apos;s</source>
         <translation>이 창의 다운로드가 아닙니다</translation>
     </message>
@@ -6873,12 +6923,6 @@
         <location filename="../../engine/hub/headers.py"/>
         <source>it is far too large for what its name says</source>
         <translation>이름에 비해 지나치게 큽니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/headers.py"/>
-        <location filename="../../engine/hub/repository.py"/>
-        <source>Choose another repository.</source>
-        <translation>다른 저장소를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/hub/library.py"/>
@@ -7253,38 +7297,13 @@
         <translation>{repo}:LABEL 형식으로 하나를 선택하세요. 레이블: {labels}.</translation>
     </message>
     <message>
-        <location filename="../../engine/hub/safe_paths.py"/>
-        <source>{value} is not downloaded</source>
-        <translation>{value}을(를) 다운로드하지 않습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/safe_paths.py"/>
-        <source>its name is not a plain file name</source>
-        <translation>평범한 파일 이름이 아닙니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/safe_paths.py"/>
-        <source>{relative} is not downloaded</source>
-        <translation>{relative}을(를) 다운로드하지 않습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/safe_paths.py"/>
-        <source>a link at that place leads out of {root}</source>
-        <translation>그 위치의 링크가 {root} 밖으로 이어집니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/safe_paths.py"/>
-        <location filename="../../engine/hub/transfer.py"/>
-        <source>Remove the link.</source>
-        <translation>링크를 제거하세요.</translation>
-    </message>
-    <message>
         <location filename="../../engine/hub/transfer.py"/>
         <source>{path} was not downloaded</source>
         <translation>{path}을(를) 다운로드하지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/transfer.py"/>
+        <location filename="../../engine/regular_files.py"/>
         <source>{name} cannot be written</source>
         <translation>{name}을(를) 저장할 수 없습니다</translation>
     </message>
@@ -7312,11 +7331,6 @@
         <location filename="../../engine/hub/transfer.py"/>
         <source>Change its permissions, or choose another folder.</source>
         <translation>권한을 바꾸거나 다른 폴더를 선택하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/transfer.py"/>
-        <source>a link lies at its place</source>
-        <translation>그 자리에 링크가 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/transfer.py"/>
@@ -7459,6 +7473,21 @@
         <location filename="../../engine/models/shortcuts.py"/>
         <source>Asked for: deferred experts. Without experts in RAM beside a GPU that changes nothing.</source>
         <translation>요청한 대로: 전문가 미루기. GPU와 함께 RAM에 둔 전문가가 없으면 달라지는 것이 없습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/own_folders.py"/>
+        <source>{folder} is not removed</source>
+        <translation>{folder}을(를) 제거하지 않습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/own_folders.py"/>
+        <source>Greenroom did not make it</source>
+        <translation>Greenroom이 만든 폴더가 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/own_folders.py"/>
+        <source>Move it away if it is in the way.</source>
+        <translation>방해가 되면 다른 곳으로 옮기세요.</translation>
     </message>
     <message>
         <location filename="../../engine/placement/alternatives.py"/>
@@ -8397,6 +8426,26 @@
         </translation>
     </message>
     <message>
+        <location filename="../../engine/regular_files.py"/>
+        <source>a link lies at its place</source>
+        <translation>그 자리에 링크가 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/regular_files.py"/>
+        <source>something that is not a regular file lies at its place</source>
+        <translation>그 자리에 일반 파일이 아닌 것이 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/regular_files.py"/>
+        <source>the file at its place is known by another name too (a hard link)</source>
+        <translation>그 자리의 파일은 다른 이름으로도 쓰이고 있습니다(하드 링크)</translation>
+    </message>
+    <message>
+        <location filename="../../engine/regular_files.py"/>
+        <source>Move it away, then try again.</source>
+        <translation>다른 곳으로 옮긴 다음 다시 시도하세요.</translation>
+    </message>
+    <message>
         <location filename="../../engine/resources.py"/>
         <source>Greenroom&apos;s file {name} is missing</source>
         <translation>Greenroom의 파일 {name}이(가) 없습니다</translation>
@@ -8657,6 +8706,31 @@
         <location filename="../../engine/runtime/trace.py"/>
         <source>Choose a Mixture-of-Experts model.</source>
         <translation>전문가 혼합(MoE) 모델을 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/safe_paths.py"/>
+        <source>{value} is not downloaded</source>
+        <translation>{value}을(를) 다운로드하지 않습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/safe_paths.py"/>
+        <source>its name is not a plain file name</source>
+        <translation>평범한 파일 이름이 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/safe_paths.py"/>
+        <source>{relative} is not downloaded</source>
+        <translation>{relative}을(를) 다운로드하지 않습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/safe_paths.py"/>
+        <source>a link at that place leads out of {root}</source>
+        <translation>그 위치의 링크가 {root} 밖으로 이어집니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/safe_paths.py"/>
+        <source>Remove the link.</source>
+        <translation>링크를 제거하세요.</translation>
     </message>
     <message>
         <location filename="../../assets/catalogue.json"/>

@@ -42,21 +42,24 @@ def plain_stem(name: str) -> str:
     return name[: -len(".gguf")] if name.lower().endswith(".gguf") else name
 
 
-def shard_paths(path: Path) -> list[Path]:
-    """Every part of the split that `path` belongs to, in order; `path` alone when it is whole.
-
-    Raises GreenroomError when a part is missing.
-    """
+def named_shards(path: Path) -> list[Path]:
+    """Every part of the split that `path` belongs to, in order, there or not; `path` alone when it is whole."""
     match = _SHARD.fullmatch(path.name)
     if not match:
         return [path]
-    count = int(match["count"])
-    paths = [
+    return [
         path.with_name(f"{match['stem']}-{number:05d}-of-{match['count']}{match['suffix']}")
-        for number in range(1, count + 1)
+        for number in range(1, int(match["count"]) + 1)
     ]
+
+
+def shard_paths(path: Path) -> list[Path]:
+    """The same. Raises GreenroomError when a part is missing."""
+    paths = named_shards(path)
+    if shard_number(path.name) is None:
+        return paths
     missing = [p.name for p in paths if not p.is_file()]
-    if missing or not count:
+    if missing or not paths:
         listed = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         why = (
             say(
@@ -65,7 +68,7 @@ def shard_paths(path: Path) -> list[Path]:
                 one="%n of its parts is missing: {listed}",
                 listed=listed,
             )
-            if count
+            if paths
             else say("its name claims 0 parts")
         )
         raise GreenroomError(

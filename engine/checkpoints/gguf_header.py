@@ -32,6 +32,7 @@ from engine.checkpoints.stored import (
 )
 from engine.checkpoints.widened import WIDENED, Widened
 from engine.errors import GreenroomError
+from engine.regular_files import open_to_read
 from engine.words import say
 
 MAGIC = b"GGUF"
@@ -122,7 +123,7 @@ def read_header(path: Path, source: BinaryIO | None = None) -> GgufHeader:
     """
     size = file_size(path)
     try:
-        with path.open("rb", buffering=0) as file:
+        with open_to_read(path) as file:
             return _Parser(path, file if source is None else source, size).parse()
     except OSError as error:
         raise unreadable(path, error) from error

@@ -11,6 +11,7 @@ from engine.checkpoints.quantised import recognise
 from engine.checkpoints.safetensors_header import MAX_HEADER, damaged, read_header
 from engine.checkpoints.stored import StoredCheckpoint, absolute, shown
 from engine.errors import GreenroomError
+from engine.safe_paths import is_safe_name
 from engine.words import say
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _indexed_tensors(folder: Path) -> dict[str, TensorInfo]:
         damaged(index, say("it has no weight_map from tensor names to files"))
     headers: dict[str, dict[str, TensorInfo]] = {}
     for file in sorted(set(weight_map.values())):
-        if not _plain_name(file):
+        if not is_safe_name(file) or not file.endswith(".safetensors"):
             why = say("it names the file {file}, which would lie outside the model's folder", file=shown(file))
             raise GreenroomError(
                 say("{name} cannot be trusted", name=index.name), why, say("Do not use this model; choose another.")
@@ -94,8 +95,3 @@ def _indexed_tensors(folder: Path) -> dict[str, TensorInfo]:
             damaged(folder / file, say("it lacks tensor {name} that the index promises", name=shown(name)))
         tensors[name] = tensor
     return tensors
-
-
-def _plain_name(file: str) -> bool:
-    """A file of the folder itself, on every system: no separators, drives or control characters."""
-    return file.isprintable() and file.endswith(".safetensors") and not set(file) & set('/\\:*?"<>|')

@@ -18,6 +18,7 @@ from engine.checkpoints.blocks import Bytes, Floats
 from engine.checkpoints.checkpoint import Checkpoint, FileRange, TensorInfo
 from engine.checkpoints.formats import FORMATS
 from engine.errors import GreenroomError
+from engine.regular_files import open_to_read
 from engine.words import say
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def read_bytes(path: Path, offset: int, nbytes: int) -> Bytes:
     buffer = np.empty(nbytes, np.uint8)
     view, done = buffer.data, 0
     try:
-        with path.open("rb", buffering=0) as file:
+        with open_to_read(path) as file:
             file.seek(offset)
             while done < nbytes:
                 count = file.readinto(view[done:])

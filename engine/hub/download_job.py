@@ -12,22 +12,14 @@ from pathlib import Path
 
 from engine.errors import Cancelled, GreenroomError
 from engine.hub.credentials import token
-from engine.hub.download_store import (
-    FAILED,
-    FINISHED,
-    PAUSED,
-    RUNNING,
-    VERIFYING,
-    DownloadStore,
-    StoredDownload,
-    StoredFile,
-    boot_id,
-)
+from engine.hub.download_rows import FAILED, FINISHED, PAUSED, RUNNING, VERIFYING, StoredDownload, StoredFile
+from engine.hub.download_store import DownloadStore, boot_id
 from engine.hub.incoming_files import bytes_on_disk, part_of, size_of
 from engine.hub.network import NetworkSettings, open_client
 from engine.hub.repository import Hub
-from engine.hub.safe_paths import inside
 from engine.hub.transfer import Control, FileTransfer, RetryPolicy, Throttle, disk_errors, verify
+from engine.regular_files import check_place, open_own
+from engine.safe_paths import inside
 from engine.words import say
 
 _log = logging.getLogger(__name__)
@@ -115,7 +107,7 @@ class DownloadJob(threading.Thread):
         hub, secret = Hub(self._settings), token()
         with open_client(self._settings) as client:
             for number, file in enumerate(stored.files):
-                target = inside(stored.folder, file.file.path)
+                target = self._place_of(file)
                 with disk_errors(target):
                     target.parent.mkdir(parents=True, exist_ok=True)
                 part = part_of(target)
@@ -145,7 +137,8 @@ class DownloadJob(threading.Thread):
                 finally:
                     self._transfer = None
                 if not self._verify(number, file, part):
-                    part.unlink(missing_ok=True)
+                    with disk_errors(part):
+                        part.unlink(missing_ok=True)
                     self.done -= file.file.nbytes
                     raise GreenroomError(
                         say("{path} came damaged", path=file.file.path),
@@ -154,11 +147,22 @@ class DownloadJob(threading.Thread):
                     )
         self._name_everything()
 
+    def _place_of(self, file: StoredFile) -> Path:
+        """Where it belongs. Looked at anew each time: others may write there too."""
+        target = inside(self.stored.models, f"{self.stored.model.repo}/{file.file.path}")
+        with disk_errors(target):
+            check_place(target, to_write=False)
+        return target
+
     def _trust(self, number: int, file: StoredFile, part: Path) -> None:
         """After the machine was started anew, only what had been forced to the disk is sure to be there."""
         if file.boot and file.boot != boot_id() and size_of(part) > file.safe_bytes:
             with disk_errors(part):
-                os.truncate(part, file.safe_bytes)
+                descriptor = open_own(part)
+                try:
+                    os.ftruncate(descriptor, file.safe_bytes)
+                finally:
+                    os.close(descriptor)
             self.done = bytes_on_disk(self.stored.folder, self.stored.model)
         elif not file.boot:
             self._store.set_safe(self.stored.id, number, 0, boot_id())
@@ -183,10 +187,11 @@ class DownloadJob(threading.Thread):
     def _name_everything(self) -> None:
         """Only now do the files get their names, so that no half model is ever found; the small ones come last."""
         for file in sorted(self.stored.files, key=lambda f: -f.file.nbytes):
-            target = self.stored.folder / file.file.path
+            target = self._place_of(file)
             part = part_of(target)
             with disk_errors(target):
-                if part.exists():
+                check_place(part)
+                if os.path.lexists(part):
                     part.replace(target)
 
     def _count(self, nbytes: int) -> None:

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from engine.checkpoints.stored import shown
 from engine.errors import GreenroomError
-from engine.hub.repository import RemoteFile, RemoteModel
+from engine.hub.download_rows import FINISHED, QUEUED, RUNNING, VERIFYING, StoredDownload, stored_download
+from engine.hub.repository import RemoteModel
 from engine.words import say
 
+_log = logging.getLogger(__name__)
+
+#: A list of thousands of downloads takes some MB.
+_MOST_BYTES = 256_000_000
+_MOST_ROWS, _MOST_FILES = 10_000, 1_000_000
 _SCHEMA_VERSION = 1
+#: Also what a list must be like to be read: anything else in it, a trigger say, was not made by Greenroom.
 _SCHEMA = """
 CREATE TABLE downloads (
     id INTEGER PRIMARY KEY,
@@ -49,82 +58,71 @@ CREATE TABLE files (
 );
 """
 
-QUEUED, RUNNING, VERIFYING, PAUSED, FAILED, FINISHED = (
-    "queued",
-    "downloading",
-    "verifying",
-    "paused",
-    "failed",
-    "finished",
-)
-
-
-@dataclass(frozen=True)
-class StoredFile:
-    """safe_bytes: forced to the disk during the boot named; after another boot only they can be trusted."""
-
-    file: RemoteFile
-    etag: str
-    verified: bool
-    safe_bytes: int
-    boot: str
-
-
-@dataclass(frozen=True)
-class StoredDownload:
-    """folder: where the repository's files go. error: what, why and remedy of the last failure."""
-
-    id: int
-    endpoint: str
-    model: RemoteModel
-    folder: Path
-    state: str
-    position: int
-    error: tuple[str, str, str] | None
-    notice: str
-    files: tuple[StoredFile, ...]
-
 
 class DownloadStore:
-    """One per program; several programs may have the same file open. Every call is one transaction."""
+    """One per program; several programs may have the same file open. Every call is one transaction.
+
+    Rows that are damaged are left out, and stay as they are: `damaged` counts them.
+    """
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.RLock()
+        self._path = path
+        self._set_aside: set[int] = set()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            _check_file(path)
             self._db = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
+        except (OSError, sqlite3.Error) as error:
+            raise self._unusable(error) from error
+        try:
+            # What is no UTF-8 is looked at like any other text, and found wanting.
+            self._db.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+            self._db.execute("PRAGMA trusted_schema = OFF")
+            self._migrate()
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA foreign_keys = ON")
-            self._migrate()
-        except (OSError, sqlite3.Error) as error:
-            raise GreenroomError(
-                say("The list of downloads cannot be opened"),
-                say("{path}: {error}", path=path, error=error),
-                say("Check the folder's permissions and free space; a damaged list can be deleted, the files stay."),
-            ) from error
+            self._read()
+        except sqlite3.Error as error:
+            self._db.close()
+            raise self._unusable(error) from error
         process = psutil.Process()
         self._owner = f"{process.pid}:{process.create_time():.2f}"
+
+    @property
+    def damaged(self) -> int:
+        """Downloads that were left out so far."""
+        return len(self._set_aside)
 
     def close(self) -> None:
         """Gives up everything this program had claimed."""
         with self._lock:
-            self._db.execute("UPDATE downloads SET owner = NULL WHERE owner = ?", (self._owner,))
+            try:
+                self._db.execute("UPDATE downloads SET owner = NULL WHERE owner = ?", (self._owner,))
+            except sqlite3.Error as error:
+                _log.warning("%s: %s", self._path, error)
             self._db.close()
 
     def add(self, endpoint: str, model: RemoteModel, folder: Path) -> int:
-        """A new download at the end of the queue, or the unfinished one of the same model: its id."""
+        """A new download at the end of the queue, or the unfinished one of the same model: its id.
+
+        Raises GreenroomError for a model that cannot be what a listing says.
+        """
         with self._transaction() as db:
-            row = db.execute(
-                "SELECT id FROM downloads WHERE repo = ? AND name = ? AND folder = ? AND state != ?",
-                (model.repo, model.name, str(folder), FINISHED),
-            ).fetchone()
-            if row is not None:
-                return int(row[0])
+            known = self._rows()
+            for stored in known:
+                same = (stored.model.repo, stored.model.name, stored.folder) == (model.repo, model.name, folder)
+                if same and stored.state != FINISHED:
+                    return stored.id
+            last = max((stored.position for stored in known), default=0)
+            facts = (endpoint, model.repo, model.commit, model.label, model.name, model.form, str(folder))
             cursor = db.execute(
                 "INSERT INTO downloads (endpoint, repo, revision, label, name, form, folder, state, position) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, (SELECT COALESCE(MAX(position), 0) + 1 FROM downloads))",
-                (endpoint, model.repo, model.commit, model.label, model.name, model.form, str(folder), QUEUED),
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*facts, QUEUED, last + 1),
             )
+            # Damage can leave files of no download behind.
+            db.execute("DELETE FROM files WHERE download = ?", (cursor.lastrowid,))
             db.executemany(
                 "INSERT INTO files (download, number, path, nbytes, sha256, blob_id) VALUES (?, ?, ?, ?, ?, ?)",
                 [
@@ -132,31 +130,35 @@ class DownloadStore:
                     for number, file in enumerate(model.files)
                 ],
             )
-            return int(cursor.lastrowid or 0)
+            download = int(cursor.lastrowid or 0)
+            if all(stored.id != download for stored in self._rows()):
+                self._set_aside.discard(download)
+                raise GreenroomError(
+                    say("{name} is not downloaded", name=shown(model.name)),
+                    say("what the hub says of it is no model's description"),
+                    say("Choose another repository."),
+                )
+            return download
 
     def all(self) -> list[StoredDownload]:
         """In the order of the queue."""
-        with self._lock:
-            rows = self._db.execute("SELECT * FROM downloads ORDER BY position, id").fetchall()
-            files: dict[int, list[StoredFile]] = {}
-            for download, _, path, nbytes, sha256, blob_id, etag, verified, safe, boot in self._db.execute(
-                "SELECT * FROM files ORDER BY download, number"
-            ):
-                file = StoredFile(RemoteFile(path, nbytes, sha256, blob_id), etag, bool(verified), safe, boot)
-                files.setdefault(download, []).append(file)
-        return [_download(row, tuple(files.get(row[0], ()))) for row in rows]
+        try:
+            return self._read()
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
 
     def get(self, download: int) -> StoredDownload:
         """Raises KeyError when there is no such download."""
-        return (
-            next(found for found in self.all() if found.id == download) if self._has(download) else _missing(download)
-        )
+        for found in self.all():
+            if found.id == download:
+                return found
+        raise KeyError(download)
 
     def claim(self, download: int) -> bool:
         """Make it ours. False while another running program has it."""
         with self._transaction() as db:
             row = db.execute("SELECT owner FROM downloads WHERE id = ?", (download,)).fetchone()
-            if row is None or (row[0] not in (None, self._owner) and _is_running(row[0])):
+            if row is None or (isinstance(row[0], str) and row[0] != self._owner and _is_running(row[0])):
                 return False
             db.execute("UPDATE downloads SET owner = ? WHERE id = ?", (self._owner, download))
             return True
@@ -166,11 +168,13 @@ class DownloadStore:
 
     def abandoned(self) -> list[int]:
         """Downloads that a program had in hand when it ended without a word."""
-        with self._lock:
-            rows = self._db.execute(
-                "SELECT id, owner FROM downloads WHERE state IN (?, ?)", (RUNNING, VERIFYING)
-            ).fetchall()
-        return [row[0] for row in rows if row[1] is None or (row[1] != self._owner and not _is_running(row[1]))]
+        return [
+            stored.id
+            for stored in self.all()
+            if stored.state in (RUNNING, VERIFYING)
+            and stored.owner != self._owner
+            and not (stored.owner and _is_running(stored.owner))
+        ]
 
     def set_state(self, download: int, state: str, error: GreenroomError | None = None) -> None:
         text = None if error is None else json.dumps([error.what, error.why, error.remedy])
@@ -193,17 +197,13 @@ class DownloadStore:
     def reorder(self, downloads: list[int]) -> None:
         """These first, in this order; the others behind them in theirs."""
         with self._transaction() as db:
-            others = [row[0] for row in db.execute("SELECT id FROM downloads ORDER BY position, id")]
+            others = [stored.id for stored in self._rows()]
             order = [*downloads, *(other for other in others if other not in downloads)]
             db.executemany("UPDATE downloads SET position = ? WHERE id = ?", [(i, d) for i, d in enumerate(order)])
 
     def remove(self, download: int) -> None:
         with self._transaction() as db:
             db.execute("DELETE FROM downloads WHERE id = ?", (download,))
-
-    def _has(self, download: int) -> bool:
-        with self._lock:
-            return self._db.execute("SELECT 1 FROM downloads WHERE id = ?", (download,)).fetchone() is not None
 
     def _update(self, table: str, change: str, *values: object) -> None:
         with self._transaction() as db:
@@ -219,7 +219,7 @@ class DownloadStore:
             except BaseException as error:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
-                if isinstance(error, sqlite3.OperationalError):
+                if isinstance(error, sqlite3.Error | UnicodeEncodeError):
                     raise GreenroomError(
                         say("The list of downloads cannot be written"),
                         str(error),
@@ -227,33 +227,81 @@ class DownloadStore:
                     ) from error
                 raise
 
+    def _read(self) -> list[StoredDownload]:
+        with self._lock:
+            # Both tables as they are at one moment.
+            self._db.execute("BEGIN")
+            try:
+                return self._rows()
+            finally:
+                self._db.execute("COMMIT")
+
+    def _rows(self) -> list[StoredDownload]:
+        """Within a transaction: the downloads that are sound, in the order of the queue."""
+        files: dict[object, list[tuple[object, ...]]] = {}
+        for download, *file in self._db.execute(
+            "SELECT download, number, path, nbytes, sha256, blob_id, etag, verified, safe_bytes, boot FROM files "
+            "ORDER BY download, number LIMIT ?",
+            (_MOST_FILES,),
+        ):
+            files.setdefault(download, []).append(tuple(file))
+        found = []
+        for row in self._db.execute(
+            "SELECT id, endpoint, repo, revision, label, name, form, folder, state, position, error, notice, owner "
+            "FROM downloads ORDER BY id LIMIT ?",
+            (_MOST_ROWS,),
+        ):
+            try:
+                found.append(stored_download(row, files.get(row[0], ())))
+            except ValueError as error:
+                if row[0] not in self._set_aside:
+                    _log.warning("download %s in %s is left out: %s", row[0], self._path, error)
+                self._set_aside.add(row[0])
+        return sorted(found, key=lambda stored: (stored.position, stored.id))
+
     def _migrate(self) -> None:
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
         if version > _SCHEMA_VERSION:
             raise sqlite3.DatabaseError("it was written by a newer Greenroom")
-        if version == 0:
-            self._db.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version = {_SCHEMA_VERSION};COMMIT;")
+        wanted = sorted(_plain(sql) for sql in _SCHEMA.split(";") if sql.strip())
+        if version == 0 and not self._tables():
+            with self._transaction() as db:
+                # Unless another program has made them meanwhile.
+                if not self._tables():
+                    for sql in wanted:
+                        db.execute(sql)
+                    db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+        if self._tables() != wanted:
+            raise sqlite3.DatabaseError("its tables are not those of Greenroom")
+
+    def _tables(self) -> list[str]:
+        """How everything in the file was made."""
+        rows = self._db.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+        # Names of this kind are SQLite's own.
+        return sorted(_plain(sql) for name, sql in rows if not name.startswith("sqlite_"))
+
+    def _unusable(self, error: Exception) -> GreenroomError:
+        return GreenroomError(
+            say("The list of downloads cannot be opened"),
+            say("{path}: {error}", path=self._path, error=error),
+            say("Check the folder's permissions and free space; a damaged list can be deleted, the files stay."),
+        )
 
 
-def _download(row: tuple[object, ...], files: tuple[StoredFile, ...]) -> StoredDownload:
-    number, endpoint, repo, commit, label, name, form, folder, state, position, error, notice, _ = row
-    model = RemoteModel(str(repo), str(commit), str(label), str(name), str(form), tuple(f.file for f in files))
-    parts = json.loads(str(error)) if error else None
-    return StoredDownload(
-        int(str(number)),
-        str(endpoint),
-        model,
-        Path(str(folder)),
-        str(state),
-        int(str(position)),
-        None if parts is None else (parts[0], parts[1], parts[2]),
-        str(notice),
-        files,
-    )
+def _check_file(path: Path) -> None:
+    """Raises OSError for what cannot be a list: opening a pipe would wait."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError("it is not a regular file")
+    if status.st_size > _MOST_BYTES:
+        raise OSError("it is far too large")
 
 
-def _missing(download: int) -> StoredDownload:
-    raise KeyError(download)
+def _plain(sql: str) -> str:
+    return " ".join(sql.split())
 
 
 def _is_running(owner: str) -> bool:
@@ -261,7 +309,7 @@ def _is_running(owner: str) -> bool:
     pid, _, created = owner.partition(":")
     try:
         return f"{psutil.Process(int(pid)).create_time():.2f}" == created
-    except (psutil.Error, ValueError, OSError):
+    except (psutil.Error, ValueError, OSError, OverflowError):
         return False
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -12,22 +13,13 @@ from pathlib import Path
 from engine.errors import GreenroomError
 from engine.hub.disk_room import check_room
 from engine.hub.download_job import DownloadJob
-from engine.hub.download_store import (
-    FAILED,
-    FINISHED,
-    PAUSED,
-    QUEUED,
-    RUNNING,
-    VERIFYING,
-    DownloadStore,
-    StoredDownload,
-    boot_id,
-)
+from engine.hub.download_rows import FAILED, FINISHED, PAUSED, QUEUED, RUNNING, VERIFYING, StoredDownload
+from engine.hub.download_store import DownloadStore, boot_id
 from engine.hub.incoming_files import bytes_on_disk, path_to_open, remove_parts
 from engine.hub.network import NetworkSettings
 from engine.hub.repository import RemoteModel
-from engine.hub.safe_paths import inside
 from engine.hub.transfer import RetryPolicy, Throttle
+from engine.safe_paths import below, inside
 from engine.words import say
 
 #: How often what has come is forced to the disk, so that a power cut costs little.
@@ -81,7 +73,7 @@ class DownloadManager:
         on_change: Callable[[int], None] = lambda _: None,
         own_only: bool = False,
     ) -> None:
-        self._models = models
+        self._models = Path(os.path.abspath(models))
         self._settings = settings or NetworkSettings()
         self._policy = policy or RetryPolicy()
         self._at_once = at_once
@@ -91,6 +83,7 @@ class DownloadManager:
         self._store = DownloadStore(database)
         self._jobs: dict[int, DownloadJob] = {}
         self._own: set[int] | None = set() if own_only else None
+        self._told_damaged = 0
         self._closing = threading.Event()
         self._keeper = threading.Thread(target=self._keep_safe, name="download keeper", daemon=True)
 
@@ -121,7 +114,7 @@ class DownloadManager:
 
         Raises GreenroomError when it cannot fit on the disk or a name in it is not safe.
         """
-        folder = self._models.joinpath(*model.repo.split("/"))
+        folder = below(self._models, model.repo)
         for file in model.files:
             inside(self._models, f"{model.repo}/{file.path}")
         self._check_room(folder, model)
@@ -151,7 +144,7 @@ class DownloadManager:
         self._stop(download, PAUSED)
         stored = self._store.get(download)
         if stored.state != FINISHED:
-            remove_parts(stored.folder, stored.model, stored.folder.parent.parent)
+            remove_parts(stored.models, stored.model)
         self._store.remove(download)
         self._changed(download)
         self._pump()
@@ -175,7 +168,7 @@ class DownloadManager:
 
     def set_folder(self, models: Path) -> None:
         """For downloads that are added from now on."""
-        self._models = models
+        self._models = Path(os.path.abspath(models))
 
     def status(self) -> list[DownloadStatus]:
         """All downloads in the order of the queue."""
@@ -183,13 +176,31 @@ class DownloadManager:
             jobs = dict(self._jobs)
         return [_status(stored, jobs.get(stored.id)) for stored in self._store.all()]
 
+    def problem(self) -> GreenroomError | None:
+        """What is wrong with the list of downloads; None when nothing is, or all of it was told before."""
+        damaged = self._store.damaged
+        if damaged <= self._told_damaged:
+            return None
+        self._told_damaged = damaged
+        return GreenroomError(
+            say("The list of downloads is damaged"),
+            say("%n of its downloads cannot be read", n=damaged, one="%n of its downloads cannot be read"),
+            say("Download what is missing again; what has come is used."),
+        )
+
     def wait(self, download: int, timeout: float | None = None) -> DownloadStatus:
         """Until it is finished, failed or paused, or the time is over; how it stands then."""
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             with self._lock:
                 job = self._jobs.get(download)
-            found = next(s for s in self.status() if s.id == download)
+            found = next((status for status in self.status() if status.id == download), None)
+            if found is None:
+                raise GreenroomError(
+                    say("The download is not waited for"),
+                    say("it is not in the list any more"),
+                    say("Start it again."),
+                )
             if found.state in (FINISHED, FAILED, PAUSED) or (end is not None and time.monotonic() >= end):
                 return found
             if job is not None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import io
+import json
 import os
-import shutil
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,13 +20,15 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import platformdirs
 
+from engine import own_folders
 from engine.checkpoints.gguf_header import read_header
 from engine.errors import GreenroomError
+from engine.hub.incoming_files import path_to_open, size_of
 from engine.hub.network import NetworkSettings, network_error, open_client, page_of, status_error
 from engine.hub.repository import Hub, RemoteFile, RemoteModel
-from engine.hub.safe_paths import inside
 from engine.hub.transfer import ask, disk_errors
 from engine.progress import Progress, ProgressCallback, ignore_progress
+from engine.safe_paths import below, inside
 from engine.words import say
 
 if TYPE_CHECKING:
@@ -39,7 +42,6 @@ _MAX_SAFETENSORS_HEADER = 100_000_000
 #: Files that are wanted whole, if they are no larger than this.
 _WHOLE_BYTES = 64 << 20
 _AT_ONCE = 8
-_DONE = ".complete"
 
 
 def headers_folder() -> Path:
@@ -61,14 +63,43 @@ def fetch_headers(
     Fetched once for a commit of the repository. Raises GreenroomError when that cannot be done.
     """
     root = folder or headers_folder()
-    place = root.joinpath(*model.repo.split("/"), model.commit, model.label.replace("/", "_").replace(" ", "_"))
-    main = inside(place, model.files[0].path)
-    opened = main if model.form == "gguf" else _weights_folder(model, place)
-    if os.path.exists(place / _DONE):
-        return opened
-    with disk_errors(place):
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
+    place = root / _cache_name(model, settings)
+    if not _is_whole(place, model):
+        with disk_errors(root):
+            root.mkdir(parents=True, exist_ok=True)
+            own_folders.remove_abandoned(root)
+            # Elsewhere first: other programs find these headers whole or not at all.
+            with own_folders.scratch(root) as fetched:
+                _fetch_all(model, settings, token, fetched, progress)
+                _settle(fetched, place, model)
+    return path_to_open(place, model)
+
+
+def _cache_name(model: RemoteModel, settings: NetworkSettings) -> str:
+    """Nothing that a hub says is in it, and no two models or hubs share one."""
+    files = [[file.path, file.nbytes, file.sha256, file.blob_id] for file in model.files]
+    return hashlib.sha256(json.dumps([settings.hub, model.repo, model.commit, files]).encode()).hexdigest()[:40]
+
+
+def _is_whole(place: Path, model: RemoteModel) -> bool:
+    """The system may have removed some of it."""
+    return own_folders.is_own(place) and all(size_of(below(place, f.path)) == f.nbytes for f in model.files)
+
+
+def _settle(fetched: Path, place: Path, model: RemoteModel) -> None:
+    if os.path.lexists(place) and not _is_whole(place, model):
+        own_folders.remove(place, place.parent)
+    try:
+        fetched.rename(place)
+    except OSError:
+        # Another program was here first.
+        if not _is_whole(place, model):
+            raise
+
+
+def _fetch_all(
+    model: RemoteModel, settings: NetworkSettings, token: str | None, place: Path, progress: ProgressCallback
+) -> None:
     hub, done = Hub(settings), 0
     total = len(model.files)
     with open_client(settings) as client, ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -83,19 +114,12 @@ def fetch_headers(
         for _ in pool.map(one, model.files):
             done += 1
             progress(Progress(done, total, say("Reading what {name} is", name=model.name)))
-    with disk_errors(place):
-        (place / _DONE).touch()
-    return opened
-
-
-def _weights_folder(model: RemoteModel, place: Path) -> Path:
-    return inside(place, next(file.path for file in model.files if file.path.endswith(".safetensors"))).parent
 
 
 def _fetch_file(source: _Source, file: RemoteFile, target: Path) -> None:
     lower = file.path.lower()
     if lower.endswith((".gguf", ".safetensors")):
-        with disk_errors(target), target.open("w+b", buffering=0) as sparse:
+        with disk_errors(target), target.open("x+b", buffering=0) as sparse:
             _make_sparse(sparse)
             sparse.truncate(file.nbytes)
             reader = _Reader(source, sparse)
@@ -112,8 +136,9 @@ def _fetch_file(source: _Source, file: RemoteFile, target: Path) -> None:
             say("it is far too large for what its name says"),
             say("Choose another repository."),
         )
-    with disk_errors(target):
-        target.write_bytes(source.bytes(0, file.nbytes))
+    content = source.bytes(0, file.nbytes)
+    with disk_errors(target), target.open("xb") as whole:
+        whole.write(content)
 
 
 class _Source:
@@ -185,15 +210,16 @@ class _Reader(io.RawIOBase):
 
     def readinto(self, buffer: Callable[..., object] | object) -> int:
         view = memoryview(cast("bytearray", buffer)).cast("B")
-        content = self.take(self._at, min(len(view), self._source.nbytes - self._at), self._block)
+        content = self.take(self._at, len(view), self._block)
         view[: len(content)] = content
         self._at += len(content)
         return len(content)
 
     def take(self, first: int, nbytes: int, block: int) -> bytes:
-        """Bytes first to first + nbytes; everything up to there is then in the local file."""
-        while self._filled < first + nbytes:
-            wanted = min(max(block, first + nbytes - self._filled), self._source.nbytes - self._filled)
+        """Bytes first to first + nbytes, fewer at the end; everything up to there is then in the local file."""
+        end = min(first + nbytes, self._source.nbytes)
+        while self._filled < end:
+            wanted = min(max(block, end - self._filled), self._source.nbytes - self._filled)
             wanted = min(wanted, max(_LARGEST_BLOCK, block))
             content = self._source.bytes(self._filled, wanted)
             self._local.seek(self._filled)

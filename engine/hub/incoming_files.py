@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import stat
 from pathlib import Path
 
+from engine.errors import GreenroomError
 from engine.hub.repository import RemoteModel
+from engine.regular_files import check_place
+from engine.safe_paths import below, inside
+
+_log = logging.getLogger(__name__)
 
 
 def part_of(target: Path) -> Path:
@@ -13,18 +21,19 @@ def part_of(target: Path) -> Path:
 
 
 def size_of(path: Path) -> int:
-    """Bytes; -1 when there is no such file."""
+    """Bytes; -1 when no regular file lies there."""
     try:
-        return path.lstat().st_size
+        status = os.lstat(path)
     except OSError:
         return -1
+    return status.st_size if stat.S_ISREG(status.st_mode) else -1
 
 
 def bytes_on_disk(folder: Path, model: RemoteModel) -> int:
     """Bytes of it that are there already, finished or not."""
     total = 0
     for file in model.files:
-        target = folder / file.path
+        target = below(folder, file.path)
         size = size_of(part_of(target))
         if size < 0 and size_of(target) == file.nbytes:
             size = file.nbytes
@@ -35,16 +44,24 @@ def bytes_on_disk(folder: Path, model: RemoteModel) -> int:
 def path_to_open(folder: Path, model: RemoteModel) -> Path:
     """What `open_checkpoint` takes: the first file of a GGUF model, the folder of the weights of another."""
     if model.form == "gguf":
-        return folder / model.files[0].path
+        return below(folder, model.files[0].path)
     weights = next(file.path for file in model.files if file.path.endswith(".safetensors"))
-    return (folder / weights).parent
+    return below(folder, weights).parent
 
 
-def remove_parts(folder: Path, model: RemoteModel, models: Path) -> None:
-    """Deletes what came of a model that is not wanted any more, and the folders below `models` that are empty then."""
+def remove_parts(models: Path, model: RemoteModel) -> None:
+    """Deletes what came of a model that is not wanted any more, and the folders below `models` that are empty then.
+
+    What is no file of ours stays.
+    """
     for file in model.files:
-        part = part_of(folder / file.path)
-        part.unlink(missing_ok=True)
+        try:
+            part = part_of(inside(models, f"{model.repo}/{file.path}"))
+            check_place(part)
+            part.unlink(missing_ok=True)
+        except (GreenroomError, OSError) as error:
+            _log.warning("what came of %s stays: %s", file.path, error)
+            continue
         _remove_empty(part.parent, models)
 
 

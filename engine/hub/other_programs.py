@@ -122,7 +122,8 @@ def _hub_cache(folder: Path) -> Iterator[_Found]:
 def _files(folder: Path, ending: str) -> Iterator[Path]:
     """Files below folder with this ending, links to files included; a bounded number."""
     count = 0
-    for parent, _, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
+        count += len(folders)
         for name in sorted(names):
             count += 1
             if count > _MAX_FILES:

@@ -11,12 +11,12 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 from urllib.parse import quote, unquote
 
 from engine.errors import GreenroomError
 from engine.hub.network import NetworkSettings, network_error, open_client, status_error
-from engine.hub.safe_paths import is_safe
+from engine.safe_paths import Places, is_safe
 from engine.words import say
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _QUANT = re.compile(
     re.IGNORECASE,
 )
 #: What a folder of safetensors needs beside its weights to be opened and to chat.
-_COMPANIONS = {
+COMPANIONS = {
     "config.json",
     "generation_config.json",
     "model.safetensors.index.json",
@@ -88,7 +88,10 @@ class RemoteModel:
 
 @dataclass(frozen=True)
 class Repository:
-    """gated: terms must be accepted on its page first. skipped: files whose names cannot be files on every system."""
+    """gated: terms must be accepted on its page first
+
+    skipped: files that are left out: their names cannot be files on every system, or not in one folder together
+    """
 
     repo: str
     commit: str
@@ -149,7 +152,9 @@ class Hub:
         what = say("{repo} cannot be listed", repo=repo)
         with self._api(what, repo) as api:
             info = api.model_info(repo, revision=revision)
-            commit = info.sha or revision or "main"
+            commit = info.sha
+            if not is_commit(commit):
+                raise ValueError("the listing names no commit")
             entries = api.list_repo_tree(repo, revision=commit, recursive=True)
             files, skipped = _files(itertools.islice(entries, MAX_FILES + 1), what)
         models = group(repo, commit, files)
@@ -260,6 +265,7 @@ def _files(entries: Iterator[Any], what: str) -> tuple[list[RemoteFile], int]:
     from huggingface_hub.hf_api import RepoFile
 
     files: list[RemoteFile] = []
+    places = Places()
     skipped = count = 0
     for entry in entries:
         count += 1
@@ -273,15 +279,39 @@ def _files(entries: Iterator[Any], what: str) -> tuple[list[RemoteFile], int]:
             continue
         size = entry.size if entry.lfs is None else entry.lfs.size
         sha256 = None if entry.lfs is None else entry.lfs.sha256
-        if not is_safe(entry.path) or not isinstance(size, int) or size < 0 or not _is_hash(sha256, 64):
+        path = entry.path
+        if (
+            not isinstance(path, str)
+            or not is_safe(path)
+            or not isinstance(size, int)
+            or size < 0
+            or not is_hash(sha256, 64)
+        ):
             skipped += 1
             continue
-        files.append(RemoteFile(entry.path, size, sha256, entry.blob_id if _is_hash(entry.blob_id, 40) else None))
+        if not _is_wanted(path):
+            continue
+        if not places.take(path):
+            skipped += 1
+            continue
+        files.append(RemoteFile(entry.path, size, sha256, entry.blob_id if is_hash(entry.blob_id, 40) else None))
     return files, skipped
 
 
-def _is_hash(value: str | None, digits: int) -> bool:
+def _is_wanted(path: str) -> bool:
+    """Whether a file can belong to a model; no other is ever fetched."""
+    name = path.rpartition("/")[2]
+    return name.lower().endswith((".gguf", ".safetensors")) or name in COMPANIONS
+
+
+def is_hash(value: str | None, digits: int) -> bool:
+    """Whether it is a hash in hexadecimal digits, or none is given."""
     return value is None or bool(re.fullmatch(rf"[0-9a-f]{{{digits}}}", value))
+
+
+def is_commit(value: object) -> TypeGuard[str]:
+    """Whether it is a commit's id: all of its 40 digits, and no name of a branch."""
+    return isinstance(value, str) and is_hash(value, 40)
 
 
 def group(repo: str, commit: str, files: list[RemoteFile]) -> tuple[RemoteModel, ...]:
@@ -295,7 +325,7 @@ def group(repo: str, commit: str, files: list[RemoteFile]) -> tuple[RemoteModel,
             # A vision projector is a part of some other model, an importance matrix of none.
             if not lower.startswith(("mmproj", "imatrix")) and "-mmproj" not in lower:
                 ggufs.setdefault(_SPLIT.sub(".gguf", file.path), []).append(file)
-        elif lower.endswith(".safetensors") or name in _COMPANIONS:
+        elif lower.endswith(".safetensors") or name in COMPANIONS:
             folders.setdefault(folder, []).append(file)
     models = [
         RemoteModel(repo, commit, quant_label(stem), stem.removesuffix(".gguf"), "gguf", tuple(parts))
@@ -305,11 +335,11 @@ def group(repo: str, commit: str, files: list[RemoteFile]) -> tuple[RemoteModel,
     for folder, found in folders.items():
         names = {file.path.rpartition("/")[2] for file in found}
         weights = [file for file in found if file.path.endswith(".safetensors")]
-        if "config.json" not in names or not weights:
-            continue
         # Some publishers add the same weights once more, in one file and in a format of their own.
         if "model.safetensors.index.json" in names or "model.safetensors" in names:
             weights = [file for file in weights if not file.path.rpartition("/")[2].startswith("consolidated")]
+        if "config.json" not in names or not weights:
+            continue
         others = [file for file in found if not file.path.endswith(".safetensors")]
         label = f"{folder} safetensors" if folder else "safetensors"
         name = folder or repo.partition("/")[2]

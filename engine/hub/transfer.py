@@ -22,6 +22,7 @@ from urllib.parse import urljoin, urlsplit
 from engine.errors import Cancelled, GreenroomError
 from engine.hub.network import network_error, page_of, status_error
 from engine.hub.repository import RemoteFile
+from engine.regular_files import open_own, open_to_read
 from engine.words import say
 
 if TYPE_CHECKING:
@@ -152,9 +153,8 @@ class FileTransfer:
 
     def run(self) -> None:
         """Raises GreenroomError when it cannot be had, Cancelled when stopped. What came stays on disk either way."""
-        flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
         with disk_errors(self._part):
-            self._descriptor = os.open(self._part, flags, 0o644)
+            self._descriptor = open_own(self._part)
         try:
             self._have = os.fstat(self._descriptor).st_size
             if self._have > self._file.nbytes:
@@ -336,7 +336,7 @@ def verify(path: Path, file: RemoteFile, control: Control, on_bytes: Callable[[i
 
     Raises Cancelled when stopped, GreenroomError when it cannot be read.
     """
-    with disk_errors(path, reading=True), path.open("rb", buffering=0) as stream:
+    with disk_errors(path, reading=True), open_to_read(path) as stream:
         nbytes = os.fstat(stream.fileno()).st_size
         if nbytes != file.nbytes:
             return False
@@ -382,8 +382,6 @@ class disk_errors:  # noqa: N801  (reads as a statement)
                 say("{parent} does not allow it", parent=self._path.parent),
                 say("Change its permissions, or choose another folder."),
             )
-        elif error.errno == errno.ELOOP:
-            why, remedy = say("a link lies at its place"), say("Remove the link.")
         else:
             why = (error.strerror or str(error)).lower()
             remedy = say("Check the disk, then resume; what has come is kept.")

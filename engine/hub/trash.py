@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import shutil
+import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.checkpoints.gguf import plain_stem, shard_number
+from engine import own_folders
+from engine.checkpoints.gguf import named_shards
 from engine.errors import GreenroomError
+from engine.hub.repository import COMPANIONS
+from engine.safe_paths import is_link
 from engine.words import say
 
-_log = logging.getLogger(__name__)
-
 _FOLDER = ".trash"
+#: Folders in it: the program's number, and when it began.
+_NAME = re.compile(r"([0-9]{1,9})-[0-9]{1,20}")
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ class Deleted:
 class Trash:
     """A hidden folder inside the models folder, so that moving is instant; emptied at `close` and at the next start.
 
-    Only what lies in the models folder can be deleted: other programs' files are theirs.
+    Only what lies in the models folder can be deleted: other programs' files are theirs. Of a folder only the model's
+    own files go, and the folder with them where nothing else is in it.
     """
 
     def __init__(self, models: Path) -> None:
@@ -56,11 +59,12 @@ class Trash:
         moved: list[tuple[Path, Path]] = []
         nbytes = 0
         try:
-            for source in _parts(path):
+            self._open()
+            for source in _files(path):
                 self._count += 1
-                target = self._place / f"{self._count}-{source.name}"
-                target.parent.mkdir(parents=True, exist_ok=True)
-                nbytes += _size(source)
+                target = self._place / str(self._count) / source.name
+                target.parent.mkdir()
+                nbytes += os.lstat(source).st_size
                 source.rename(target)
                 moved.append((source, target))
         except OSError as error:
@@ -72,13 +76,25 @@ class Trash:
                 (error.strerror or str(error)).lower(),
                 say("Close whatever uses it and try again."),
             ) from error
+        if not is_link(path):
+            with suppress(OSError):  # a file, or something else is in it
+                path.rmdir()
         return Deleted(name, tuple(moved), nbytes)
+
+    def _open(self) -> None:
+        """Raises OSError where it would lie somewhere else than in the models folder."""
+        trash = self._place.parent
+        if is_link(trash):
+            raise OSError(f"{trash} is a link")
+        trash.mkdir(exist_ok=True)
+        if not own_folders.is_own(self._place):
+            own_folders.make(self._place)
 
     def restore(self, deleted: Deleted) -> None:
         """Raises GreenroomError when something else has taken its place."""
         for source, target in deleted.moved:
             try:
-                if source.exists():
+                if os.path.lexists(source):
                     raise FileExistsError(17, "something of that name is there again")
                 source.parent.mkdir(parents=True, exist_ok=True)
                 target.rename(source)
@@ -94,12 +110,14 @@ class Trash:
         """What was deleted is gone for good, also what a program that crashed left in the trash."""
         trash = self._models / _FOLDER
         try:
-            folders = [] if trash.is_symlink() else list(trash.iterdir())
+            folders = [] if is_link(trash) else list(trash.iterdir())
         except OSError:  # there is none, or it is closed to us
             return
         for folder in folders:
-            if folder == self._place or not _is_running(folder.name.partition("-")[0]):
-                shutil.rmtree(folder, ignore_errors=True)
+            # Other programs may have a trash of that name too.
+            made_by = _NAME.fullmatch(folder.name)
+            if made_by and own_folders.is_own(folder) and (folder == self._place or not _is_running(made_by[1])):
+                own_folders.remove(folder, trash)
         with suppress(OSError):
             trash.rmdir()
 
@@ -134,20 +152,20 @@ def move_models(source: Path, target: Path) -> None:
         ) from error
 
 
-def _parts(path: Path) -> list[Path]:
-    if path.is_dir() or shard_number(path.name) is None:
+def _files(path: Path) -> list[Path]:
+    """What belongs to the model and is there."""
+    if is_link(path):
         return [path]
-    whole = plain_stem(path.name)
-    return sorted(part for part in path.parent.glob("*.gguf") if plain_stem(part.name) == whole)
-
-
-def _size(path: Path) -> int:
     if path.is_dir():
-        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    return path.stat().st_size
+        return sorted(file for file in path.iterdir() if not file.is_dir() and _belongs(file.name))
+    return [part for part in named_shards(path) if os.path.lexists(part)]
+
+
+def _belongs(name: str) -> bool:
+    return name in COMPANIONS or name.lower().endswith(".safetensors")
 
 
 def _is_running(pid: str) -> bool:
     import psutil
 
-    return pid.isdigit() and psutil.pid_exists(int(pid))
+    return bool(psutil.pid_exists(int(pid)))

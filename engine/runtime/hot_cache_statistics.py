@@ -87,6 +87,6 @@ def write(folder: Path, checkpoint: Checkpoint, layers: tuple[int, ...], uses: n
 
 
 def _forget_oldest(folder: Path) -> None:
-    files = sorted(folder.glob("*.bin"), key=lambda path: path.stat().st_mtime)
+    files = sorted(folder.glob("[0-9a-f]" * 32 + ".bin"), key=lambda path: path.stat().st_mtime)
     for path in files[: max(0, len(files) - MOST_MODELS)]:
         path.unlink(missing_ok=True)

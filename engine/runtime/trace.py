@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from engine.errors import GreenroomError
 from engine.models.spec import MoeSpec
+from engine.regular_files import open_to_read
 from engine.runtime.events import Message, SamplingParams
 from engine.words import say
 
@@ -65,7 +66,7 @@ class RoutingTrace:
         try:
             if path.stat().st_size > _MOST_BYTES:
                 raise ValueError("it is too large")
-            with path.open("rb") as stored, np.load(stored, allow_pickle=False) as file:
+            with open_to_read(path) as stored, np.load(stored, allow_pickle=False) as file:
                 if int(file["version"]) != VERSION:
                     raise ValueError(f"it is of version {int(file['version'])}, not {VERSION}")
                 _check_size(path)

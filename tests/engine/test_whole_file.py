@@ -22,12 +22,10 @@ def test_what_fails_half_way_leaves_the_old_file_and_nothing_else(
     path = tmp_path / "a.json"
     path.write_bytes(b"old")
 
-    def half(self: Path, data: bytes) -> int:
-        with self.open("wb") as file:
-            file.write(data[:1])
+    def full(self: Path, target: Path) -> Path:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", half)
+    monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space"):
         write_whole(path, b"new")
     assert path.read_bytes() == b"old"
@@ -41,3 +39,9 @@ def test_a_place_that_cannot_be_replaced_is_left_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
     with pytest.raises(FileNotFoundError):
         write_whole(tmp_path / "missing" / "a", b"x")
+
+
+def test_a_long_name_leaves_room_for_the_unfinished_one(tmp_path: Path) -> None:
+    path = tmp_path / ("모" * 83 + ".json")
+    write_whole(path, b"x")
+    assert path.read_bytes() == b"x"

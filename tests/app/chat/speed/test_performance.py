@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QGuiApplication, QImage
 from PySide6.QtWidgets import QFileDialog, QMessageBox
 
-from app.chat.saving import safe_name, save_bytes
+from app.chat.saving import save_bytes
 from app.chat.speed.card import make_card
 from app.chat.speed.card_picture import WIDTH, paint_card
 from app.chat.speed.performance import KEPT, Measured, PerformanceLog, performance_log
@@ -265,11 +265,6 @@ class TestCard:
         assert image.pixelColor(0, 0).alpha() == 0, "the corners are round"
         again = QImage.fromData(png(image))
         assert again.size() == image.size()
-
-
-def test_names_of_files_fit_every_system():
-    assert safe_name("a/b: c?.png") == "a-b- c-.png"
-    assert safe_name("..") == "greenroom"
 
 
 def test_a_file_that_cannot_be_written_is_told(qtbot, tmp_path):

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.chat.exchange import Exchange
 from app.chat.storage import importing
-from app.chat.storage.exporting import file_name, to_html, to_json, to_markdown, write
+from app.chat.storage.exporting import to_html, to_json, to_markdown, write
 from app.chat.storage.importing import read
 from app.chat.storage.portable import PortableChat, PortableMessage
 from app.chat.storage.preset_store import MOST_PRESETS, PresetStore
@@ -124,25 +124,6 @@ def test_the_ending_names_the_format(tmp_path):
     with pytest.raises(GreenroomError, match="was not written"):
         write([CHAT], tmp_path / "missing" / "x.md")
     assert sorted(p.suffix for p in tmp_path.iterdir()) == [".JSON", ".html", ".md"], "nothing half-written stays"
-
-
-@pytest.mark.parametrize(
-    ("title", "name"),
-    [
-        ("Trip: a/b?", "Trip a b"),
-        ("...", "chat"),
-        ("여행 일정", "여행 일정"),
-        ("x" * 200, "x" * 80),
-        ("😀" * 80, "😀" * 50),
-        ("a\u202egpj.exe", "a gpj.exe"),
-        ("Con", "Con_"),
-        ("com1.x", "com1.x_"),
-        ("console", "console"),
-        ("\ud800x", "?x"),
-    ],
-)
-def test_file_names(title, name):
-    assert file_name(title) == name
 
 
 def node(key, parent, role, text, children=(), **more):
