@@ -12,7 +12,6 @@ from engine.errors import GreenroomError
 
 #: Bytes of a file; far more than any model's context holds.
 MOST_BYTES = 20_000_000
-MOST_FILES = 20
 #: Pasted text longer than this becomes an attachment: nobody reads it in the composer.
 LONG_PASTE = 10_000
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))

@@ -10,10 +10,10 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app import tasks
-from app.chat.composing.attaching import MOST_FILES, no_picture, pasted, read_text_file
+from app.chat.composing.attaching import no_picture, pasted, read_text_file
 from app.chat.composing.composer import Composer
 from app.chat.composing.context import ContextMeter
-from app.chat.storage.records import Attachment, Draft, Edit
+from app.chat.storage.records import MOST_FILES, Attachment, Draft, Edit
 from app.chat.storage.store import ChatStore
 from app.host import EngineHost, TokenCount
 from app.language import tr

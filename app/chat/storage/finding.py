@@ -11,9 +11,11 @@ import sqlite3
 from itertools import product
 from typing import Any
 
+from app.chat.storage import columns
 from app.chat.storage.file_index import MOST_PIECES
 from app.chat.storage.records import Hit
 from app.chat.storage.search import excerpt, like, words_of
+from engine.clean_text import clean_text
 
 #: Characters of the pieces that the indexes know.
 PIECE = 3
@@ -54,7 +56,8 @@ def newest_hit(db: sqlite3.Connection, chat_id: int, query: str) -> Hit:
         for source, newest in ((said, "id"), (attached, "a.id")):
             row = db.execute(f"{source} ORDER BY {newest} DESC LIMIT 1", (chat_id, *map(like, words))).fetchone()
             if row is not None:
-                return Hit(row[0], excerpt(row[1], words, markdown=not row[2]), row[2])
+                file = columns.line(row[2])
+                return Hit(row[0], clean_text(excerpt(columns.text(row[1]), words, markdown=not file)), file)
     return Hit(None, "")
 
 
