@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from app.chat.storage import columns, file_index, schema, unsaved
+from app.chat.storage import file_index, schema, unsaved
 from app.language import tr
 from app.tasks import alive
 from engine.errors import GreenroomError
@@ -19,6 +19,12 @@ log = logging.getLogger(__name__)
 
 #: Bytes of a file that is read through once when it is opened, to find damage before anything is shown.
 CHECKED = 64_000_000
+#: Characters of a message that the index takes in; a longer one is read when something is looked for. Made of ever other
+#: characters, more of them would take seconds.
+MOST_INDEXED = 100_000
+#: Characters that are indexed when a file is opened or chats come in, and what a message counts besides its own; the
+#: rest follows while there is nothing else to do.
+AT_ONCE, MESSAGE = 200_000, 200
 #: Bytes that must be free besides what the chats take, before a file whose disk was full is written again.
 SPARE = 1_000_000
 
@@ -132,7 +138,7 @@ class Database:
 
     def _index(self, message_id: int) -> None:
         if self._searchable:
-            fits = f"indexed = 0 AND typeof(text) = 'text' AND length(text) <= {columns.MOST_CHARACTERS}"
+            fits = f"indexed = 0 AND typeof(text) = 'text' AND length(text) <= {MOST_INDEXED}"
             self._db.execute(
                 f"INSERT INTO search(rowid, text) SELECT id, text FROM messages WHERE id = ? AND {fits}", (message_id,)
             )
@@ -153,8 +159,27 @@ class Database:
 
     @saves
     def index_next(self) -> bool:
-        """Make some more of the attached files searchable: a few milliseconds. False when all are."""
-        return self._searchable and file_index.take_next(self._db)
+        """Make some more of what was imported or attached searchable: a few milliseconds. False when all is."""
+        return self._searchable and (self._index_waiting(file_index.PIECE) or file_index.take_next(self._db))
+
+    def _index_waiting(self, most: int, unfinished: bool = False) -> bool:
+        """Take in messages that wait, about so many characters. False when none did.
+
+        unfinished: also answers that somebody may still be writing
+        """
+        done = "1" if unfinished else "(role != 'assistant' OR stop_reason IS NOT NULL)"
+        rows = self._db.execute(
+            f"SELECT id, length(text) FROM messages WHERE indexed = 0 AND id > ? AND text != '' AND {done} "
+            "ORDER BY id LIMIT ?",
+            (self._passed, most // MESSAGE),
+        ).fetchall()
+        for message_id, length in rows:
+            self._index(message_id)
+            self._passed = message_id
+            most -= MESSAGE + length
+            if most < 0:
+                break
+        return bool(rows)
 
     def look_for_changes(self) -> None:
         """Tell the listeners when another program has changed the file since this, or the opening, looked last."""
@@ -196,10 +221,11 @@ class Database:
             db.execute("UPDATE chats SET deleted = deleted WHERE id = 0")
         self._db = db
         self._searchable = self._make_search(db)
+        #: Messages up to this one are indexed, or too long to be.
+        self._passed = 0
         if self._searchable:
             with db:
-                for (message_id,) in db.execute("SELECT id FROM messages WHERE indexed = 0 AND text != ''").fetchall():
-                    self._index(message_id)
+                self._index_waiting(AT_ONCE, unfinished=True)
         return db
 
     @staticmethod

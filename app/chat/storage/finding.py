@@ -25,8 +25,11 @@ COMMON = 100_000
 _LAST = "\U0010ffff"
 
 _CHAT = "id, title, created, updated, pinned, folder"
-#: Messages with a file that has a word which the index may not know yet.
-_UNREAD = "SELECT message_id FROM attachments WHERE indexed >= 0 AND text LIKE ? ESCAPE '\\'"
+#: Messages with a word which the indexes may not know yet, and those with a file that has one.
+_UNREAD = (
+    "SELECT id FROM messages WHERE indexed = 0 AND text LIKE ? ESCAPE '\\' "
+    "UNION ALL SELECT message_id FROM attachments WHERE indexed >= 0 AND text LIKE ? ESCAPE '\\'"
+)
 
 
 def chats(db: sqlite3.Connection, query: str, indexed: bool) -> list[tuple[Any, ...]]:
@@ -80,7 +83,7 @@ def _occurs(db: sqlite3.Connection, word: str) -> tuple[str, list[str]]:
         f"UNION ALL SELECT message_id FROM attachments WHERE {ends} "
         f"UNION ALL {_UNREAD}))"
     )
-    return where, [said, *endings, filed, *endings, like(word)]
+    return where, [said, *endings, filed, *endings, like(word), like(word)]
 
 
 def _reads(word: str) -> tuple[str, list[str]]:

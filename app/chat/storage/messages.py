@@ -1,8 +1,9 @@
 """What is said in chats, as the file keeps it.
 
-Messages form a tree: each is newer than the one it follows, with a higher number. A damaged file may have circles, which
-end where a number is not. A regenerated answer or an edited question is a sibling of the old one, so nothing is overwritten.
+Messages form a tree: a regenerated answer or an edited question is a sibling of the old one, so nothing is overwritten.
 A chat shows one path through its tree, from the root to `leaf_id`.
+
+A message has a higher number than the one it follows. A damaged file may have circles: they end where that is not so.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ class Messages(Database):
         self._db.execute("UPDATE chats SET leaf_id = ?, updated = ? WHERE id = ?", (parent_id, time.time(), chat_id))
         return added
 
-    def _insert(self, chat_id: int, parent_id: int | None, message: PortableMessage) -> int:
+    def _insert(self, chat_id: int, parent_id: int | None, message: PortableMessage, index: bool = True) -> int:
         message_id = self._db.execute(
             "INSERT INTO messages(chat_id, parent_id, role, text, created, model, thought_s, stats, stop_reason, error)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -167,7 +168,7 @@ class Messages(Database):
                 "INSERT INTO attachments(message_id, name, text, length) VALUES (?, ?, ?, ?)",
                 (message_id, a.name, a.text, a.length),
             )
-        if message.text:
+        if message.text and index:
             self._index(message_id)
         return message_id
 
@@ -280,7 +281,8 @@ class Messages(Database):
         now = time.time()
         self._db.execute(
             "WITH RECURSIVE below(id) AS (SELECT ?1 UNION ALL SELECT m.id FROM messages m JOIN below ON m.parent_id = "
-            "below.id WHERE m.id > below.id) UPDATE messages SET deleted = ?2 WHERE deleted IS NULL AND id IN (SELECT id FROM below)",
+            "below.id WHERE m.id > below.id) "
+            "UPDATE messages SET deleted = ?2 WHERE deleted IS NULL AND id IN (SELECT id FROM below)",
             (message_id, now),
         )
         row = self._db.execute("SELECT chat_id, parent_id FROM messages WHERE id = ?", (message_id,)).fetchone()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.chat.storage import columns
-from app.chat.storage.database import saves
+from app.chat.storage.database import AT_ONCE, saves
 from app.chat.storage.messages import Messages
 from app.chat.storage.portable import PortableChat, PortableMessage
 from engine.errors import GreenroomError
@@ -71,7 +71,10 @@ class Travelling(Messages):
 
     @saves
     def _add_portable(self, chats: Sequence[PortableChat]) -> list[int]:
-        return [self._add_chat(chat) for chat in chats]
+        added = [self._add_chat(chat) for chat in chats]
+        if self._searchable:
+            self._index_waiting(AT_ONCE)
+        return added
 
     def _add_chat(self, chat: PortableChat) -> int:
         chat_id = self._db.execute(
@@ -88,7 +91,8 @@ class Travelling(Messages):
         assert chat_id is not None
         ids: list[int] = []
         for message in chat.messages:
-            ids.append(self._insert(chat_id, None if message.parent is None else ids[message.parent], message))
+            parent = None if message.parent is None else ids[message.parent]
+            ids.append(self._insert(chat_id, parent, message, index=False))
         if "start" in chat.settings:
             self._set_settings(chat_id, columns.moved(chat.settings, dict(enumerate(ids))))
         if ids:
