@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QDoubleSpinBox, QSpinBox, QWidget
 
 from app.theme import theme
 from app.widgets.choice import Choice
+from app.widgets.plain_field import PlainField
 
 CONTROL_WIDTH = 250
 SAVE_MS = 600

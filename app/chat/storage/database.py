@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 
 #: Bytes of a file that is read through once when it is opened, to find damage before anything is shown.
 CHECKED = 64_000_000
-#: Characters of a message that the index takes in; a longer one is read when something is looked for. Made of ever other
-#: characters, more of them would take seconds.
+#: Characters of a message that the index takes in; a longer one is read when something is looked for. Where no three
+#: are alike, more of them take seconds.
 MOST_INDEXED = 100_000
 #: Characters that are indexed when a file is opened or chats come in, and what a message counts besides its own; the
 #: rest follows while there is nothing else to do.

@@ -115,8 +115,8 @@ class _Bounded:
     def read(self, size: int = -1) -> bytes:
         if size > MOST_DIRECTORY:
             raise zipfile.BadZipFile("the list of files is too long")
-        # To the end is asked for near the end only.
-        return self._file.read(size if size >= 0 else MOST_DIRECTORY)
+        # To the end is asked for only where a comment of 64 KB may be the last thing.
+        return self._file.read(size if size >= 0 else 1 << 17)
 
 
 def _read(file: Any, most: int, told: Told) -> bytes:
