@@ -176,8 +176,10 @@ def unpacked(value: Any, depth: int = _DEPTH) -> str | None:
     match value:
         case str():
             return value
-        case {"said": [str(template), {**values}, *rest]} if depth and _is_template(template, values):
+        case {"said": [str(template), {**values}, *rest]} if depth and _is_template(template, values, *rest):
             whole = {name: v if isinstance(v, int | float) else unpacked(v, depth - 1) for name, v in values.items()}
+            if None in whole.values():
+                return None
             try:
                 return Said(template, whole, *rest)
             except (LookupError, ValueError, TypeError, AttributeError, OverflowError):
@@ -185,5 +187,8 @@ def unpacked(value: Any, depth: int = _DEPTH) -> str | None:
     return None
 
 
-def _is_template(text: str, values: dict[Any, Any]) -> bool:
-    return len(text) <= _TEMPLATE and (not values or not set(_HOLE.sub("", text)) & set("{}"))
+def _is_template(text: str, values: dict[Any, Any], n: Any = None, one: Any = "", *more: Any) -> bool:
+    if len(text) > _TEMPLATE or more or not isinstance(one, str) or len(one) > _TEMPLATE:
+        return False
+    plain = not values or not set(_HOLE.sub("", text + one)) & set("{}")
+    return plain and (n is None or (type(n) is int and abs(n) < 2**62))

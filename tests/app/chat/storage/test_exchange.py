@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 import zipfile
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from PySide6.QtWidgets import QWidget
 
+from app import tasks
 from app.chat.exchange import Exchange
 from app.chat.storage import importing, loading
 from app.chat.storage.exporting import file_name, to_html, to_json, to_markdown, write
@@ -532,3 +534,35 @@ def test_presets_go_and_come_with_an_export(tmp_path, store, exchange, qtbot):
     here, missing = (store.chat_settings(came[0]) for came in exchange.came)
     assert here == {"preset": "Poet"}
     assert (missing["system"], missing["own"]["temperature"]) == (POET.system, 1.3)
+
+
+def test_large_chats_come_in_one_at_a_time_and_progress_is_told(tmp_path, store, exchange, qtbot, monkeypatch):
+    monkeypatch.setattr("app.chat.exchange.CHARACTERS", 10)
+    taken = []
+    add = store.add_portable
+    monkeypatch.setattr(store, "add_portable", lambda chats: taken.append(len(chats)) or add(chats))
+    small = replace(CHAT, messages=(PortableMessage("user", "x", None, 1.0),), leaf=0)
+    write([CHAT, CHAT, *[small] * 200], tmp_path / "good.json")
+    exchange.take(tmp_path / "good.json")
+    qtbot.waitUntil(lambda: bool(exchange.came))
+    assert taken[:3] == [1, 1, 8]
+    assert len(exchange.came[0]) == 202
+    assert any(said.startswith("Reading good.json: ") and said.endswith("%") for said in exchange.heard)
+
+
+def test_closing_the_window_ends_an_import(tmp_path, exchange, monkeypatch):
+    reached = threading.Event()
+    parsed = importing.load
+
+    def endless(path, told):
+        for _ in range(10**9):
+            told(1, 10**9)
+            reached.set()
+        yield from parsed(path, told)
+
+    monkeypatch.setattr(importing, "load", endless)
+    write([CHAT], tmp_path / "good.json")
+    exchange.take(tmp_path / "good.json")
+    reached.wait()
+    assert tasks.shutdown(60)
+    assert not exchange.came
