@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_fakes import ask
+from chat_fakes import FakeHost, ask
 from fuzzing import Fuzzer
 from hostile_text import hostile_text, is_one_clean_line
+from pytestqt.qtbot import QtBot
 
+from app.chat.message_view import AnswerView
+from app.chat.page import ChatPage
+from app.chat.sidebar import ChatList
 from app.chat.storage import schema, travelling
 from app.chat.storage.exporting import to_html, to_json
 from app.chat.storage.portable import PortableChat, PortableMessage
@@ -375,3 +379,32 @@ def test_a_file_with_any_values_is_opened_used_and_closed(fuzzer: Fuzzer, tmp_pa
         use(store, rng)
         store.close()
     assert sound
+
+
+def test_the_window_shows_what_is_left(qtbot: QtBot, host: FakeHost, tmp_path: Path) -> None:
+    """Values that no program of ours writes, through the list, the messages and their figures."""
+    path = tmp_path / "chats.sqlite3"
+    chat, _ = made(path)
+    tamper(
+        path,
+        "UPDATE messages SET role = 'tool', stop_reason = x'ff', created = 1e18, thought_s = -5, model = x'1b5b326a',"
+        ' stats = \'{"completion_tokens": 1e999, "decode_tps": NaN, "predicted_tps": [NaN, 1, 2],'
+        ' "stepped_down": ["a\\u001b\\n\\u202eb"]}\' WHERE id > 1',
+        'UPDATE messages SET text = x\'00ff41\', error = \'["a\\nb", "{", "}"]\', parent_id = 4 WHERE id = 1',
+        "UPDATE chats SET title = 'a' || char(10, 27, 8238) || 'b', updated = 1e18, created = 'x', folder = x'ff',"
+        " draft = '[1]', settings = '{\"own\": {\"seed\": NaN}}', pinned = 'x'",
+        "UPDATE attachments SET name = char(27, 10) || 'a', length = -1, text = x'ff'",
+    )
+    store = ChatStore(path)
+    listed = ChatList(store)
+    qtbot.addWidget(listed)
+    assert all(is_one_clean_line(row) for row in listed.rows)
+    page = ChatPage(host, store)
+    qtbot.addWidget(page)
+    page.resize(800, 600)
+    page.show()
+    page.open_chat(chat)
+    qtbot.waitUntil(lambda: len(page.transcript.findChildren(AnswerView)) == 2)
+    assert page.grab().width() > 0
+    page.shutdown()
+    store.close()
