@@ -22,7 +22,7 @@ from engine.whole_file import open_regular
 
 #: Of a file, and of what is packed in an archive.
 MOST_BYTES = 512_000_000
-#: Objects and lists, which take up to 120 bytes of memory each, and commas, behind each of which is a value of up to 70.
+#: Objects and lists, which take up to 120 bytes of memory each, and commas, which stand before values of up to 70.
 #: A message has about twenty of either.
 MOST_PARTS, MOST_VALUES = 8_000_000, 24_000_000
 #: Bytes of an archive's list of files: some 80,000 of them, as an export with pictures and sound may have.
