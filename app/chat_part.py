@@ -178,7 +178,7 @@ class ChatPart(QObject):
 
     @Slot()
     def _index(self) -> None:
-        """Attached files become searchable piece by piece, between whatever else there is to do."""
+        """What came in becomes searchable piece by piece, between whatever else there is to do."""
         if self.store is None or self.store.closed:
             return
         try:

@@ -21,6 +21,7 @@ from xml.etree import ElementTree
 from PySide6.QtCore import QCoreApplication, QLibraryInfo, QLocale, QObject, Qt, QTranslator
 
 from app.particles import settle
+from engine.clean_text import MOST_SENTENCE, clean_value, cut
 from engine.errors import GreenroomError
 from engine.resources import asset
 from engine.words import Said, translated
@@ -45,8 +46,9 @@ def tr(text: str, /, n: int | None = None, written: str | None = None, **values:
 
     n:       the count that %n stands for, and that chooses the plural form
     written: how it is written, where that is not with all its digits: "3.1k"
-    values:  fill {name}
+    values:  fill {name}, each cleaned: names of files and of models are anybody's text
     """
+    values = {name: value if isinstance(value, Said) else clean_value(value) for name, value in values.items()}
     found = _translated(text, n, values, written)
     return _filled(text, n, values, written) if found is None else found
 
@@ -63,18 +65,17 @@ def _translated(text: str, n: int | None, values: Mapping[str, object], written:
         return None
     try:
         form = forms[min(_current.plural(n), len(forms) - 1) if n is not None else 0]
-        return _current.finish(_filled(form, n, values, written))
+        return _current.finish(cut(_filled(form, n, values, written), MOST_SENTENCE))
     except (LookupError, ValueError, AttributeError) as error:
         log.warning("the %s translation of %r does not fit: %s", _current.code, text, error)
         return None
 
 
 def _filled(text: str, n: int | None, values: Mapping[str, object], written: str | None) -> str:
-    if values:
-        text = text.format_map(values)
-    if n is None:
-        return text
-    return text.replace(COUNT, f"{n:,}".replace(",", "\u202f") if written is None else written)
+    if n is not None:
+        # First: a name may hold the sign.
+        text = text.replace(COUNT, f"{n:,}".replace(",", "\u202f") if written is None else written)
+    return text.format_map(values) if values else text
 
 
 def _english(n: int) -> int:

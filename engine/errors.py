@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from engine.clean_text import MOST_SENTENCE, clean_text
+
 
 class GreenroomError(Exception):
     """Something the user can understand and act on.
@@ -11,7 +13,7 @@ class GreenroomError(Exception):
     remedy: what to do next, e.g. "Download it again."
 
     The window shows the three parts, the command line prints them as one sentence;
-    raw detail belongs in the log.
+    raw detail belongs in the log. Each part is one line of bounded length, whatever it was made of.
     """
 
     def __init__(self, what: str, why: str, remedy: str) -> None:
@@ -22,8 +24,11 @@ class GreenroomError(Exception):
 
 
 def _without(end: str, text: str) -> str:
-    """Without white space around it and that end; the object itself if there is none: it may know its translation."""
-    trimmed = text.strip().rstrip(end) if end else text.strip()
+    """On one line, without white space around it and that end; the object itself if it is so already: it may know its
+    translation.
+    """
+    trimmed = clean_text(text, MOST_SENTENCE).strip()
+    trimmed = trimmed.rstrip(end) if end else trimmed
     return text if trimmed == text else trimmed
 
 

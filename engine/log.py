@@ -9,10 +9,24 @@ from pathlib import Path
 
 import platformdirs
 
+from engine.clean_text import clean_text
+
 #: Our own packages log from INFO on, everybody else's from WARNING.
 _OURS = ("app", "engine")
 _NAME = "greenroom log file"
 _FORMAT = "%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s"
+#: Lines of a record, and characters of a line; a traceback with everything that led to it takes less.
+_MOST_LINES, _MOST_LINE = 400, 4000
+
+
+class _Formatter(logging.Formatter):
+    """Only the first line of a record begins at the margin: no text from outside can forge another record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        lines = super().format(record).splitlines()
+        if len(lines) > _MOST_LINES:
+            lines[_MOST_LINES // 2 : -_MOST_LINES // 2] = ["…"]
+        return "\n    ".join(clean_text(line, _MOST_LINE) for line in lines)
 
 
 class _LogFile(RotatingFileHandler):
@@ -46,7 +60,7 @@ def start_logging(level: int = logging.INFO) -> Path | None:
         path = None
         # With no handler at all, logging prints warnings on stderr.
         handler = logging.NullHandler()
-    handler.setFormatter(logging.Formatter(_FORMAT))
+    handler.setFormatter(_Formatter(_FORMAT))
     handler.name = _NAME
     root.addHandler(handler)
     for name in _OURS:

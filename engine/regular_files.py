@@ -29,6 +29,13 @@ def open_to_read(path: Path) -> io.FileIO:
         raise
 
 
+def read_bounded(path: Path, most: int) -> bytes:
+    """The bytes of a regular file, at most one more than `most`, whatever size it claims. Raises OSError."""
+    with io.BufferedReader(open_to_read(path)) as file:
+        # A file of the system that has nothing new gives None.
+        return file.read(most + 1) or b""
+
+
 def _check_regular(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, say("it is not a regular file"))

@@ -13,6 +13,7 @@ import sys
 import time
 from typing import Any, TextIO
 
+from engine.clean_text import MOST_LINE, clean_text, steerless
 from engine.errors import GreenroomError
 from engine.progress import Progress
 
@@ -20,8 +21,6 @@ from engine.progress import Progress
 _NUMBERS = re.compile(r"\[\n\s+(-?\d[^\s,]*(?:,\n\s+-?\d[^\s,]*)*)\n\s*\]")
 #: Seconds between two redraws of the progress line.
 _REDRAW = 0.1
-#: Control characters but line break and tab: in a file's name or a model's words they would steer the terminal.
-_CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
 
 
 class OutputClosedError(Exception):
@@ -47,19 +46,19 @@ class Terminal:
 
     def say(self, line: str) -> None:
         """One line of the answer, for people."""
-        self.stream(_harmless(line) + "\n")
+        self.stream(clean_text(line, MOST_LINE) + "\n")
 
     def stream(self, text: str) -> None:
         """A piece of the answer, for people, shown at once."""
         if text and not self._json:
             self._clear_progress()
-            self._write_out(_harmless(text) if _is_tty(self._out) else text)
+            self._write_out(steerless(text) if _is_tty(self._out) else text)
 
     def aside(self, text: str) -> None:
         """A piece of what goes on beside the answer, for people: dim, where the terminal can."""
         if text and not self._json:
             self._clear_progress()
-            text = _harmless(text)
+            text = steerless(text)
             self._write_err(f"\x1b[2m{text}\x1b[22m" if _is_tty(self._err) and _has_styles() else text)
 
     def document(self, document: dict[str, Any]) -> None:
@@ -71,7 +70,7 @@ class Terminal:
     def note(self, line: str) -> None:
         """One line beside the answer."""
         self._clear_progress()
-        self._write_err(_harmless(line) + "\n")
+        self._write_err(clean_text(line, MOST_LINE) + "\n")
 
     def refuse(self, error: GreenroomError) -> None:
         """The sentence; for programs also as {"error": {what, why, remedy}}."""
@@ -90,7 +89,7 @@ class Terminal:
         self._redraw_at = time.monotonic() + _REDRAW
         share = f" {progress.fraction:4.0%}" if progress.total > 0 else ""
         left = "" if progress.seconds_left is None else f", about {max(1, round(progress.seconds_left))} s left"
-        line = f"{_harmless(progress.message)}{share}{left}"[: shutil.get_terminal_size().columns - 1]
+        line = f"{clean_text(progress.message)}{share}{left}"[: shutil.get_terminal_size().columns - 1]
         self._write_err("\r" + line.ljust(self._drawn))
         self._drawn = len(line)
 
@@ -126,10 +125,6 @@ def _document(document: dict[str, Any]) -> str:
     text = json_format.dumps(document, indent=2, allow_nan=False)
     # A line break inside a string would be escaped, so this finds lists only.
     return _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text)
-
-
-def _harmless(text: str) -> str:
-    return text.translate(_CONTROLS)
 
 
 def _has_styles() -> bool:

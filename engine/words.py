@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from engine.clean_text import MOST_SENTENCE, clean_value, cut
+
 #: The hole for a count that chooses between one and many.
 COUNT = "%n"
 
@@ -12,7 +14,8 @@ COUNT = "%n"
 class Said(str):
     """An English sentence with its template and what fills it; everywhere else a string like any other.
 
-    What is made of it by `+`, f-strings or slices is plain English text again.
+    Values are cleaned, so that translations are clean too. What is made of it by `+`, f-strings or slices is plain
+    English text again.
     """
 
     __slots__ = ("n", "one", "template", "values")
@@ -23,8 +26,10 @@ class Said(str):
 
     def __new__(cls, template: str, values: dict[str, Any], n: int | None = None, one: str = "") -> Said:
         form = one if n == 1 else template
-        text = form.format_map(values) if values else form
-        said = super().__new__(cls, text if n is None else text.replace(COUNT, str(n)))
+        if n is not None:
+            form = form.replace(COUNT, str(clean_value(n)))
+        values = {name: value if isinstance(value, Said) else clean_value(value) for name, value in values.items()}
+        said = super().__new__(cls, cut(form.format_map(values) if values else form, MOST_SENTENCE))
         said.template, said.values, said.n, said.one = template, values, n, one
         return said
 

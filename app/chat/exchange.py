@@ -19,11 +19,10 @@ from app.chat.storage.store import ChatStore
 from app.language import told, tr
 from app.widgets.file_dialog import FileDialog
 from engine.errors import GreenroomError
+from engine.progress import Progress
 
-#: Chats moved between two turns of the event loop.
-SLICE = 8
-
-
+#: Chats moved between two turns of the event loop; fewer where they have more characters than this.
+SLICE, CHARACTERS = 8, 500_000
 #: Files that are named when several were refused; more are counted.
 MOST_NAMED = 3
 
@@ -35,6 +34,16 @@ def _together(refused: Sequence[GreenroomError]) -> GreenroomError:
         rest = refused[MOST_NAMED:]
         named.append(tr("and %n more", n=len(rest)))
     return GreenroomError(tr("%n files were not imported", n=len(refused)), "; ".join(named), tr("Choose other files."))
+
+
+def _first(chats: Sequence[PortableChat]) -> Sequence[PortableChat]:
+    """Those that are taken in next: one at least."""
+    size = 0
+    for count, chat in enumerate(chats[:SLICE]):
+        size += sum(len(message.text) for message in chat.messages)
+        if size > CHARACTERS:
+            return chats[: count + 1]
+    return chats[:SLICE]
 
 
 class Exchange(QObject):
@@ -100,7 +109,12 @@ class Exchange(QObject):
         self.said.emit(tr("Reading {name}…", name=path.name))
         self._files += 1
         self._reading += 1
-        tasks.run(read, path, PresetStore().own, done=self._take_read, failed=self._refuse)
+        tell = partial(self._tell_read, path.name)
+        tasks.run(read, path, PresetStore().own, done=self._take_read, failed=self._refuse, progress=tell)
+
+    def _tell_read(self, name: str, progress: Progress) -> None:
+        if progress.total:
+            self.said.emit(tr("Reading {name}: {share}", name=name, share=f"{progress.fraction:.0%}"))
 
     @Slot(object)
     def _take_read(self, chats: list[PortableChat]) -> None:
@@ -151,7 +165,8 @@ class Exchange(QObject):
         self._rest()
 
     def _bring_in(self) -> None:
-        slice_, self._coming = self._coming[:SLICE], self._coming[SLICE:]
+        slice_ = _first(self._coming)
+        del self._coming[: len(slice_)]
         try:
             self._added += self._store.add_portable(slice_)
         except GreenroomError as error:

@@ -33,6 +33,7 @@ from app.widgets.buttons import button
 from app.widgets.choice import Choice
 from app.widgets.labels import label
 from app.widgets.page import scrolled_panel
+from app.widgets.plain_field import PlainField
 from app.widgets.plan_popover import RADIUS
 from engine.errors import GreenroomError
 
@@ -129,10 +130,9 @@ class ChatOptions(QWidget):
         box.addWidget(self._name_row())
         box.addSpacing(4)
         box.addWidget(label(tr("System prompt"), "strong"))
-        self.system = QPlainTextEdit()
+        self.system = PlainField()
         self.system.setAccessibleName(tr("System prompt"))
         self.system.setPlaceholderText(tr("none"))
-        self.system.setTabChangesFocus(True)
         self.system.textChanged.connect(self._text_changed)
         box.addWidget(self.system)
         self._thinking = QButtonGroup(self)
@@ -230,13 +230,12 @@ class ChatOptions(QWidget):
             grid.addWidget(words, 2 * place, side)
             grid.addWidget(spin, 2 * place + 1, side, Qt.AlignmentFlag.AlignTop)
             self.fields[name] = spin
-        self.stop = QPlainTextEdit()
+        self.stop = PlainField()
         self.stop.setAccessibleName(tr("Stop strings"))
         self.stop.setPlaceholderText(tr("none"))
         tip = tr("The answer ends before any of these. One in each line; \\n is a line break, \\\\ a backslash")
         self.stop.setToolTip(tip)
         self.stop.setAccessibleDescription(tip)
-        self.stop.setTabChangesFocus(True)
         self.stop.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self.stop.textChanged.connect(self._text_changed)
         place, side = divmod(len(FIELDS), 2)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QFocusEvent, QHideEvent, QWheelEvent
-from PySide6.QtWidgets import QDoubleSpinBox, QPlainTextEdit, QSpinBox, QWidget
+from PySide6.QtWidgets import QDoubleSpinBox, QSpinBox, QWidget
 
 from app.theme import theme
 from app.widgets.choice import Choice
+from app.widgets.plain_field import PlainField
 
 CONTROL_WIDTH = 250
 SAVE_MS = 600
@@ -92,7 +93,7 @@ class Fraction(_Spin, QDoubleSpinBox):
         self.chosen.emit(None if value <= self.minimum() + self._step / 4 else round(value, 2))
 
 
-class LongText(QPlainTextEdit):
+class LongText(PlainField):
     """written: str, a moment after the last key and when the field is left."""
 
     written = Signal(str)
@@ -101,7 +102,6 @@ class LongText(QPlainTextEdit):
         super().__init__(parent)
         self.setAccessibleName(name)
         self.setPlaceholderText(placeholder)
-        self.setTabChangesFocus(True)
         self.setFixedHeight(theme().px(96))
         self._soon = QTimer(self, singleShot=True, interval=SAVE_MS)
         self._soon.timeout.connect(self._tell)

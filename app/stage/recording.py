@@ -21,7 +21,9 @@ import numpy as np
 
 from app.language import tr
 from app.stage.activity import Activity, Frame
+from engine.clean_text import clean_text
 from engine.errors import GreenroomError
+from engine.regular_files import read_bounded
 
 MAGIC = b"GRSTAGE\x01"
 SUFFIX = ".stage"
@@ -99,9 +101,9 @@ def open_recording(path: Path) -> Recording:
     try:
         if path.exists() and not path.is_file():
             raise ValueError("it is no file")
-        if path.stat().st_size > MOST_FILE:
+        data = read_bounded(path, MOST_FILE)
+        if len(data) > MOST_FILE:
             raise ValueError("it is too large")
-        data = path.read_bytes()
     except OSError as error:
         raise _not_opened(path, (error.strerror or str(error)).lower()) from error
     except ValueError as error:
@@ -144,7 +146,7 @@ def _header(raw: Any) -> Recording:
         raise ValueError("experts")
     if type(size) is not int or not 0 <= size < 1 << 50:
         raise ValueError("expert_bytes")
-    return Recording(str(raw.get("model", ""))[:200], tuple(layers), experts, size, full=raw.get("full") is True)
+    return Recording(clean_text(raw.get("model", ""), 200), tuple(layers), experts, size, full=raw.get("full") is True)
 
 
 def _frames(body: bytes, cells: int) -> Iterator[Frame]:

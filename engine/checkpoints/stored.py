@@ -17,6 +17,7 @@ import numpy as np
 from engine.checkpoints.blocks import Bytes, Floats
 from engine.checkpoints.checkpoint import Checkpoint, FileRange, TensorInfo
 from engine.checkpoints.formats import FORMATS
+from engine.clean_text import clean_text
 from engine.errors import GreenroomError
 from engine.regular_files import open_to_read
 from engine.words import say
@@ -173,8 +174,8 @@ class StoredCheckpoint(Checkpoint):
     ) -> None:
         self.path = path
         self.form = form
-        self.architecture = architecture
-        self.name = name
+        self.architecture = clean_text(architecture)
+        self.name = clean_text(name)
         self.config = config
         self.tensors = tensors
         self._assemblies = assemblies

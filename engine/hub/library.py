@@ -13,6 +13,7 @@ import platformdirs
 from engine.checkpoints import open_checkpoint
 from engine.checkpoints.gguf import plain_stem, shard_number
 from engine.checkpoints.stored import unreadable as not_opened
+from engine.clean_text import clean_text
 from engine.errors import GreenroomError
 from engine.hub.repository import is_address, named
 from engine.words import say
@@ -133,7 +134,7 @@ def _search_folder(folder: Path, root: Path, depth: int) -> Iterator[_Found]:
     files = [entry for entry in entries if not entry.name.startswith(".") and _is_file(entry)]
     names = {file.name for file in files}
     if depth and "config.json" in names and any(name.endswith(".safetensors") for name in names):
-        yield _Found(folder.relative_to(root).as_posix(), folder, "safetensors")
+        yield _Found(_shown(folder, root), folder, "safetensors")
     parts: set[Path] = set()
     for file in files:
         if file.suffix.lower() != ".gguf":
@@ -142,11 +143,16 @@ def _search_folder(folder: Path, root: Path, depth: int) -> Iterator[_Found]:
         # One entry for a split, by its lowest part; opening it says which parts are missing.
         if shard_number(file.name) is None or whole not in parts:
             parts.add(whole)
-            yield _Found(whole.relative_to(root).as_posix(), file, "gguf")
+            yield _Found(_shown(whole, root), file, "gguf")
     if depth < _MAX_DEPTH:
         for entry in entries:
             if entry.name not in names and not entry.name.startswith(".") and _is_folder(entry):
                 yield from _search_folder(entry, root, depth + 1)
+
+
+def _shown(path: Path, root: Path) -> str:
+    """The name of a model as it is told: its path is another matter."""
+    return clean_text(path.relative_to(root).as_posix())
 
 
 def _inspect(found: _Found) -> InstalledModel:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.checkpoints.gguf import plain_stem, shard_number
+from engine.clean_text import clean_text
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ def find(home: Path | None = None) -> list[ForeignModel]:
                 real = path.resolve()
                 if real not in seen:
                     seen.add(real)
-                    found.append(ForeignModel(program, name, path, nbytes))
+                    found.append(ForeignModel(program, clean_text(name), path, nbytes))
     return found
 
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fuzzing import Fuzzer
+from hostile_text import hostile_text, is_one_clean_line
 from PySide6.QtCore import QCoreApplication
 from PySide6.QtWidgets import QApplication
 
 from app import language
 from app.language import mark, plural_count, plural_rule, read_catalogue, set_language, system_language, told, tr
+from engine.clean_text import MOST_SENTENCE
+from engine.errors import GreenroomError
 from engine.words import say
+
+#: A hole's name, and what it asks for.
+HOLE = re.compile(r"\{(\w+)(?::([^}!]*))?(?:![ra])?\}")
 
 KOREAN = """<?xml version="1.0" encoding="utf-8"?>
 <!DOCTYPE TS>
@@ -150,3 +159,48 @@ def test_a_file_that_cannot_be_read_leaves_english(tmp_path: Path, caplog: pytes
 def test_plural_rules(code: str, count: int, forms: dict[int, int]) -> None:
     assert plural_count(code) == count
     assert {n: plural_rule(code)(n) for n in forms} == forms
+
+
+def test_a_name_with_the_sign_of_a_count_is_a_name(translations: Path) -> None:
+    assert tr("%n chats in {place}", n=2, place="100%n") == "2 chats in 100%n"
+
+
+def test_names_from_outside_are_one_clean_line(translations: Path) -> None:
+    assert tr("Delete {name}?", name="a\n\x1b[1m\u202eb") == "Delete a \ufffd[1mb?"
+    shown = tr("Delete {name}?", name="x" * 10_000_000)
+    assert len(shown) < 600
+    assert shown.endswith("x?")
+
+
+def test_every_sentence_with_any_value_is_one_bounded_clean_line_in_every_language(
+    fuzzer: Fuzzer, qapp: QApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every template that there is, filled with hostile values, as an error and as a text of the window."""
+    korean = read_catalogue(Path(language._folder()) / "greenroom_ko.ts", "ko")
+    templates = {text: HOLE.findall(text) for text in korean.forms if HOLE.search(text)}
+    names = sorted(templates)
+    for rng in fuzzer.rounds():
+        template = rng.choice(names)
+        values = {hole: hostile_value(rng, spec) for hole, spec in templates[template]}
+        n = rng.choice((0, 1, 2, 10**5000)) if "%n" in template else None
+        error = GreenroomError(say(template, n=n, **values), hostile_text(rng), hostile_text(rng))
+        inner = say("{why}. {why}", why=error.what)
+        for catalogue in (korean, language.Catalogue("en")):
+            monkeypatch.setattr(language, "_current", catalogue)
+            for text in (error.what, error.why, error.remedy, str(error), told(error.what), told(inner)):
+                assert is_one_clean_line(text), (template, ascii(values))
+                assert len(text) <= 3 * MOST_SENTENCE + 4
+            if (n is None or n < 10) and "written" not in values:
+                shown = tr(template, n=n, **values)
+                assert is_one_clean_line(shown.replace("\n", "")), (template, ascii(values))
+                assert len(shown) <= MOST_SENTENCE
+
+
+def hostile_value(rng: random.Random, spec: str) -> object:
+    """spec: what the hole asks for; one for digits gets a number."""
+    number = rng.choice((0, -1, 1.5, float("nan"), float("inf"), 2**63, 10**300))
+    if spec and spec[-1] in ",fg%d":
+        return number
+    return rng.choice(
+        (hostile_text(rng), Path("a\nb"), b"\xff\x1b", None, 10**6000, number, ["\x1b"], say("{x}", x="\r"))
+    )

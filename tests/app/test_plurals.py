@@ -18,6 +18,8 @@ NEVER_ONE = frozenset(
         # Of all that a model has.
         "%n of {all} experts are in VRAM.",
         # Limits.
+        "it is longer than {most} characters",
+        "it has more than {most} lists of chats",
         "it has {chats} chats, and {most} at once are the most",
         "a chat in it has more than {most} messages",
         "it has more than {most} presets",

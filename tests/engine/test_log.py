@@ -46,10 +46,44 @@ def test_the_file_does_not_grow_without_end(data_folder: Path) -> None:
     path = start_logging()
     assert path is not None
     for _ in range(60):
-        logging.getLogger("engine").warning("x" * 100_000)
+        logging.getLogger("engine").warning("\n".join(["x" * 3900] * 25))
     kept = sorted(path.parent.iterdir())
     assert [file.name for file in kept] == ["greenroom.log", *(f"greenroom.log.{n}" for n in (1, 2, 3))]
     assert all(file.stat().st_size <= 1_100_000 for file in kept)
+
+
+def written(data_folder: Path) -> list[str]:
+    """What is in the log, without the time of each record."""
+    text = (data_folder / "logs" / "greenroom.log").read_text(encoding="utf-8")
+    return [line[24:] if line[:2] == "20" else line for line in text.split("\n")]
+
+
+def test_no_text_from_outside_forges_a_record_or_steers_a_terminal_that_shows_the_log(data_folder: Path) -> None:
+    start_logging()
+    forged = "a.gguf\n2026-01-01 00:00:00,000 INFO 1 app: all is well\r\x1b[2J\u2028\u202eb"
+    logging.getLogger("engine").warning("cannot read %s", forged)
+    try:
+        raise ValueError(forged)
+    except ValueError:
+        logging.getLogger("engine").warning("cannot read it", exc_info=True)
+    lines = written(data_folder)
+    own = [line for line in lines if line and not line.startswith("    ")]
+    assert len(own) == 2
+    assert all(line.isprintable() for line in lines)
+    assert "    2026-01-01 00:00:00,000 INFO 1 app: all is well" in lines
+    assert "    ValueError: a.gguf" in lines
+
+
+def test_an_endless_record_is_cut(data_folder: Path) -> None:
+    start_logging()
+    logging.getLogger("engine").warning("begin %s end", "x" * 10_000_000)
+    logging.getLogger("engine").warning("begin%send", "\nx" * 1_000_000)
+    assert (data_folder / "logs" / "greenroom.log").stat().st_size < 20_000
+    lines = written(data_folder)
+    assert "begin x" in lines[0]
+    assert lines[0].endswith("x end")
+    assert "begin" in lines[1]
+    assert lines[-2] == "    xend"
 
 
 def test_a_folder_that_cannot_be_made_costs_the_log_only(

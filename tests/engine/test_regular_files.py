@@ -12,7 +12,7 @@ import pytest
 from engine.checkpoints import open_checkpoint
 from engine.errors import GreenroomError
 from engine.hub.library import installed
-from engine.regular_files import check_place, open_own, open_to_read
+from engine.regular_files import check_place, open_own, open_to_read, read_bounded
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes in folders")
 
@@ -129,3 +129,20 @@ def test_a_checkpoint_with_a_pipe_in_it_is_refused(name: str, tmp_path: Path) ->
 def test_a_device_is_no_model(path: str) -> None:
     with pytest.raises(GreenroomError):
         open_checkpoint(Path(path))
+
+
+def test_a_file_is_read_to_a_bound_whatever_size_it_claims(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"x" * 100)
+    assert [len(read_bounded(path, most)) for most in (10, 99, 100, 1000)] == [11, 100, 100, 100]
+    path.write_bytes(b"")
+    assert read_bounded(path, 10) == b""
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    assert len(read_bounded(path, 10)) == 11
+
+
+@pytest.mark.skipif(not Path("/proc/self/pagemap").exists(), reason="no such files here")
+def test_a_file_of_the_system_that_says_it_is_empty_and_never_ends(tmp_path: Path) -> None:
+    assert Path("/proc/self/pagemap").stat().st_size == 0
+    assert len(read_bounded(Path("/proc/self/pagemap"), 100_000)) <= 100_001

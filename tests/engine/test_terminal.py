@@ -144,3 +144,30 @@ def test_a_broken_stderr_loses_notes_only(monkeypatch: pytest.MonkeyPatch) -> No
     terminal.note("lost")
     terminal.say("words")
     assert out.getvalue() == "words\n"
+
+
+def test_a_line_is_one_line_of_bounded_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model's name must not write a second model, nor turn what stands behind it."""
+    out, err = streams(monkeypatch)
+    Terminal().say("a\nsecond model\r\u202e\u2028x  two  spaces" + "y" * 1_000_000)
+    Terminal().note("b\ngreenroom: all is well")
+    Terminal().refuse(GreenroomError("a\n\x1b[2J", "b" * 1_000_000, "c\u202e."))
+    assert out.getvalue().startswith("a second model  x  two  spacesyyy")
+    assert out.getvalue().count("\n") == 1
+    assert len(out.getvalue()) < 30_000
+    *lines, end = err.getvalue().split("\n")
+    assert (lines[0], end) == ("b greenroom: all is well", "")
+    assert lines[1].startswith("greenroom: a \ufffd[2J: bbb")
+    assert lines[1].endswith("bbb. c.")
+    assert len(lines) == 2
+    assert all(line.isprintable() for line in lines)
+
+
+def test_an_answer_cannot_turn_the_direction_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, err = streams(monkeypatch)
+    monkeypatch.setattr(sys, "stdout", screen := Tty())
+    Terminal().stream("if x:\u202e\u2066 # \x1b[8m\x9b8m\n\tاردو\u200cکتاب 👩\u200d🚀")
+    Terminal().aside("hm\u202e\x1b]52;c;eA==\x07")
+    assert screen.getvalue() == "if x:\ufffd\ufffd # \ufffd[8m\ufffd8m\n\tاردو\u200cکتاب 👩\u200d🚀"
+    assert "\u202e" not in err.getvalue()
+    assert "\x1b]" not in err.getvalue()

@@ -8,13 +8,16 @@ from pathlib import Path
 from app.chat.storage.records import Attachment
 from app.folders import holds_chats
 from app.language import mark, tr
+from engine.clean_text import clean_text
 from engine.errors import GreenroomError
+from engine.regular_files import read_bounded
 
 #: Bytes of a file; far more than any model's context holds.
 MOST_BYTES = 20_000_000
-MOST_FILES = 20
 #: Pasted text longer than this becomes an attachment: nobody reads it in the composer.
 LONG_PASTE = 10_000
+#: Of text that is pasted where no files go: more would keep the window busy for seconds.
+MOST_INSERT = 1_000_000
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 #: Characters that a cut may go back to end with a line, or a hundredth of them all.
 NEAR_END = 100
@@ -31,8 +34,7 @@ _KNOWN = (
 
 def read_text_file(path: Path) -> Attachment:
     """Raises GreenroomError for what is no text, too large, or cannot be read."""
-    # A name that is no UTF-8 comes with stand-ins that nothing can write.
-    name = path.name.encode("utf-8", "replace").decode()
+    name = clean_text(path.name)
     try:
         if path.is_dir():
             raise _refused(name, tr("it is a folder"), tr("Attach the files in it."))
@@ -40,13 +42,13 @@ def read_text_file(path: Path) -> Attachment:
             raise _refused(name, tr("it is no file"), tr("Choose another file."))
         if holds_chats(path):
             raise _refused(name, tr("Greenroom keeps its chats in it"), tr("Export the chat, and attach that file."))
-        if path.stat().st_size > MOST_BYTES:
+        data = read_bounded(path, MOST_BYTES)
+        if len(data) > MOST_BYTES:
             raise _refused(
                 name,
                 tr("it is larger than {size} MB", size=MOST_BYTES // 1_000_000),
                 tr("Attach the part that matters."),
             )
-        data = path.read_bytes()
     except OSError as error:
         raise _refused(name, (error.strerror or str(error)).lower(), tr("Choose another file.")) from error
     text = _decode(data, name).replace("\r\n", "\n").replace("\r", "\n")
@@ -94,7 +96,18 @@ def with_attachments(text: str, attachments: Sequence[Attachment]) -> str:
 
 
 def pasted(text: str) -> Attachment:
+    """Raises GreenroomError for what is too large."""
+    if len(text) > MOST_BYTES:
+        raise too_long(MOST_BYTES)
     return Attachment(tr("Pasted text"), text, len(text))
+
+
+def too_long(most: int) -> GreenroomError:
+    return GreenroomError(
+        tr("The text was not pasted"),
+        tr("it is longer than {most} characters", most=f"{most:,}".replace(",", "\u202f")),
+        tr("Paste the part that matters."),
+    )
 
 
 def no_picture() -> GreenroomError:

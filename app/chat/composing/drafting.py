@@ -10,10 +10,10 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app import tasks
-from app.chat.composing.attaching import MOST_FILES, no_picture, pasted, read_text_file
+from app.chat.composing.attaching import MOST_INSERT, no_picture, pasted, read_text_file, too_long
 from app.chat.composing.composer import Composer
 from app.chat.composing.context import ContextMeter
-from app.chat.storage.records import Attachment, Draft, Edit
+from app.chat.storage.records import MOST_FILES, Attachment, Draft, Edit
 from app.chat.storage.store import ChatStore
 from app.host import EngineHost, TokenCount
 from app.language import tr
@@ -127,13 +127,18 @@ class Drafting(QObject):
             dialog.open()
             return
         self.attaching.emit()
-        for path in paths:
+        for path in paths[: MOST_FILES + 1]:  # one too many is told when it comes
             tasks.run(read_text_file, Path(path), done=self._add_one, failed=self.failed.emit)
 
     @Slot(str)
     def _paste(self, text: str) -> None:
         self.attaching.emit()
-        self.add([pasted(text)])
+        try:
+            if not self._composer.takes_files:
+                raise too_long(MOST_INSERT)
+            self.add([pasted(text)])
+        except GreenroomError as error:
+            self.failed.emit(error)
 
     def _add_one(self, attachment: Attachment) -> None:
         self.add([attachment])

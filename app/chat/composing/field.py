@@ -9,7 +9,7 @@ from PySide6.QtCore import QMimeData, Qt, Signal, Slot
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QPlainTextEdit, QWidget
 
-from app.chat.composing.attaching import LONG_PASTE
+from app.chat.composing.attaching import LONG_PASTE, MOST_INSERT
 from app.widgets.labels import elided
 
 MOST_LINES = 10
@@ -29,7 +29,7 @@ class Field(QPlainTextEdit):
     focusChanged = Signal(bool)
     #: list[str]: paths of files that were dropped or pasted
     filesGiven = Signal(list)
-    #: str: pasted text that is too long to be read in here
+    #: str: pasted text that is too long to be read in here, or, where no files go, for any field
     longPasted = Signal(str)
     #: A picture was pasted or dropped, which no model here can see.
     pictureGiven = Signal()
@@ -99,16 +99,16 @@ class Field(QPlainTextEdit):
 
     def insertFromMimeData(self, source: QMimeData) -> None:
         """Text from a word processor comes without its looks, files become attachments."""
-        files = local_files(source)
-        if not self.takes_files:
-            self.insertPlainText("" if files else source.text())
-        elif files:
-            self.filesGiven.emit(files)
-        elif source.hasText() and len(source.text()) > LONG_PASTE:
-            self.longPasted.emit(source.text())
+        if files := local_files(source):
+            if self.takes_files:
+                self.filesGiven.emit(files)
         elif source.hasText():
-            self.insertPlainText(source.text())
-        elif source.hasImage():
+            text = source.text()
+            if len(text) > (LONG_PASTE if self.takes_files else MOST_INSERT):
+                self.longPasted.emit(text)
+            else:
+                self.insertPlainText(text)
+        elif source.hasImage() and self.takes_files:
             self.pictureGiven.emit()
 
     def set_placeholder(self, *texts: str) -> None:

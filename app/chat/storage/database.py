@@ -10,81 +10,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from app.chat.storage import file_index, unsaved
+from app.chat.storage import file_index, schema, unsaved
 from app.language import tr
 from app.tasks import alive
 from engine.errors import GreenroomError
 
 log = logging.getLogger(__name__)
 
-#: Step n brings a file from version n to n + 1. Steps are never changed once released, only added.
-MIGRATIONS = (
-    """
-    CREATE TABLE chats (
-        id INTEGER PRIMARY KEY AUTOINCREMENT,
-        title TEXT NOT NULL,
-        created REAL NOT NULL,
-        updated REAL NOT NULL,
-        deleted REAL,
-        leaf_id INTEGER
-    );
-    CREATE TABLE messages (
-        id INTEGER PRIMARY KEY AUTOINCREMENT,
-        chat_id INTEGER NOT NULL REFERENCES chats(id) ON DELETE CASCADE,
-        parent_id INTEGER REFERENCES messages(id) ON DELETE CASCADE,
-        role TEXT NOT NULL,
-        text TEXT NOT NULL,
-        created REAL NOT NULL,
-        model TEXT NOT NULL,
-        thought_s REAL,
-        stats TEXT,
-        stop_reason TEXT,
-        error TEXT,
-        indexed INTEGER NOT NULL DEFAULT 0
-    );
-    CREATE INDEX messages_tree ON messages(chat_id, parent_id);
-    CREATE INDEX messages_parent ON messages(parent_id);
-    CREATE INDEX messages_unindexed ON messages(id) WHERE indexed = 0;
-    """,
-    """
-    ALTER TABLE chats ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE chats ADD COLUMN folder TEXT NOT NULL DEFAULT '';
-    ALTER TABLE chats ADD COLUMN draft TEXT NOT NULL DEFAULT '';
-    ALTER TABLE chats ADD COLUMN settings TEXT NOT NULL DEFAULT '';
-    ALTER TABLE chats ADD COLUMN model_path TEXT NOT NULL DEFAULT '';
-    ALTER TABLE messages ADD COLUMN deleted REAL;
-    CREATE TABLE attachments (
-        id INTEGER PRIMARY KEY AUTOINCREMENT,
-        message_id INTEGER NOT NULL REFERENCES messages(id) ON DELETE CASCADE,
-        name TEXT NOT NULL,
-        text TEXT NOT NULL,
-        length INTEGER NOT NULL
-    );
-    CREATE INDEX attachments_message ON attachments(message_id);
-    CREATE TABLE notes (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-    """,
-    """
-    ALTER TABLE attachments ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0;
-    CREATE INDEX attachments_unindexed ON attachments(id) WHERE indexed >= 0;
-    """,
-    """
-    CREATE INDEX messages_last ON messages(substr(text, -1));
-    CREATE INDEX messages_last_two ON messages(substr(text, -2));
-    CREATE INDEX attachments_last ON attachments(substr(text, -1));
-    CREATE INDEX attachments_last_two ON attachments(substr(text, -2));
-    """,
-)
-
-#: What the last version has.
-COLUMNS = (
-    "id, title, created, updated, deleted, leaf_id, pinned, folder, draft, settings, model_path FROM chats",
-    "id, chat_id, parent_id, role, text, created, model, thought_s, stats, stop_reason, error, indexed, deleted "
-    "FROM messages",
-    "id, message_id, name, text, length, indexed FROM attachments",
-    "key, value FROM notes",
-)
 #: Bytes of a file that is read through once when it is opened, to find damage before anything is shown.
 CHECKED = 64_000_000
+#: Characters of a message that the index takes in; a longer one is read when something is looked for. Where no three
+#: are alike, more of them take seconds.
+MOST_INDEXED = 100_000
+#: Characters that are indexed when a file is opened or chats come in, and what a message counts besides its own; the
+#: rest follows while there is nothing else to do.
+AT_ONCE, MESSAGE = 200_000, 200
 #: Bytes that must be free besides what the chats take, before a file whose disk was full is written again.
 SPARE = 1_000_000
 
@@ -110,7 +50,10 @@ def saves(method: Callable[Concatenate[Opened, P], R]) -> Callable[Concatenate[O
                 raise GreenroomError(
                     tr("The chat could not be saved"), tr("another program is using the chat file"), tr("Try again.")
                 ) from error
-            self._continue_in_memory(error)
+            if is_index(error):
+                self._give_up_index(error)
+            else:
+                self._continue_in_memory(error)
             with self._db:
                 return method(self, *args, **kwargs)
 
@@ -155,6 +98,7 @@ class Database:
             self.problem = error
             self._db = self._prepare(_connect(":memory:"))
         except (OSError, sqlite3.Error, ValueError) as error:
+            log.error("The chat file cannot be used: %s", error)
             self.problem = self._explain(error, tr("Free some space and start Greenroom again."))
             try:
                 self._db = self._prepare(self._readable_copy())
@@ -194,15 +138,48 @@ class Database:
 
     def _index(self, message_id: int) -> None:
         if self._searchable:
-            row = self._db.execute("SELECT indexed, text FROM messages WHERE id = ?", (message_id,)).fetchone()
-            if row is not None and not row[0]:
-                self._db.execute("INSERT INTO search(rowid, text) VALUES (?, ?)", (message_id, row[1]))
-                self._db.execute("UPDATE messages SET indexed = 1 WHERE id = ?", (message_id,))
+            fits = f"indexed = 0 AND typeof(text) = 'text' AND length(text) <= {MOST_INDEXED}"
+            self._db.execute(
+                f"INSERT INTO search(rowid, text) SELECT id, text FROM messages WHERE id = ? AND {fits}", (message_id,)
+            )
+            self._db.execute(f"UPDATE messages SET indexed = 1 WHERE id = ? AND {fits}", (message_id,))
+
+    def _give_up_index(self, error: sqlite3.Error) -> None:
+        """Search without the damaged index from now on; it is made again when the file is opened next."""
+        log.error("The full-text index is damaged: %s", error)
+        self._searchable = False
+        try:
+            with self._db:
+                for index in ("search_terms", "search", "file_search_terms", "file_search"):
+                    self._db.execute(f"DROP TABLE IF EXISTS {index}")
+                self._db.execute("UPDATE messages SET indexed = 0 WHERE indexed != 0")
+                self._db.execute("UPDATE attachments SET indexed = 0 WHERE indexed != 0")
+        except sqlite3.Error:
+            log.warning("The damaged index could not be removed", exc_info=True)
 
     @saves
     def index_next(self) -> bool:
-        """Make some more of the attached files searchable: a few milliseconds. False when all are."""
-        return self._searchable and file_index.take_next(self._db)
+        """Make some more of what was imported or attached searchable: a few milliseconds. False when all is."""
+        return self._searchable and (self._index_waiting(file_index.PIECE) or file_index.take_next(self._db))
+
+    def _index_waiting(self, most: int, unfinished: bool = False) -> bool:
+        """Take in messages that wait, about so many characters. False when none did.
+
+        unfinished: also answers that somebody may still be writing
+        """
+        done = "1" if unfinished else "(role != 'assistant' OR stop_reason IS NOT NULL)"
+        rows = self._db.execute(
+            f"SELECT id, length(text) FROM messages WHERE indexed = 0 AND id > ? AND text != '' AND {done} "
+            "ORDER BY id LIMIT ?",
+            (self._passed, most // MESSAGE),
+        ).fetchall()
+        for message_id, length in rows:
+            self._index(message_id)
+            self._passed = message_id
+            most -= MESSAGE + length
+            if most < 0:
+                break
+        return bool(rows)
 
     def look_for_changes(self) -> None:
         """Tell the listeners when another program has changed the file since this, or the opening, looked last."""
@@ -219,38 +196,36 @@ class Database:
 
     def _prepare(self, db: sqlite3.Connection) -> sqlite3.Connection:
         """Bring a connection to the present schema. Raises GreenroomError for a file of a newer program."""
+        schema.distrust(db)
         db.execute("PRAGMA foreign_keys = ON")
         # With a write-ahead log a killed process loses nothing that was committed, without waiting for the disk.
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
         version = db.execute("PRAGMA user_version").fetchone()[0]
-        if version > len(MIGRATIONS):
+        if version > len(schema.MIGRATIONS):
             db.close()
             raise GreenroomError(
                 tr("The saved chats were left alone"),
                 tr("{path} was written by a newer Greenroom", path=self.path),
                 tr("Update Greenroom to see them. Chats of this session are not saved."),
             )
-        for number in range(version, len(MIGRATIONS)):
-            db.execute("BEGIN IMMEDIATE")
-            # Another window may have done it while this one waited.
-            if db.execute("PRAGMA user_version").fetchone()[0] == number:
-                for statement in MIGRATIONS[number].split(";"):
-                    db.execute(statement)
-                db.execute(f"PRAGMA user_version = {number + 1}")
-            db.commit()
+        if version < 0:
+            raise _damaged("its version is negative")
+        schema.upgrade(db, version)
         if self._pages(db) <= CHECKED and (found := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise _damaged(found)
-        for columns in COLUMNS:
-            db.execute(f"SELECT {columns} LIMIT 0")  # a file may say its version and be another
+        if wrong := schema.fault(db):  # a file may say its version and be another
+            raise _damaged(wrong)
         with db:  # also finds out whether the file can be written
+            schema.remove_foreign(db)
             db.execute("UPDATE chats SET deleted = deleted WHERE id = 0")
         self._db = db
         self._searchable = self._make_search(db)
+        #: Messages up to this one are indexed, or too long to be.
+        self._passed = 0
         if self._searchable:
             with db:
-                for (message_id,) in db.execute("SELECT id FROM messages WHERE indexed = 0 AND text != ''").fetchall():
-                    self._index(message_id)
+                self._index_waiting(AT_ONCE, unfinished=True)
         return db
 
     @staticmethod
@@ -359,6 +334,11 @@ class Database:
         elif isinstance(error, OSError) and error.strerror:
             why = tr("{folder} cannot be used ({reason})", folder=folder, reason=error.strerror.lower())
         return GreenroomError(tr("Chats are not saved"), why, remedy)
+
+
+def is_index(error: sqlite3.Error) -> bool:
+    """Whether a full-text index is damaged, not the chats."""
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_CORRUPT_VTAB
 
 
 def _damaged(why: str) -> sqlite3.DatabaseError:

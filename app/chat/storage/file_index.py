@@ -32,6 +32,9 @@ def take_next(db: sqlite3.Connection) -> bool:
     if row is None:
         return False
     file, start = row
+    if not isinstance(start, int) or start > MOST_PIECES * PIECE:  # a damaged file
+        db.execute("UPDATE attachments SET indexed = ? WHERE id = ?", (DONE, file))
+        return True
     text, length = db.execute(
         "SELECT substr(text, ?, ?), length(text) FROM attachments WHERE id = ?", (start + 1, PIECE + WORD_LENGTH, file)
     ).fetchone()

@@ -11,9 +11,11 @@ import sqlite3
 from itertools import product
 from typing import Any
 
+from app.chat.storage import columns
 from app.chat.storage.file_index import MOST_PIECES
 from app.chat.storage.records import Hit
 from app.chat.storage.search import excerpt, like, words_of
+from engine.clean_text import clean_text
 
 #: Characters of the pieces that the indexes know.
 PIECE = 3
@@ -23,8 +25,11 @@ COMMON = 100_000
 _LAST = "\U0010ffff"
 
 _CHAT = "id, title, created, updated, pinned, folder"
-#: Messages with a file that has a word which the index may not know yet.
-_UNREAD = "SELECT message_id FROM attachments WHERE indexed >= 0 AND text LIKE ? ESCAPE '\\'"
+#: Messages with a word which the indexes may not know yet, and those with a file that has one.
+_UNREAD = (
+    "SELECT id FROM messages WHERE indexed = 0 AND text LIKE ? ESCAPE '\\' "
+    "UNION ALL SELECT message_id FROM attachments WHERE indexed >= 0 AND text LIKE ? ESCAPE '\\'"
+)
 
 
 def chats(db: sqlite3.Connection, query: str, indexed: bool) -> list[tuple[Any, ...]]:
@@ -54,7 +59,8 @@ def newest_hit(db: sqlite3.Connection, chat_id: int, query: str) -> Hit:
         for source, newest in ((said, "id"), (attached, "a.id")):
             row = db.execute(f"{source} ORDER BY {newest} DESC LIMIT 1", (chat_id, *map(like, words))).fetchone()
             if row is not None:
-                return Hit(row[0], excerpt(row[1], words, markdown=not row[2]), row[2])
+                file = columns.line(row[2])
+                return Hit(row[0], clean_text(excerpt(columns.text(row[1]), words, markdown=not file)), file)
     return Hit(None, "")
 
 
@@ -77,7 +83,7 @@ def _occurs(db: sqlite3.Connection, word: str) -> tuple[str, list[str]]:
         f"UNION ALL SELECT message_id FROM attachments WHERE {ends} "
         f"UNION ALL {_UNREAD}))"
     )
-    return where, [said, *endings, filed, *endings, like(word)]
+    return where, [said, *endings, filed, *endings, like(word), like(word)]
 
 
 def _reads(word: str) -> tuple[str, list[str]]:

@@ -6,47 +6,33 @@ that is none of these gets one clear sentence.
 
 from __future__ import annotations
 
-import json
-import lzma
 import re
 import time
-import zipfile
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from app.chat.storage import columns
+from app.chat.storage.columns import MOST_CHARACTERS
 from app.chat.storage.exporting import FORMAT, VERSION
+from app.chat.storage.loading import load, refused
 from app.chat.storage.portable import PortableChat, PortableMessage
 from app.chat.storage.preset_store import MOST_PRESETS
 from app.chat.storage.presets import BUILT_IN, ChatSettings, Preset
-from app.chat.storage.records import Attachment
-from app.folders import holds_chats
+from app.chat.storage.records import MOST_FILES, ROLES, Attachment
 from app.language import tr
 from app.settings.store import PROMPT_LIMIT
 from engine.errors import GreenroomError
 from engine.placement.plan import Range
 from engine.progress import Progress, ProgressCallback, ignore_progress
-from engine.runtime.events import GenerationStats
 
-MOST_BYTES = 512_000_000
-#: Objects and lists of a file, which take up to 190 bytes of memory for the three that they are written with. A message
-#: has about ten.
-MOST_PARTS = 16_000_000
 MOST_CHATS = 100_000
 MOST_MESSAGES = 50_000
-MOST_CHARACTERS = 4_000_000
-MOST_TITLE = 200
 #: Sentences about how an answer went, and their characters.
 MOST_STEPS, MOST_LINE = 20, 2000
-#: 9999-12-31 in seconds since the epoch; what is later or before it is no time.
-LATEST = 253_402_214_400.0
-ROLES = ("system", "user", "assistant")
-#: In an archive of ChatGPT's; a large one is split: conversations-000.json, conversations-001.json ...
-_CONVERSATIONS = re.compile(r"conversations(-\d+)?\.json")
 #: Marks of sources in ChatGPT's answers, which only its own page can show.
-_MARKS = re.compile("\ue200[^\ue201]*\ue201|[\ue200-\ue20f]")
+_MARKS = re.compile("\ue200[^\ue200\ue201]*\ue201|[\ue200-\ue20f]")
 
 
 def read(
@@ -57,15 +43,22 @@ def read(
     presets: the user's own. A chat whose preset is none of them, or another of that name, has what the file says of it
     as its own.
     """
-    progress(Progress(0, 0, tr("Reading {name}", name=path.name)))
+    message = tr("Reading {name}", name=path.name)
+
+    def told(done: int, total: int) -> None:
+        progress(Progress(done, total, message))
+
+    told(0, 0)
     data: Any = []
-    for part in _load(path):
-        parsed = _parse(part, path)
+    for parsed in load(path, told):
         # A large export of ChatGPT is split into several lists.
-        data = data + parsed if isinstance(parsed, list) and data else parsed
+        if isinstance(parsed, list) and isinstance(data, list):
+            data += parsed
+        else:
+            data = parsed
     kind, chats = _recognise(data, path)
     if len(chats) > MOST_CHATS:
-        raise _refused(
+        raise refused(
             path,
             tr("it has {chats} chats, and {most} at once are the most", chats=len(chats), most=MOST_CHATS),
         )
@@ -73,12 +66,12 @@ def read(
     found = []
     for place, raw in enumerate(chats):
         if place % 50 == 0:
-            progress(Progress(place, len(chats), tr("Reading {name}", name=path.name)))
+            told(place, len(chats))
         chat = kind(raw, path) if isinstance(raw, dict) else None
         if chat is not None and chat.messages:
             found.append(_settled(chat, missing))
     if not found:
-        raise _refused(path, tr("there is no chat with a message in it"))
+        raise refused(path, tr("there is no chat with a message in it"))
     return found
 
 
@@ -87,62 +80,11 @@ def read_own(path: Path) -> tuple[list[PortableChat], dict[str, Any]]:
 
     Raises GreenroomError for any other file.
     """
-    data = _parse(_load(path)[0], path)
+    data = next(load(path, lambda done, total: None))
     kind, chats = _recognise(data, path)
     if kind is not _own or len(chats) > MOST_CHATS or not all(isinstance(chat, dict) for chat in chats):
-        raise _refused(path, tr("it is none of Greenroom's own exports"))
+        raise refused(path, tr("it is none of Greenroom's own exports"))
     return [_own(chat, path) for chat in chats], data
-
-
-def _load(path: Path) -> list[bytes]:
-    """The texts of a file: one, or those that an archive has."""
-    try:
-        if path.exists() and not path.is_file():
-            raise _refused(path, tr("it is no file"))
-        if holds_chats(path):
-            raise _refused(path, tr("these are the chats that are open"))
-        if path.stat().st_size > MOST_BYTES:
-            raise _refused(path, tr("it is larger than {size} MB", size=MOST_BYTES // 1_000_000))
-        if not path.stat().st_size:
-            raise _refused(path, tr("it is empty"))
-        if not zipfile.is_zipfile(path):
-            return [path.read_bytes()]
-        with zipfile.ZipFile(path) as archive:
-            names = sorted(n for n in archive.namelist() if _CONVERSATIONS.fullmatch(n.rsplit("/", 1)[-1]))
-            if not names:
-                raise _refused(path, tr("there is no conversations.json in it"))
-            found: list[bytes] = []
-            for name in names:
-                with archive.open(name) as member:
-                    # Not by the size the archive states: that may be a lie.
-                    found.append(member.read(MOST_BYTES + 1 - sum(map(len, found))))
-                if sum(map(len, found)) > MOST_BYTES:
-                    size = MOST_BYTES // 1_000_000
-                    raise _refused(path, tr("what is packed in it is larger than {size} MB", size=size))
-            return found
-    except OSError as error:
-        raise _refused(path, (error.strerror or str(error)).lower()) from error
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        lzma.LZMAError,
-        ValueError,
-        NotImplementedError,
-        RuntimeError,
-        EOFError,
-    ) as error:
-        raise _refused(path, tr("the archive is damaged or locked with a password")) from error
-
-
-def _parse(data: bytes, path: Path) -> Any:
-    if data.count(b"{") + data.count(b"[") > MOST_PARTS:
-        raise _refused(path, tr("it is made of more parts than chats are"))
-    try:
-        return json.loads(data.decode("utf-8-sig"))
-    except RecursionError as error:
-        raise _refused(path, tr("it is nested too deeply")) from error
-    except ValueError as error:
-        raise _refused(path, tr("it is no JSON text, or it ends too early")) from error
 
 
 def _recognise(data: Any, path: Path) -> tuple[Callable[[dict[str, Any], Path], PortableChat | None], list[Any]]:
@@ -164,9 +106,7 @@ def _recognise(data: Any, path: Path) -> tuple[Callable[[dict[str, Any], Path], 
         return _chatgpt, data
     elif isinstance(data, list) and data and all(map(_is_plain, data)):
         return _lm_studio, [{"messages": data, "name": path.stem}]
-    raise _refused(
-        path, tr("it is none of Greenroom's own exports, ChatGPT's conversations.json and LM Studio's chats")
-    )
+    raise refused(path, tr("it is none of Greenroom's own exports, ChatGPT's conversations.json and LM Studio's chats"))
 
 
 class Tree:
@@ -183,7 +123,7 @@ class Tree:
     def add(self, message: PortableMessage) -> int:
         """Returns its place."""
         if len(self._messages) == MOST_MESSAGES:
-            raise _refused(self._path, tr("a chat in it has more than {most} messages", most=MOST_MESSAGES))
+            raise refused(self._path, tr("a chat in it has more than {most} messages", most=MOST_MESSAGES))
         self._messages.append(message)
         return len(self._messages) - 1
 
@@ -199,16 +139,16 @@ def _own(raw: dict[str, Any], path: Path) -> PortableChat:
         known = parent is None or (type(parent) is int and 0 <= parent < len(places))
         role = message.get("role") if isinstance(message, dict) else None
         if role not in ROLES or not known or not isinstance(message.get("text"), str):
-            raise _refused(path, tr("a message in it is not as Greenroom writes them"))
+            raise refused(path, tr("a message in it is not as Greenroom writes them"))
         made = PortableMessage(
             role,
             message["text"][:MOST_CHARACTERS],
             None if parent is None else places[parent],
             _time(message.get("created")),
-            _text(message.get("model"))[:MOST_TITLE],
-            _seconds(message.get("thought_s")),
-            _stats(message.get("stats")),
-            _text(message.get("stop_reason"))[:20] or None,
+            columns.line(_text(message.get("model"))),
+            columns.seconds(message.get("thought_s")),
+            columns.known_stats(message["stats"]) if isinstance(message.get("stats"), dict) else None,
+            columns.line(_text(message.get("stop_reason")))[:20] or None,
             _attachments(message.get("attachments")),
             _range(message.get("predicted")),
             _lines(message.get("stepped_down"), MOST_STEPS),
@@ -224,7 +164,7 @@ def _own(raw: dict[str, Any], path: Path) -> PortableChat:
         tree.messages,
         leaf if type(leaf) is int and 0 <= leaf < len(places) else None,
         raw.get("pinned") is True,
-        _text(raw.get("folder"))[:MOST_TITLE],
+        columns.line(_text(raw.get("folder"))),
         ChatSettings.from_plain(settings).to_plain() if isinstance(settings, dict) else {},
     )
 
@@ -244,31 +184,21 @@ def _settled(chat: PortableChat, missing: dict[str, Preset]) -> PortableChat:
 
 
 def _attachments(raw: Any) -> tuple[Attachment, ...]:
-    found = []
-    for entry in raw if isinstance(raw, list) else []:
-        if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("text"), str):
-            text, length = entry["text"][:MOST_CHARACTERS], entry.get("length")
-            whole = length if type(length) is int and length >= len(text) else len(text)
-            found.append(Attachment(entry["name"][:MOST_TITLE], text, min(whole, 2**62)))
-    return tuple(found)
+    return tuple(
+        columns.attachment(entry["name"], entry["text"], entry.get("length"))
+        for entry in (raw[:MOST_FILES] if isinstance(raw, list) else [])
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("text"), str)
+    )
 
 
 def _range(raw: Any) -> Range | None:
     values = [_field(raw, name) for name in ("low", "likely", "high")]
-    return Range(*map(float, values)) if all(map(_figure, values)) else None
+    return Range(*map(float, values)) if all(map(columns.figure, values)) else None
 
 
 def _lines(raw: Any, most: int, exactly: bool = False) -> tuple[str, ...]:
     known = raw[:most] if isinstance(raw, list) and all(isinstance(line, str) for line in raw) else []
     return tuple(line[:MOST_LINE] for line in known) if len(known) == most or not exactly else ()
-
-
-def _stats(raw: Any) -> GenerationStats | None:
-    if not isinstance(raw, dict):
-        return None
-    known = GenerationStats.__dataclass_fields__
-    fine = {k: v for k, v in raw.items() if k in known and _figure(v)}
-    return GenerationStats(**{k: int(v) if known[k].type == "int" else float(v) for k, v in fine.items()})
 
 
 # ChatGPT: a tree of nodes by id; nodes without words (tools, hidden system messages) are passed over
@@ -280,10 +210,14 @@ def _chatgpt(raw: dict[str, Any], path: Path) -> PortableChat | None:
         return None
     tree = Tree(path)
     places: dict[str, int | None] = {}
-    # Parents before children, without recursion: a chat of thousands of turns is that deep.
+    # Parents before children, without recursion: a chat of thousands of turns is that deep. What no root leads to, in a
+    # circle or below a node that does not name it, comes last.
     roots = [key for key, node in mapping.items() if not _known(mapping, _field(node, "parent"))]
-    waiting: list[tuple[str, int | None]] = [(key, None) for key in reversed(roots)]
-    while waiting:
+    starts = iter([*roots, *mapping])
+    waiting: list[tuple[str, int | None]] = []
+    while waiting or (start := next(starts, None)) is not None:
+        if not waiting:
+            waiting.append((start, None))
         key, parent = waiting.pop()
         if key in places:
             continue
@@ -292,7 +226,7 @@ def _chatgpt(raw: dict[str, Any], path: Path) -> PortableChat | None:
         places[key] = parent if made is None else tree.add(made)
         children = _field(node, "children")
         if isinstance(children, list):
-            known = [child for child in children if _known(mapping, child) and child not in places]
+            known = dict.fromkeys(child for child in children if _known(mapping, child) and child not in places)
             waiting += [(child, places[key]) for child in reversed(known)]
     current = raw.get("current_node")
     leaf = places.get(current) if isinstance(current, str) else None
@@ -321,7 +255,7 @@ def _chatgpt_message(message: Any, parent: int | None) -> PortableMessage | None
         return None
     if not text.strip():
         return None
-    model = _text(_field(metadata, "model_slug"))[:MOST_TITLE] if role == "assistant" else ""
+    model = columns.line(_text(_field(metadata, "model_slug"))) if role == "assistant" else ""
     done = "end" if role == "assistant" else None
     created = _time(_field(message, "create_time"))
     return PortableMessage(role, text[:MOST_CHARACTERS], parent, created, model, stop_reason=done)
@@ -381,7 +315,7 @@ def _lm_studio_message(version: Any, parent: int | None, created: float) -> Port
         text = f"<think>\n{thinking}\n</think>\n\n{text}"
     if not text.strip():
         return None
-    model = _text(_field(_field(version, "senderInfo"), "senderName"))[:MOST_TITLE]
+    model = columns.line(_text(_field(_field(version, "senderInfo"), "senderName")))
     done = "end" if role == "assistant" else None
     return PortableMessage(role, text[:MOST_CHARACTERS], parent, created, model, stop_reason=done)
 
@@ -414,22 +348,10 @@ def _text(value: Any) -> str:
 
 
 def _title(value: Any) -> str:
-    return " ".join(_text(value).split())[:MOST_TITLE] or tr("Imported chat")
-
-
-def _figure(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value < 2**62
+    return columns.line(" ".join(_text(value).split())) or tr("Imported chat")
 
 
 def _time(value: Any, unit: float = 1.0) -> float:
     """Seconds since the epoch; now for what is no time."""
-    seconds = value / unit if _figure(value) else 0.0
-    return float(seconds) if 0 < seconds < LATEST else time.time()
-
-
-def _seconds(value: Any) -> float | None:
-    return float(value) if _figure(value) else None
-
-
-def _refused(path: Path, why: str) -> GreenroomError:
-    return GreenroomError(tr("{name} was not imported", name=path.name), why, tr("Choose another file."))
+    seconds = value / unit if columns.figure(value) else 0.0
+    return columns.moment(seconds) or time.time()

@@ -2,6 +2,8 @@
 
 Messages form a tree: a regenerated answer or an edited question is a sibling of the old one, so nothing is overwritten.
 A chat shows one path through its tree, from the root to `leaf_id`.
+
+A message has a higher number than the one it follows. A damaged file may have circles: they end where that is not so.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from weakref import WeakValueDictionary
 from app.chat.storage import columns
 from app.chat.storage.database import Database, saves
 from app.chat.storage.portable import PortableMessage
-from app.chat.storage.records import Attachment, StoredMessage
+from app.chat.storage.records import MOST_FILES, Attachment, StoredMessage
 from app.chat.storage.writing import Writing
 from app.language import tr
 from engine.errors import GreenroomError
@@ -39,10 +41,14 @@ class Messages(Database):
         rows = self._db.execute(
             """
             WITH RECURSIVE visible(id, depth) AS (
-                SELECT leaf_id, 0 FROM chats WHERE id = ?1 AND leaf_id IS NOT NULL
+                SELECT COALESCE(
+                    (SELECT m.id FROM chats c JOIN messages m ON m.id = c.leaf_id WHERE c.id = ?1 AND m.chat_id = ?1),
+                    (SELECT MAX(id) FROM messages WHERE chat_id = ?1 AND deleted IS NULL)
+                ), 0
                 UNION ALL
-                SELECT m.parent_id, depth + 1 FROM visible JOIN messages m ON m.id = visible.id
-                WHERE m.parent_id IS NOT NULL
+                SELECT p.id, depth + 1 FROM visible JOIN messages m ON m.id = visible.id
+                JOIN messages p ON p.id = m.parent_id
+                WHERE p.id < m.id AND p.chat_id = ?1
             )
             SELECT m.id, m.chat_id, m.parent_id, m.role, m.text, m.model, m.thought_s, m.stats, m.stop_reason, m.error,
                 (SELECT COUNT(*) FROM messages s
@@ -58,10 +64,25 @@ class Messages(Database):
 
     def _message(self, row: tuple[Any, ...], files: tuple[Attachment, ...]) -> StoredMessage:
         """A row as a message. Whoever holds the same one already shares it: a long chat is in memory once."""
-        elsewhere = row[3] == "assistant" and row[8] is None and self._writing.elsewhere(row[0])
-        stats, error, predicted = columns.stats(row[7]), columns.error(row[9]), columns.predicted(row[7])
-        steps = columns.stepped_down(row[7])
-        read = StoredMessage(*row[:7], stats, row[8], error, *row[10:], files, predicted, elsewhere, steps)
+        message_id, chat_id, parent_id, role, text, model, thought_s, figures, reason, error, *versions = row
+        role = columns.role(role)
+        read = StoredMessage(
+            message_id,
+            chat_id,
+            parent_id if isinstance(parent_id, int) else None,
+            role,
+            columns.text(text),
+            columns.line(model),
+            columns.seconds(thought_s),
+            columns.stats(figures),
+            None if reason is None else columns.line(reason),
+            columns.error(error),
+            *versions,
+            files,
+            columns.predicted(figures),
+            role == "assistant" and reason is None and self._writing.elsewhere(message_id),
+            columns.stepped_down(figures),
+        )
         known = self._held.get(read.id)
         if known == read:
             return known
@@ -70,15 +91,17 @@ class Messages(Database):
 
     def _attachments(self, chat_id: int) -> dict[int, tuple[Attachment, ...]]:
         """By message."""
-        found: dict[int, tuple[Attachment, ...]] = {}
+        found: dict[int, list[Attachment]] = {}
         rows = self._db.execute(
             "SELECT message_id, name, a.text, length FROM messages m JOIN attachments a ON a.message_id = m.id "
             "WHERE m.chat_id = ? ORDER BY a.id",
             (chat_id,),
         )
         for message_id, *values in rows:
-            found[message_id] = (*found.get(message_id, ()), Attachment(*values))
-        return found
+            files = found.setdefault(message_id, [])
+            if len(files) < MOST_FILES:
+                files.append(columns.attachment(*values))
+        return {message_id: tuple(files) for message_id, files in found.items()}
 
     def add_message(
         self,
@@ -122,7 +145,7 @@ class Messages(Database):
         self._db.execute("UPDATE chats SET leaf_id = ?, updated = ? WHERE id = ?", (parent_id, time.time(), chat_id))
         return added
 
-    def _insert(self, chat_id: int, parent_id: int | None, message: PortableMessage) -> int:
+    def _insert(self, chat_id: int, parent_id: int | None, message: PortableMessage, index: bool = True) -> int:
         message_id = self._db.execute(
             "INSERT INTO messages(chat_id, parent_id, role, text, created, model, thought_s, stats, stop_reason, error)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -145,7 +168,7 @@ class Messages(Database):
                 "INSERT INTO attachments(message_id, name, text, length) VALUES (?, ?, ?, ?)",
                 (message_id, a.name, a.text, a.length),
             )
-        if message.text:
+        if message.text and index:
             self._index(message_id)
         return message_id
 
@@ -238,14 +261,14 @@ class Messages(Database):
         visible = (
             "WITH RECURSIVE up(id) AS ("
             "SELECT leaf_id FROM chats WHERE id = (SELECT chat_id FROM messages WHERE id = ?1) "
-            "UNION ALL SELECT parent_id FROM up JOIN messages USING (id) WHERE parent_id IS NOT NULL) "
+            "UNION ALL SELECT parent_id FROM up JOIN messages USING (id) WHERE parent_id < id) "
             "SELECT 1 FROM up WHERE id = ?1"
         )
         if self._db.execute(visible, (message_id,)).fetchone() is None:
             self._show_below(message_id)
 
     def _show_below(self, leaf: int) -> None:
-        newest_child = "SELECT MAX(id) FROM messages WHERE parent_id = ? AND deleted IS NULL"
+        newest_child = "SELECT MAX(id) FROM messages WHERE parent_id = ?1 AND id > ?1 AND deleted IS NULL"
         while (child := self._db.execute(newest_child, (leaf,)).fetchone()[0]) is not None:
             leaf = child
         self._db.execute(
@@ -258,7 +281,8 @@ class Messages(Database):
         now = time.time()
         self._db.execute(
             "WITH RECURSIVE below(id) AS (SELECT ?1 UNION ALL SELECT m.id FROM messages m JOIN below ON m.parent_id = "
-            "below.id) UPDATE messages SET deleted = ?2 WHERE deleted IS NULL AND id IN (SELECT id FROM below)",
+            "below.id WHERE m.id > below.id) "
+            "UPDATE messages SET deleted = ?2 WHERE deleted IS NULL AND id IN (SELECT id FROM below)",
             (message_id, now),
         )
         row = self._db.execute("SELECT chat_id, parent_id FROM messages WHERE id = ?", (message_id,)).fetchone()

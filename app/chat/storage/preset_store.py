@@ -12,6 +12,7 @@ from app.chat.storage.presets import BUILT_IN, NAME_LIMIT, Preset
 from app.folders import config_folder, keep_aside, make_writable
 from app.language import tr
 from engine.errors import GreenroomError
+from engine.regular_files import read_bounded
 from engine.whole_file import write_whole
 
 log = logging.getLogger(__name__)
@@ -119,9 +120,10 @@ def read(path: Path) -> list[Preset]:
     try:
         if path.exists() and not path.is_file():
             raise _refused(path, tr("it is no file"))
-        if path.stat().st_size > MOST_BYTES:
+        data = read_bounded(path, MOST_BYTES)
+        if len(data) > MOST_BYTES:
             raise _refused(path, tr("it is larger than {size} MB", size=MOST_BYTES // 1_000_000))
-        raw = json.loads(path.read_text(encoding="utf-8-sig"))
+        raw = json.loads(data.decode("utf-8-sig"))
     except OSError as error:
         raise _refused(path, (error.strerror or str(error)).lower()) from error
     except (ValueError, RecursionError) as error:

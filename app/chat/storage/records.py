@@ -11,6 +11,9 @@ from engine.errors import GreenroomError
 from engine.placement.plan import Range
 from engine.runtime.events import GenerationStats
 
+ROLES = ("system", "user", "assistant")
+#: That one message takes.
+MOST_FILES = 20
 #: stop_reason of an answer whose words are the user's.
 EDITED = "edited"
 #: stop_reasons of an answer that has no more to say: its own, or the user's who has changed it.

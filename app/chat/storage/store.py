@@ -14,7 +14,7 @@ import sqlite3
 import time
 from typing import Any
 
-from app.chat.storage import columns, file_index, finding, unsaved
+from app.chat.storage import columns, database, file_index, finding, unsaved
 from app.chat.storage.database import saves
 from app.chat.storage.portable import PortableChat
 from app.chat.storage.records import ChatInfo, Draft, Hit, StoredMessage
@@ -127,8 +127,24 @@ class ChatStore(Travelling):
 
     def chats(self, query: str = "") -> list[ChatInfo]:
         """Chats by last change, newest first. Each word of `query` must occur in the title or in a message."""
-        rows = finding.chats(self._db, query, self._searchable)
-        return [ChatInfo(*row[:4], bool(row[4]), row[5]) for row in rows]
+        try:
+            rows = finding.chats(self._db, query, self._searchable)
+        except sqlite3.DatabaseError as error:
+            if not database.is_index(error):
+                raise
+            self._give_up_index(error)
+            rows = finding.chats(self._db, query, False)
+        return [
+            ChatInfo(
+                chat_id,
+                columns.line(title),
+                columns.moment(created),
+                columns.moment(updated),
+                bool(pinned),
+                columns.line(folder),
+            )
+            for chat_id, title, created, updated, pinned, folder in rows
+        ]
 
     def find_in(self, chat_id: int, query: str) -> Hit:
         """The newest message of a chat, or else file in it, in which words of `query` occur: all, or else the first."""
@@ -137,7 +153,7 @@ class ChatStore(Travelling):
     def title(self, chat_id: int) -> str | None:
         """The title, or None when there is no such chat (any more)."""
         row = self._db.execute("SELECT title FROM chats WHERE id = ? AND deleted IS NULL", (chat_id,)).fetchone()
-        return None if row is None else str(row[0])
+        return None if row is None else columns.line(row[0])
 
     @saves
     def _create_chat(self, title: str) -> int:
@@ -170,7 +186,7 @@ class ChatStore(Travelling):
 
     def folders(self) -> list[str]:
         rows = self._db.execute("SELECT DISTINCT folder FROM chats WHERE folder != '' AND deleted IS NULL")
-        return sorted((str(row[0]) for row in rows), key=str.casefold)
+        return sorted({columns.line(row[0]) for row in rows} - {""}, key=str.casefold)
 
     def delete(self, chat_id: int) -> None:
         """Hide a chat. `restore` brings it back until `purge` or `close`."""
@@ -204,7 +220,7 @@ class ChatStore(Travelling):
         if chat_id is None:
             return self.note(DRAFT)
         row = self._db.execute("SELECT draft FROM chats WHERE id = ?", (chat_id,)).fetchone()
-        return "" if row is None else str(row[0])
+        return "" if row is None else columns.packed_text(row[0])
 
     def set_draft(self, chat_id: int | None, draft: Draft) -> None:
         value = columns.packed_draft(draft)
@@ -216,7 +232,7 @@ class ChatStore(Travelling):
     def note(self, key: str) -> str:
         """What `set_note` was given under that name; "" for nothing."""
         row = self._db.execute("SELECT value FROM notes WHERE key = ?", (key,)).fetchone()
-        return "" if row is None else str(row[0])
+        return "" if row is None else columns.packed_text(row[0])
 
     def set_note(self, key: str, value: str) -> None:
         """Keep something that belongs to no chat."""
@@ -238,7 +254,7 @@ class ChatStore(Travelling):
     def model_path(self, chat_id: int) -> str:
         """The model that answered last: a path or "demo"; "" when none did."""
         row = self._db.execute("SELECT model_path FROM chats WHERE id = ?", (chat_id,)).fetchone()
-        return "" if row is None else str(row[0])
+        return "" if row is None else columns.text(row[0])
 
     def set_model_path(self, chat_id: int, path: str) -> None:
         self._set("UPDATE chats SET model_path = ? WHERE id = ?", path, chat_id)
@@ -249,4 +265,4 @@ class ChatStore(Travelling):
             "SELECT text FROM messages WHERE role = 'user' AND deleted IS NULL AND text != '' ORDER BY id DESC LIMIT ?",
             (3 * most,),
         )
-        return list(dict.fromkeys(str(row[0]) for row in rows))[:most]
+        return list(dict.fromkeys(columns.text(row[0]) for row in rows))[:most]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.chat.storage import columns
-from app.chat.storage.database import saves
+from app.chat.storage.database import AT_ONCE, saves
 from app.chat.storage.messages import Messages
 from app.chat.storage.portable import PortableChat, PortableMessage
 from engine.errors import GreenroomError
@@ -31,26 +31,37 @@ class Travelling(Messages):
         if info is None:
             return None
         files = self._attachments(chat_id)
-        places = {row[0]: place for place, row in enumerate(rows)}
-        messages = tuple(
-            PortableMessage(
-                role,
-                text,
-                places.get(parent),
-                created,
-                model,
-                thought_s,
-                columns.stats(stats),
-                reason,
-                files.get(i, ()),
-                columns.predicted(stats),
-                columns.stepped_down(stats),
-                _parts(columns.error(error)),
+        places: dict[Any, int] = {}
+        messages = []
+        for i, parent, role, text, created, model, thought_s, figures, reason, error in rows:
+            messages.append(
+                PortableMessage(
+                    columns.role(role),
+                    columns.text(text),
+                    places.get(parent),  # an earlier one, whatever the file says
+                    columns.moment(created),
+                    columns.line(model),
+                    columns.seconds(thought_s),
+                    columns.stats(figures),
+                    None if reason is None else columns.line(reason),
+                    files.get(i, ()),
+                    columns.predicted(figures),
+                    columns.stepped_down(figures),
+                    _parts(columns.error(error)),
+                )
             )
-            for i, parent, role, text, created, model, thought_s, stats, reason, error in rows
+            places[i] = len(places)
+        title, began, updated, pinned, folder, settings, leaf = info
+        return PortableChat(
+            columns.line(title),
+            columns.moment(began),
+            columns.moment(updated),
+            tuple(messages),
+            places.get(leaf),
+            bool(pinned),
+            columns.line(folder),
+            columns.moved(columns.settings(settings), places),
         )
-        settings = columns.moved(columns.settings(info[5]), places)
-        return PortableChat(info[0], info[1], info[2], messages, places.get(info[6]), bool(info[3]), info[4], settings)
 
     def add_portable(self, chats: Sequence[PortableChat]) -> list[int]:
         """Take chats in, each as a new one. All of them or, when one cannot be saved, none. Returns their ids."""
@@ -60,7 +71,10 @@ class Travelling(Messages):
 
     @saves
     def _add_portable(self, chats: Sequence[PortableChat]) -> list[int]:
-        return [self._add_chat(chat) for chat in chats]
+        added = [self._add_chat(chat) for chat in chats]
+        if self._searchable:
+            self._index_waiting(AT_ONCE)
+        return added
 
     def _add_chat(self, chat: PortableChat) -> int:
         chat_id = self._db.execute(
@@ -77,7 +91,8 @@ class Travelling(Messages):
         assert chat_id is not None
         ids: list[int] = []
         for message in chat.messages:
-            ids.append(self._insert(chat_id, None if message.parent is None else ids[message.parent], message))
+            parent = None if message.parent is None else ids[message.parent]
+            ids.append(self._insert(chat_id, parent, message, index=False))
         if "start" in chat.settings:
             self._set_settings(chat_id, columns.moved(chat.settings, dict(enumerate(ids))))
         if ids:

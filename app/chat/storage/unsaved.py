@@ -7,6 +7,8 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
+from app.chat.storage import columns
+
 #: Marks are never in the file: what is TEMP is no part of a copy.
 _MARKS = """
     CREATE TEMP TABLE IF NOT EXISTS unsaved_messages(id INTEGER PRIMARY KEY);
@@ -83,7 +85,7 @@ def found(memory: sqlite3.Connection, draft_note: str) -> Unsaved:
         "WHERE deleted IS NULL AND (n IS NOT NULL OR id IN (SELECT id FROM unsaved_chats)) "
         "ORDER BY n DESC, updated DESC"
     )
-    chats = tuple(UnsavedChat(*row) for row in rows)
+    chats = tuple(UnsavedChat(chat, columns.line(title), messages) for chat, title, messages in rows)
     draft = memory.execute(
         "SELECT 1 FROM notes JOIN unsaved_notes USING (key) WHERE key = ? AND value != ''", (draft_note,)
     ).fetchone()

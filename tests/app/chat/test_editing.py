@@ -8,11 +8,12 @@ from PySide6.QtCore import QMimeData, QPoint, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent
 from PySide6.QtWidgets import QPushButton
 
+from app import tasks
 from app.chat.composing.attaching import LONG_PASTE
 from app.chat.controller import ChatController
 from app.chat.page import ChatPage
 from app.chat.storage.presets import ChatSettings
-from app.chat.storage.records import Attachment, Draft
+from app.chat.storage.records import MOST_FILES, Attachment, Draft
 from app.chat.storage.store import ChatStore
 from app.host import HostState
 from engine.errors import GreenroomError
@@ -273,3 +274,29 @@ def test_what_follows_an_answer_follows_its_new_version_too(page, store, qtbot):
     assert page._controller.settings_of(chat).start == page._messages[2].id
     page.message_actions.show_version(page._messages[1], -1)
     assert [m.id for m in page._messages] == [page._messages[0].id, first, asked, second], "the old ones are as before"
+
+
+def test_a_paste_without_end_into_an_answer_is_refused(answered, monkeypatch):
+    monkeypatch.setattr("app.chat.composing.field.MOST_INSERT", 100)
+    long = QMimeData()
+    long.setText("x" * 101)
+    begin(answered)
+    before = answered.composer.text
+    answered.composer.field.insertFromMimeData(long)
+    assert answered.composer.text == before
+    assert [banner.error.what for banner in answered.banners.banners] == ["The text was not pasted"]
+
+
+def test_ten_thousand_dropped_files_are_not_all_read(answered, monkeypatch, tmp_path, qtbot):
+    read = []
+
+    def reads(path):
+        read.append(path)
+        return Attachment(path.name, path.name, 1)
+
+    monkeypatch.setattr("app.chat.composing.drafting.read_text_file", reads)
+    answered._drafting.attach([str(tmp_path / str(n)) for n in range(10_000)])
+    tasks.finish()
+    assert len(read) == MOST_FILES + 1
+    assert len(answered.composer.attachments) == MOST_FILES
+    assert [banner.error.what for banner in answered.banners.banners] == ["Not all files were attached"]

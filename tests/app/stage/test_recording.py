@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from app.stage import recording as module
 from app.stage.activity import Frame
 from app.stage.recording import MAGIC, Recording, open_recording, save_recording
+from engine.clean_text import clean_text
 from engine.errors import GreenroomError
 
 CELLS = 12
@@ -37,7 +38,8 @@ def test_a_run_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, ru
     path = tmp_path_factory.mktemp("runs") / "a.stage"
     save_recording(run, path)
     again = open_recording(path)
-    assert (again.model, again.layers, again.experts, again.expert_bytes) == (run.model, (0, 3, 4), 4, run.expert_bytes)
+    assert again.model == clean_text(run.model)
+    assert (again.layers, again.experts, again.expert_bytes) == ((0, 3, 4), 4, run.expert_bytes)
     assert len(again.frames) == len(run.frames)
     for first, second in zip(run.frames, again.frames, strict=True):
         assert (first.seconds, first.tokens) == (second.seconds, second.tokens)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from engine.checkpoints import open_checkpoint
 from engine.errors import GreenroomError
 from engine.hub import library
 
@@ -177,3 +179,16 @@ def test_a_folder_that_is_closed_to_us_is_told_from_an_empty_one(
     monkeypatch.setattr(Path, "exists", closed)
     with pytest.raises(GreenroomError, match="you may not read it"):
         library.resolve(str(tmp_path / "model.gguf"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such names there")
+def test_names_and_architectures_that_steer_a_terminal_are_cleaned(folder: Path) -> None:
+    path = folder / "a\n\x1b[2J\u202eb\udcff.gguf"
+    write_gguf(path, "qwen\x1b]0;x\x07moe")
+    (model,) = (model for model in library.installed() if model.path == path)
+    assert model.name == "a \ufffd[2Jb\ufffd"
+    assert model.architecture == "qwen\ufffd]0;x\ufffdmoe"
+    assert library.resolve(model.name) == path
+    checkpoint = open_checkpoint(path)
+    assert checkpoint.name == model.name
+    checkpoint.close()

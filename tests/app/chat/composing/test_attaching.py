@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 import pytest
 
 from app.chat.composing import attaching
-from app.chat.composing.attaching import beginning, read_text_file, with_attachments
+from app.chat.composing.attaching import beginning, pasted, read_text_file, with_attachments
 from app.chat.storage.records import Attachment
 from engine.errors import GreenroomError
 
@@ -65,3 +69,50 @@ def test_the_beginning_ends_with_a_line():
 def test_without_a_question_the_files_stand_alone():
     assert with_attachments("", [Attachment("a", "b", 1)]) == '<file name="a">\nb\n</file>'
     assert with_attachments("q", []) == "q"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no such files here")
+def test_what_never_ends_or_never_comes_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    (tmp_path / "link.txt").symlink_to("/dev/zero")
+    (tmp_path / "round.txt").symlink_to(tmp_path / "round.txt")
+    (tmp_path / "folder.txt").symlink_to(tmp_path)
+    for name, why in (
+        ("pipe.txt", "it is no file"),
+        ("link.txt", "it is no file"),
+        ("round.txt", "too many levels of symbolic links"),
+        ("folder.txt", "it is a folder"),
+    ):
+        with pytest.raises(GreenroomError) as refused:
+            read_text_file(tmp_path / name)
+        assert refused.value.why == why
+
+
+def test_a_huge_file_with_nothing_in_it_is_refused(tmp_path):
+    path = tmp_path / "sparse.txt"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(GreenroomError, match="larger than 20 MB"):
+        read_text_file(path)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self"), reason="no such files here")
+@pytest.mark.parametrize("name", ["/proc/self/pagemap", "/proc/self/mem"])
+def test_files_of_the_system_are_read_to_a_bound_or_refused(name):
+    with pytest.raises(GreenroomError) as refused:
+        read_text_file(Path(name))
+    assert refused.value.what == f"{Path(name).name} was not attached"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such names there")
+def test_a_name_that_steers_is_cleaned(tmp_path):
+    path = tmp_path / "a\n\x1b[2J\u202etxt.exe"
+    path.write_text("x")
+    assert read_text_file(path).name == "a \ufffd[2Jtxt.exe"
+
+
+def test_a_paste_without_end_is_refused(monkeypatch):
+    assert pasted("x" * 1000).whole
+    monkeypatch.setattr(attaching, "MOST_BYTES", 1000)
+    with pytest.raises(GreenroomError, match="longer than 1\u202f000 characters"):
+        pasted("x" * 1001)

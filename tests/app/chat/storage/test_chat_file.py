@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from chat_fakes import ask
 
-from app.chat.storage import database
+from app.chat.storage import database, schema
 from app.chat.storage.records import Draft
 from app.chat.storage.store import ChatStore
 from engine.errors import GreenroomError
@@ -139,7 +139,7 @@ def test_what_another_window_has_deleted_is_told_or_passed_over(tmp_path):
 def test_windows_that_bring_a_file_up_to_date_at_once_do_it_once(tmp_path):
     path = tmp_path / "chats.sqlite3"
     db = sqlite3.connect(path)
-    db.executescript(database.MIGRATIONS[0] + "PRAGMA journal_mode = WAL; PRAGMA user_version = 1;")
+    db.executescript(schema.MIGRATIONS[0] + "PRAGMA journal_mode = WAL; PRAGMA user_version = 1;")
     db.close()
     problems = []
 
@@ -304,14 +304,14 @@ def test_a_busy_file_is_an_error_and_not_a_reason_to_leave_it(tmp_path, monkeypa
 def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path, monkeypatch):
     path = tmp_path / "chats.sqlite3"
     db = sqlite3.connect(path)
-    db.executescript(database.MIGRATIONS[0] + "PRAGMA user_version = 1;")
+    db.executescript(schema.MIGRATIONS[0] + "PRAGMA user_version = 1;")
     with db:
         db.execute("INSERT INTO chats(id, title, created, updated, leaf_id) VALUES (1, 'old', 1, 2, 2)")
         db.execute("INSERT INTO messages VALUES (1, 1, NULL, 'user', 'q', 1, '', NULL, NULL, NULL, NULL, 0)")
         db.execute("INSERT INTO messages VALUES (2, 1, 1, 'assistant', 'a', 2, 'm', 1.5, NULL, 'end', NULL, 0)")
     db.close()
     new = ChatStore(path)
-    assert new._db.execute("PRAGMA user_version").fetchone() == (len(database.MIGRATIONS),)
+    assert new._db.execute("PRAGMA user_version").fetchone() == (len(schema.MIGRATIONS),)
     assert [m.text for m in new.messages(1)] == ["q", "a"]
     assert [(c.title, c.pinned, c.folder) for c in new.chats("q")] == [("old", False, "")]
     assert (new.draft(1), new.chat_settings(1), new.model_path(1)) == (Draft(), {}, "")
@@ -320,7 +320,7 @@ def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path, monkeypatch
 
 def test_released_migrations_stay_as_they_are():
     """Files in the world went through these steps: another text would leave two kinds of files with one number."""
-    digests = [hashlib.sha256(" ".join(step.split()).encode()).hexdigest()[:16] for step in database.MIGRATIONS]
+    digests = [hashlib.sha256(" ".join(step.split()).encode()).hexdigest()[:16] for step in schema.MIGRATIONS]
     assert digests == ["1df05b4a6f4f1cc0", "d9a0b78782937e5c", "3747cbd42beb633d", "280d86927e6c105a"]
 
 
@@ -328,7 +328,7 @@ def test_a_file_that_cannot_be_brought_up_to_date_is_left_as_it_is(tmp_path):
     path = tmp_path / "chats.sqlite3"
     db = sqlite3.connect(path)
     # The second step makes its last table only after it has changed others.
-    db.executescript(database.MIGRATIONS[0] + "CREATE TABLE notes (something_else); PRAGMA user_version = 1;")
+    db.executescript(schema.MIGRATIONS[0] + "CREATE TABLE notes (something_else); PRAGMA user_version = 1;")
     db.close()
     store = ChatStore(path)
     assert "damaged" in store.problem.why

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from app.chat.list_model import HIT
 from app.chat.sidebar import ChatList
-from app.chat.storage import database, file_index
+from app.chat.storage import file_index, schema
 from app.chat.storage.records import Attachment, Hit
 from app.chat.storage.store import ChatStore
 
@@ -89,7 +89,7 @@ def test_what_is_deleted_for_good_leaves_the_index(store: ChatStore) -> None:
 
 def test_a_file_of_the_version_before_is_brought_up_and_searched(tmp_path: Path) -> None:
     db = sqlite3.connect(tmp_path / PATH)
-    db.executescript("".join(database.MIGRATIONS[:2]) + "PRAGMA user_version = 2;")
+    db.executescript("".join(schema.MIGRATIONS[:2]) + "PRAGMA user_version = 2;")
     db.execute("INSERT INTO chats(id, title, created, updated, leaf_id) VALUES (1, 'old', 1, 1, 1)")
     db.execute("INSERT INTO messages(id, chat_id, role, text, created, model) VALUES (1, 1, 'user', 'q', 1, '')")
     db.execute("INSERT INTO attachments(message_id, name, text, length) VALUES (1, 'a.txt', 'an old walrus', 13)")

@@ -64,8 +64,8 @@ def test_no_text_is_read_for_a_short_word(store: ChatStore) -> None:
     store.add_portable([chat_of("서울 여행"), chat_of("여행을 간다")])
     condition, values = finding._occurs(store._db, "여행")
     plan = store._db.execute(f"EXPLAIN QUERY PLAN SELECT chat_id FROM messages WHERE {condition}", values).fetchall()
-    # The partial index holds only the files that are still to be taken in.
-    steps = [row[3] for row in plan if "attachments_unindexed" not in row[3]]
+    # The partial indexes hold only what is still to be taken in.
+    steps = [row[3] for row in plan if "_unindexed" not in row[3]]
     assert not any(step.startswith(("SCAN messages", "SCAN attachments")) for step in steps), steps
 
 
