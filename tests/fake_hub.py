@@ -1,7 +1,7 @@
 """A hub on 127.0.0.1 that speaks the Hugging Face HTTP API, with faults by script.
 
 Model info, search, paged trees, resolve with redirects to a "CDN" (another origin), LFS and git hashes, ranges,
-gated repositories. huggingface_hub talks to it unpatched.
+gated repositories.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,35 +155,20 @@ def fetch_update(url: str, settings: NetworkSettings) -> int:
 
     Raises GreenroomError when it cannot be had or is no catalogue; the one in use stays then.
     """
-    import contextlib
-
-    import httpx2
-
-    from engine.hub.network import check_address, network_error, open_client, status_error
-    from engine.hub.transfer import ask, disk_errors
+    from engine.hub.client import open_client
+    from engine.hub.network import check_address, status_error
+    from engine.hub.transfer import disk_errors
 
     check_address(url, "The catalogue's address")
     what = "The catalogue was not updated"
-
-    def failed(why: str, remedy: str) -> GreenroomError:
-        return GreenroomError(what, why, remedy)
-
-    host = url.split("/")[2]
-    content = bytearray()
+    there = replace(settings, endpoint=url)
+    with open_client(there) as client:
+        failed = partial(GreenroomError, what)
+        response, content = client.whole(there.hub, failed, _MAX_BYTES)
+    if response.status_code != 200:
+        raise status_error(response.status_code, what, there.host)
     try:
-        with open_client(settings) as client:
-            response, _ = ask(client, url, None, failed)
-            with contextlib.closing(response):
-                if response.status_code != 200:
-                    raise status_error(response.status_code, what, host)
-                for chunk in response.iter_raw():
-                    content += chunk
-                    if len(content) > _MAX_BYTES:
-                        raise failed("what came is far too large to be one", "Check the address.")
-    except httpx2.HTTPError as error:
-        raise network_error(error, host) from error
-    try:
-        _, models = parse(bytes(content), host)
+        _, models = parse(content, there.host)
     except GreenroomError as error:
         raise GreenroomError(error.what, error.why, say("Check the address; the catalogue in use stays.")) from error
     path = update_path()

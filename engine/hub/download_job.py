@@ -10,14 +10,16 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from engine.control import Control
 from engine.errors import Cancelled, GreenroomError
+from engine.hub.client import open_client
 from engine.hub.credentials import token
 from engine.hub.download_rows import FAILED, FINISHED, PAUSED, RUNNING, VERIFYING, StoredDownload, StoredFile
 from engine.hub.download_store import DownloadStore, boot_id
 from engine.hub.incoming_files import bytes_on_disk, part_of, size_of
-from engine.hub.network import NetworkSettings, open_client
+from engine.hub.network import NetworkSettings
 from engine.hub.repository import Hub
-from engine.hub.transfer import Control, FileTransfer, RetryPolicy, Throttle, disk_errors, verify
+from engine.hub.transfer import FileTransfer, RetryPolicy, Throttle, disk_errors, verify
 from engine.regular_files import check_place, open_own
 from engine.safe_paths import inside
 from engine.words import say
@@ -104,8 +106,8 @@ class DownloadJob(threading.Thread):
     def _bring_everything(self) -> None:
         stored, store = self.stored, self._store
         self._check_room()
-        hub, secret = Hub(self._settings), token()
-        with open_client(self._settings) as client:
+        hub = Hub(self._settings)
+        with open_client(self._settings, token(), self._control) as client:
             for number, file in enumerate(stored.files):
                 target = self._place_of(file)
                 with disk_errors(target):
@@ -120,10 +122,8 @@ class DownloadJob(threading.Thread):
                 transfer = FileTransfer(
                     client,
                     hub.url(stored.model.repo, stored.model.commit, file.file.path),
-                    secret,
                     file.file,
                     part,
-                    self._control,
                     self._throttle,
                     self._policy,
                     self._count,

@@ -6,7 +6,6 @@ The headers are laid into files of the right length that are otherwise empty (sp
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import hashlib
 import io
@@ -16,23 +15,21 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import platformdirs
 
 from engine import own_folders
 from engine.checkpoints.gguf_header import read_header
 from engine.errors import GreenroomError
+from engine.hub.client import HubClient, open_client
 from engine.hub.incoming_files import path_to_open, size_of
-from engine.hub.network import NetworkSettings, network_error, open_client, page_of, status_error
+from engine.hub.network import NetworkSettings, page_of, status_error
 from engine.hub.repository import Hub, RemoteFile, RemoteModel
-from engine.hub.transfer import ask, disk_errors
+from engine.hub.transfer import disk_errors
 from engine.progress import Progress, ProgressCallback, ignore_progress
 from engine.safe_paths import below, inside
 from engine.words import say
-
-if TYPE_CHECKING:
-    import httpx2
 
 #: The first request's bytes; each one after it asks for twice as many, up to the last.
 _FIRST_BLOCK, _LARGEST_BLOCK = 1 << 19, 4 << 20
@@ -102,13 +99,13 @@ def _fetch_all(
 ) -> None:
     hub, done = Hub(settings), 0
     total = len(model.files)
-    with open_client(settings) as client, ThreadPoolExecutor(_AT_ONCE) as pool:
+    with open_client(settings, token) as client, ThreadPoolExecutor(_AT_ONCE) as pool:
 
         def one(file: RemoteFile) -> None:
             target = inside(place, file.path)
             with disk_errors(target):
                 target.parent.mkdir(parents=True, exist_ok=True)
-            source = _Source(client, hub.url(model.repo, model.commit, file.path), token, file, settings.host)
+            source = _Source(client, hub.url(model.repo, model.commit, file.path), file, settings.host)
             _fetch_file(source, file, target)
 
         for _ in pool.map(one, model.files):
@@ -144,8 +141,8 @@ def _fetch_file(source: _Source, file: RemoteFile, target: Path) -> None:
 class _Source:
     """Ranges of one remote file."""
 
-    def __init__(self, client: httpx2.Client, url: str, token: str | None, file: RemoteFile, host: str) -> None:
-        self._client, self._url, self._token, self._host = client, url, token, host
+    def __init__(self, client: HubClient, url: str, file: RemoteFile, host: str) -> None:
+        self._client, self._url, self._host = client, url, host
         self._file = file
 
     @property
@@ -154,32 +151,21 @@ class _Source:
 
     def bytes(self, first: int, nbytes: int) -> bytes:
         """Raises GreenroomError, also when the server answers with something else than these bytes."""
-        import httpx2
-
         if not nbytes:
             return b""
-        last = first + nbytes - 1
-        try:
-            response, _ = ask(self._client, self._url, self._token, self._failed, first, last)
-            with contextlib.closing(response):
-                whole = first == 0 and nbytes == self._file.nbytes
-                if response.status_code != 206 and not (whole and response.status_code == 200):
-                    if response.status_code == 200:
-                        raise self._failed("the server cannot send parts of a file", "Use another mirror.")
-                    what = f"{self._file.path} cannot be read"
-                    raise status_error(
-                        response.status_code, what, self._host, page_of(self._url), token_given=bool(self._token)
-                    )
-                content = bytearray()
-                for chunk in response.iter_raw():
-                    content += chunk
-                    if len(content) > nbytes:
-                        break
-        except httpx2.HTTPError as error:
-            raise network_error(error, self._host) from error
+        if first == 0 and nbytes == self._file.nbytes:
+            response, content = self._client.whole(self._url, self._failed, nbytes)
+        else:
+            response, content = self._client.whole(self._url, self._failed, nbytes, first, first + nbytes - 1)
+            if response.status_code == 200:
+                raise self._failed("the server cannot send parts of a file", "Use another mirror.")
+        if not response.is_success:
+            what = f"{self._file.path} cannot be read"
+            signed_in = self._client.signed_in
+            raise status_error(response.status_code, what, self._host, page_of(self._url), token_given=signed_in)
         if len(content) != nbytes:
             raise self._failed("the server sent another part than asked for", "Try again, or use another mirror.")
-        return bytes(content)
+        return content
 
     def _failed(self, why: str, remedy: str) -> GreenroomError:
         return GreenroomError(say("{path} cannot be read", path=self._file.path), why, remedy)

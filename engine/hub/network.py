@@ -1,35 +1,30 @@
-"""The way to the network: proxies, certificates, offline mode, and what went wrong in plain words.
-
-huggingface_hub's HTTP library (httpx2) does the talking. Nothing here runs unless the user asked for it.
-"""
+"""The way to the network: proxies, certificates, offline mode, and what went wrong in plain words."""
 
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from engine.errors import GreenroomError
 from engine.words import say
 
-if TYPE_CHECKING:
-    import httpx2
-
 DEFAULT_ENDPOINT = "https://huggingface.co"
 
 #: Seconds without a single byte after which a connection counts as dead.
 STALL_S = 30.0
-_CONNECT_S = 15.0
+#: A name and password in front of a host. What cannot be taken apart is taken out up to the last @.
+_LOGIN = re.compile(r"(?<=//)[^\s\"'<>]*@|[^\s\"'<>/]*:[^\s\"'<>]*@")
 
 
 @dataclass(frozen=True)
 class NetworkSettings:
     """How to reach the hub. Empty fields take the environment's: HF_ENDPOINT, HTTPS_PROXY, SSL_CERT_FILE, ...
 
-    endpoint: address of the hub or of a mirror that speaks its API
+    endpoint: address of the hub or of a mirror that speaks its API; like the proxy's it may hold name:password@
     proxy:    http://, https://, socks5:// or socks5h:// address
     ca_file:  PEM file with the certificates to trust instead of the system's
     offline:  refuse every request (HF_HUB_OFFLINE does the same)
@@ -43,51 +38,27 @@ class NetworkSettings:
     stall_s: float = STALL_S
 
     @property
-    def hub(self) -> str:
-        """The hub's address in use, without a slash at its end."""
+    def address(self) -> str:
+        """The hub's address in use, with name and password if there are any: never to be shown or kept."""
         return (self.endpoint or os.environ.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
 
     @property
+    def hub(self) -> str:
+        """The hub's address in use, without name and password and without a slash at its end."""
+        try:
+            parts = urlsplit(self.address)
+        except ValueError:
+            return shown(self.address)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+    @property
     def host(self) -> str:
-        return urlsplit(self.hub).netloc or self.hub
+        return self.hub.partition("//")[2].partition("/")[0] or self.hub
 
 
-def open_client(settings: NetworkSettings) -> httpx2.Client:
-    """A client that follows no redirect by itself (a token must not travel to another host).
-
-    Raises GreenroomError when offline, and for an address or certificate file that cannot be used.
-    """
-    if settings.offline or _is_true(os.environ.get("HF_HUB_OFFLINE")):
-        raise GreenroomError(
-            say("{host} was not asked", host=settings.host),
-            say("Greenroom is set to work offline"),
-            say("Switch offline mode off in Settings, Network (or unset HF_HUB_OFFLINE), and try again."),
-        )
-    for address, what in ((settings.hub, "The hub's address"), (settings.proxy, "The proxy's address")):
-        check_address(address, what, proxy=address is settings.proxy)
-    import httpx2
-
-    try:
-        return httpx2.Client(
-            proxy=settings.proxy or None,
-            verify=read_certificates(settings.ca_file),
-            follow_redirects=False,
-            timeout=httpx2.Timeout(settings.stall_s, connect=min(_CONNECT_S, settings.stall_s)),
-            headers={"User-Agent": "greenroom", "Accept-Encoding": "identity"},
-        )
-    except OSError as error:  # raised without a name, so the variable is named instead
-        raise GreenroomError(
-            say("The network cannot be used"),
-            say("the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read"),
-            say("Correct or unset it."),
-        ) from error
-    # A proxy variable of the environment that cannot be understood.
-    except (ValueError, ImportError, httpx2.InvalidURL) as error:
-        raise GreenroomError(
-            say("The network cannot be used"),
-            say("its proxy setting is wrong ({error})", error=error),
-            say("Correct it in Settings, Network (in a terminal HTTPS_PROXY)."),
-        ) from error
+def shown(text: str) -> str:
+    """An address, or a text with addresses in it, without any name and password: what may be shown, kept and logged."""
+    return _LOGIN.sub("", text)
 
 
 def check_address(address: str, what: str, proxy: bool = False) -> None:
@@ -97,15 +68,25 @@ def check_address(address: str, what: str, proxy: bool = False) -> None:
     schemes = ("http", "https", "socks5", "socks5h") if proxy else ("http", "https")
     try:
         parts = urlsplit(address)
-        good = parts.scheme in schemes and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        good = (
+            parts.scheme in schemes
+            and bool(parts.hostname)
+            and (parts.port is None or parts.port > 0)
+            and re.search(r"[\x00-\x20\x7f\\]", address) is None
+        )
     except ValueError:
         good = False
     if not good:
-        raise GreenroomError(
-            say("{what} cannot be used", what=what),
-            say('"{address}" is no address', address=address),
-            say("Write one like {value}://host:port.", value=schemes[-1]),
-        )
+        raise no_address(address, what, schemes[-1])
+
+
+def no_address(address: str, what: str, scheme: str = "https") -> GreenroomError:
+    """For an address that cannot be used. what: "The hub's address"."""
+    return GreenroomError(
+        say("{what} cannot be used", what=what),
+        say('"{address}" is no address', address=shown(address)[:200]),
+        say("Write one like {value}://host:port.", value=scheme),
+    )
 
 
 def read_certificates(ca_file: str) -> ssl.SSLContext | bool:
@@ -159,27 +140,27 @@ def network_error(error: Exception, host: str, resumes: bool = False) -> Greenro
     if isinstance(error, httpx2.ProxyError):
         return GreenroomError(
             say("The proxy refused"),
-            str(error) or "no reason given",
+            _plain(str(error)) or "no reason given",
             say("Check it in Settings, Network (in a terminal HTTPS_PROXY)."),
         )
-    if isinstance(error, httpx2.TooManyRedirects):
-        return GreenroomError(
-            what, say("it sends every question elsewhere, without end"), say("Check its address, or try again later.")
-        )
     text = " ".join(str(cause) for cause in chain)
+    refused = any(isinstance(cause, ConnectionRefusedError) for cause in chain)
     if "Name or service not known" in text or "getaddrinfo" in text or "name resolution" in text:
         return GreenroomError(what, say("its name cannot be looked up"), check)
     if isinstance(error, httpx2.ReadTimeout):
-        return GreenroomError(say("{host} fell silent", host=host), say("no byte came for a while"), check)
+        return GreenroomError(say("{host} fell silent", host=host), say("its answer did not come in time"), check)
     if isinstance(error, httpx2.ConnectTimeout):
         return GreenroomError(what, say("it does not answer"), check)
     if isinstance(error, httpx2.ConnectError):
-        return GreenroomError(
-            what, say("the connection was refused") if "refused" in text else say("no connection"), check
-        )
+        return GreenroomError(what, say("the connection was refused") if refused else say("no connection"), check)
     return GreenroomError(
         say("The connection to {host} broke", host=host), say("it was closed before everything had come"), check
     )
+
+
+def _plain(text: str) -> str:
+    """What another program said, fit for a sentence."""
+    return shown("".join(filter(str.isprintable, text)))[:200]
 
 
 def _proxy_password() -> GreenroomError:
@@ -244,7 +225,3 @@ def status_error(status: int, what: str, host: str, page: str = "", token_given:
 def page_of(url: str) -> str:
     """The page of the repository that a file's address belongs to."""
     return url.partition("/resolve/")[0]
-
-
-def _is_true(value: str | None) -> bool:
-    return (value or "").strip().lower() in ("1", "true", "yes", "on")

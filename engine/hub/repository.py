@@ -1,32 +1,32 @@
 """What a repository of the hub holds: its models, each as one item, with sizes and hashes.
 
-Search, metadata and listing go through huggingface_hub; nothing of a model's weights is fetched here.
+Nothing of a model's weights is fetched here. What a hub answers is anybody's text: each field's type is looked at.
 """
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import os
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeGuard
-from urllib.parse import quote, unquote
+from functools import partial
+from typing import Any, TypeGuard
+from urllib.parse import quote, unquote, urlencode
 
 from engine.errors import GreenroomError
-from engine.hub.network import NetworkSettings, network_error, open_client, status_error
+from engine.hub.client import ANSWER_S, HubClient, next_address, open_client
+from engine.hub.network import NetworkSettings, status_error
 from engine.safe_paths import Places, is_safe
 from engine.words import say
 
-if TYPE_CHECKING:
-    import httpx2
-    from huggingface_hub import HfApi
-
 #: A repository with more files than this is no model (the largest have a few hundred).
 MAX_FILES = 20_000
-#: One page of a listing, or what is known of one repository, takes a few MB at most.
-MAX_LISTING_BYTES = 64_000_000
+#: One page of a listing, or what is known of one repository, takes 2 MB at most. Read, it may take 20 times as much.
+MAX_LISTING_BYTES = 8_000_000
+#: A hub sends 1,000 files a page.
+_MAX_PAGES = 500
+#: Larger figures are no figures.
+_MAX_BYTES, _MAX_COUNT = 1 << 53, 1 << 53
 #: A model's page as a browser or another program writes it, with or without the file on it.
 _ADDRESS = re.compile(r"(?:https?://[^/\s]+|hf\.co|huggingface\.co)/([^/\s?#:]+/[^/\s?#:]+)([^\s?#]*)\S*\Z")
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}\Z")
@@ -108,7 +108,6 @@ class SearchHit:
     likes: int
     gated: bool
     licence: str
-    updated: str
 
 
 class Hub:
@@ -120,29 +119,29 @@ class Hub:
 
     def search(self, text: str, limit: int = 50) -> list[SearchHit]:
         """GGUF repositories that match, most downloaded first."""
-        with self._api(f'"{text}" was not searched') as api:
-            found = api.list_models(
-                search=text,
-                filter="gguf",
-                sort="downloads",
-                limit=limit,
-                expand=["downloads", "likes", "gated", "tags", "lastModified"],
+        asked = [("search", text), ("filter", "gguf"), ("sort", "downloads"), ("limit", limit)]
+        asked += [("expand", field) for field in ("downloads", "likes", "gated", "tags")]
+        what = f'"{text}" was not searched'
+        with open_client(self.settings, self._token) as client:
+            found, _ = self._listed(client, f"{self.settings.hub}/api/models?{_query(asked)}", what)
+        if not isinstance(found, list):
+            raise self._no_listing(what)
+        return [
+            SearchHit(
+                model["id"],
+                _count(model.get("downloads")),
+                _count(model.get("likes")),
+                _is_gated(model.get("gated")),
+                _licence(model.get("tags")),
             )
-            return [
-                SearchHit(
-                    model.id,
-                    model.downloads or 0,
-                    model.likes or 0,
-                    bool(model.gated),
-                    _licence(model.tags or []),
-                    model.last_modified.date().isoformat() if model.last_modified else "",
-                )
-                for model in itertools.islice(found, limit)
-                if is_repo(model.id)
-            ]
+            for model in found[:limit]
+            if isinstance(model, dict) and isinstance(model.get("id"), str) and is_repo(model["id"])
+        ]
 
     def repository(self, repo: str, revision: str | None = None) -> Repository:
         """Every model in it. Raises GreenroomError for a wrong name, one that may not be read, or holds no model."""
+        from engine.hub.connections import within
+
         if not is_repo(repo):
             raise GreenroomError(
                 say("{value} is not a repository", value=ascii(repo)[:80]),
@@ -150,19 +149,23 @@ class Hub:
                 say("Write it like owner/model."),
             )
         what = say("{repo} cannot be listed", repo=repo)
-        with self._api(what, repo) as api:
-            info = api.model_info(repo, revision=revision)
-            commit = info.sha
+        address = f"{self.settings.hub}/api/models/{repo}"
+        with open_client(self.settings, self._token) as client, within(ANSWER_S):
+            info, _ = self._listed(
+                client, f"{address}/revision/{quote(revision, safe='')}" if revision else address, what, repo
+            )
+            if not isinstance(info, dict):
+                raise self._no_listing(what)
+            commit = info.get("sha")
             if not is_commit(commit):
-                raise ValueError("the listing names no commit")
-            entries = api.list_repo_tree(repo, revision=commit, recursive=True)
-            files, skipped = _files(itertools.islice(entries, MAX_FILES + 1), what)
+                raise self._no_listing(what)
+            files, skipped = _files(self._tree(client, repo, commit, what), what)
         models = group(repo, commit, files)
         if not models:
             raise GreenroomError(
                 what, say("it holds neither GGUF nor safetensors files"), say("Choose a repository with one of these.")
             )
-        return Repository(repo, commit, _licence(info.tags or []), bool(info.gated), models, skipped)
+        return Repository(repo, commit, _licence(info.get("tags")), _is_gated(info.get("gated")), models, skipped)
 
     def page(self, repo: str) -> str:
         """Where a person looks at the repository; the hub's own page for no repository."""
@@ -172,68 +175,57 @@ class Hub:
         """Where a file's bytes are asked for; the answer may be a redirect."""
         return f"{self.settings.hub}/{repo}/resolve/{quote(commit, safe='')}/{quote(path)}"
 
-    @contextlib.contextmanager
-    def _api(self, what: str, repo: str = "") -> Iterator[HfApi]:
-        # Read when the library is imported; nothing about this machine leaves it.
-        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-        os.environ.setdefault("HF_HUB_DISABLE_XET", "1")
+    def _tree(self, client: HubClient, repo: str, commit: str, what: str) -> Iterator[Any]:
+        """What the hub says of each file and folder."""
+        address = f"{self.settings.hub}/api/models/{repo}/tree/{quote(commit, safe='')}?recursive=True"
+        for _ in range(_MAX_PAGES):
+            rows, address = self._listed(client, address, what, repo)
+            if not isinstance(rows, list):
+                raise self._no_listing(what)
+            yield from rows
+            if not address:
+                return
+        raise _too_many(what)
+
+    def _listed(self, client: HubClient, address: str, what: str, repo: str = "") -> tuple[Any, str]:
+        """What the hub says there, and the address of the next page or ""."""
         import httpx2
-        from huggingface_hub import HfApi, set_client_factory
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-        def client() -> httpx2.Client:
-            opened = open_client(self.settings)
-            opened.follow_redirects = True
-            opened.event_hooks = {"response": [_bound]}
-            send = opened.send
-
-            def send_once(*args: Any, **options: Any) -> httpx2.Response:
-                # The library would try a hub that is not there for half a minute before it says so.
-                try:
-                    return send(*args, **options)
-                except httpx2.TransportError as error:
-                    raise network_error(error, self.settings.host) from error
-
-            opened.send = send_once  # type: ignore[method-assign]
-            return opened
-
-        open_client(self.settings).close()  # refuses here, not in the midst of the library
-        set_client_factory(client)
-        host = self.settings.host
+        failed, host = partial(GreenroomError, what), self.settings.host
+        response, content = client.whole(address, failed, MAX_LISTING_BYTES)
+        if response.status_code != 200:
+            raise status_error(response.status_code, what, host, self.page(repo), client.signed_in)
         try:
-            yield HfApi(self.settings.hub, token=self._token or False)
-        except HfHubHTTPError as error:
-            status = error.response.status_code if error.response is not None else 0
-            raise status_error(status, what, host, self.page(repo), bool(self._token)) from error
-        except httpx2.HTTPError as error:
-            raise network_error(error, host) from error
-        except (HFValidationError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            why = say("{host} answered with something that is no listing", host=host)
-            raise GreenroomError(
-                what, why, say("Check the hub's address in Settings, Network (or HF_ENDPOINT).")
-            ) from error
+            document = json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise self._no_listing(what) from error
+        following = response.links.get("next", {}).get("url", "")
+        if following:
+            following = next_address(str(response.url), following, failed)
+            if httpx2.URL(following).origin != httpx2.URL(self.settings.hub).origin:
+                raise GreenroomError(
+                    what,
+                    say("{host} continues its list on another server", host=host),
+                    say("Check the hub's address in Settings, Network (or HF_ENDPOINT)."),
+                )
+        return document, following
+
+    def _no_listing(self, what: str) -> GreenroomError:
+        return GreenroomError(
+            what,
+            say("{host} answered with something that is no listing", host=self.settings.host),
+            say("Check the hub's address in Settings, Network (or HF_ENDPOINT)."),
+        )
 
 
-def _bound(response: httpx2.Response) -> None:
-    """The library reads an answer whole before it looks at it: one without end is broken off with a ValueError."""
-    import httpx2
+def _query(fields: list[tuple[str, Any]]) -> str:
+    return urlencode(fields, errors="replace")
 
-    assert isinstance(response.stream, httpx2.SyncByteStream)
-    stream: httpx2.SyncByteStream = response.stream
 
-    class Bounded(httpx2.SyncByteStream):
-        def __iter__(self) -> Iterator[bytes]:
-            nbytes = 0
-            for piece in stream:
-                nbytes += len(piece)
-                if nbytes > MAX_LISTING_BYTES:
-                    raise ValueError("the answer is too long for a listing")
-                yield piece
-
-        def close(self) -> None:
-            stream.close()
-
-    response.stream = Bounded()
+def _too_many(what: str) -> GreenroomError:
+    return GreenroomError(
+        what, say("it holds more than {max_files:,} files", max_files=MAX_FILES), say("Choose another repository.")
+    )
 
 
 def is_repo(name: str) -> bool:
@@ -261,30 +253,27 @@ def is_address(text: str) -> bool:
     return bool(_ADDRESS.match(text)) and is_repo(named(text)[0])
 
 
-def _files(entries: Iterator[Any], what: str) -> tuple[list[RemoteFile], int]:
-    from huggingface_hub.hf_api import RepoFile
-
+def _files(entries: Iterable[Any], what: str) -> tuple[list[RemoteFile], int]:
     files: list[RemoteFile] = []
     places = Places()
     skipped = count = 0
     for entry in entries:
         count += 1
         if count > MAX_FILES:
-            raise GreenroomError(
-                what,
-                say("it holds more than {max_files:,} files", max_files=MAX_FILES),
-                say("Choose another repository."),
-            )
-        if not isinstance(entry, RepoFile):
+            raise _too_many(what)
+        if not isinstance(entry, dict) or entry.get("type") != "file":
             continue
-        size = entry.size if entry.lfs is None else entry.lfs.size
-        sha256 = None if entry.lfs is None else entry.lfs.sha256
-        path = entry.path
+        large = entry.get("lfs") or entry
+        if not isinstance(large, dict):
+            skipped += 1
+            continue
+        path, size, blob_id = entry.get("path"), large.get("size"), entry.get("oid")
+        sha256 = None if large is entry else large.get("oid")
         if (
             not isinstance(path, str)
             or not is_safe(path)
-            or not isinstance(size, int)
-            or size < 0
+            or type(size) is not int
+            or not 0 <= size < _MAX_BYTES
             or not is_hash(sha256, 64)
         ):
             skipped += 1
@@ -294,7 +283,7 @@ def _files(entries: Iterator[Any], what: str) -> tuple[list[RemoteFile], int]:
         if not places.take(path):
             skipped += 1
             continue
-        files.append(RemoteFile(entry.path, size, sha256, entry.blob_id if is_hash(entry.blob_id, 40) else None))
+        files.append(RemoteFile(path, size, sha256, blob_id if is_hash(blob_id, 40) else None))
     return files, skipped
 
 
@@ -304,9 +293,9 @@ def _is_wanted(path: str) -> bool:
     return name.lower().endswith((".gguf", ".safetensors")) or name in COMPANIONS
 
 
-def is_hash(value: str | None, digits: int) -> bool:
+def is_hash(value: Any, digits: int) -> bool:
     """Whether it is a hash in hexadecimal digits, or none is given."""
-    return value is None or bool(re.fullmatch(rf"[0-9a-f]{{{digits}}}", value))
+    return value is None or (isinstance(value, str) and bool(re.fullmatch(rf"[0-9a-f]{{{digits}}}", value)))
 
 
 def is_commit(value: object) -> TypeGuard[str]:
@@ -388,7 +377,18 @@ def choose(repository: Repository, label: str) -> RemoteModel:
     )
 
 
-def _licence(tags: list[str]) -> str:
+def _licence(tags: Any) -> str:
     """ "" also for what is no name: tags are anybody's text, and this one reaches terminals."""
-    found = next((tag.partition(":")[2] for tag in tags if tag.startswith("license:")), "")
+    texts = (tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()
+    found = next((tag.partition(":")[2] for tag in texts if tag.startswith("license:")), "")
     return found if found.isprintable() and len(found) <= 60 else ""
+
+
+def _count(value: Any) -> int:
+    """0 for what is no count."""
+    return value if type(value) is int and 0 <= value < _MAX_COUNT else 0
+
+
+def _is_gated(value: Any) -> bool:
+    """The hub says "auto" or "manual", or false."""
+    return value is True or (isinstance(value, str) and bool(value))

@@ -7,19 +7,20 @@ import hashlib
 import logging
 import os
 import random
-import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
-from engine.errors import Cancelled, GreenroomError
+from engine.control import Control
+from engine.errors import GreenroomError
+from engine.hub.client import HubClient
 from engine.hub.network import network_error, page_of, status_error
 from engine.hub.repository import RemoteFile
 from engine.regular_files import open_own, open_to_read
@@ -30,16 +31,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MAX_REDIRECTS = 6
-_REDIRECTS = (301, 302, 303, 307, 308)
 _HASH_BLOCK = 4 << 20
 #: Longest wait a server may ask for; beyond it the download fails with a sentence instead of standing still.
 _MAX_RETRY_AFTER_S = 600.0
+#: An attempt that brings fewer bytes than this counts as one that brings none.
+_PROGRESS_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """attempts: tries in a row without one new byte. Waits double from first_s to longest_s, with jitter."""
+    """attempts: tries in a row that bring next to nothing. Waits double from first_s to longest_s, with jitter."""
 
     attempts: int = 8
     first_s: float = 1.0
@@ -48,39 +49,6 @@ class RetryPolicy:
     def wait_s(self, failures: int) -> float:
         longest = min(self.longest_s, self.first_s * 2.0 ** (failures - 1))
         return random.uniform(longest / 2, longest)
-
-
-class Control:
-    """Stops a transfer at once, from any thread, also where it waits for a byte."""
-
-    def __init__(self) -> None:
-        self._stopped = threading.Event()
-        self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
-
-    def stop(self) -> None:
-        self._stopped.set()
-        with self._lock:
-            if self._socket is not None:
-                # The plain socket's method: a TLS socket's own would first say goodbye.
-                with suppress(OSError):
-                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-
-    def check(self) -> None:
-        if self._stopped.is_set():
-            raise Cancelled
-
-    def sleep(self, seconds: float) -> None:
-        """Raises Cancelled when stopped meanwhile."""
-        if self._stopped.wait(seconds):
-            raise Cancelled
-
-    def watch(self, connection: socket.socket | None) -> None:
-        """The socket that `stop` should wake; None when there is none any more."""
-        with self._lock:
-            self._socket = connection
-        if connection is not None:
-            self.check()
 
 
 class Throttle:
@@ -129,12 +97,10 @@ class FileTransfer:
 
     def __init__(
         self,
-        client: httpx2.Client,
+        client: HubClient,
         url: str,
-        token: str | None,
         file: RemoteFile,
         part: Path,
-        control: Control,
         throttle: Throttle,
         policy: RetryPolicy,
         on_bytes: Callable[[int], None],
@@ -142,9 +108,9 @@ class FileTransfer:
         etag: str = "",
         on_etag: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._client, self._url, self._token = client, url, token
+        self._client, self._url = client, url
         self._file, self._part = file, part
-        self._control, self._throttle, self._policy = control, throttle, policy
+        self._control, self._throttle, self._policy = client.control, throttle, policy
         self._on_bytes, self._notice = on_bytes, notice
         self._etag, self._on_etag = etag, on_etag
         self._host = urlsplit(url).netloc
@@ -180,7 +146,7 @@ class FileTransfer:
             os.close(copy)
 
     def _fetch(self) -> None:
-        failures = 0
+        failures = changes = 0
         while self._have < self._file.nbytes:
             before = self._have
             try:
@@ -188,9 +154,11 @@ class FileTransfer:
                 self._attempt()
                 continue
             except _AgainError as again:
-                if again.at_once:
+                if again.at_once and (changes := changes + 1) < self._policy.attempts:
                     continue
-                failures = 1 if self._have > before else failures + 1
+                if again.at_once:
+                    raise again.error from again
+                failures = 1 if self._have - before >= _PROGRESS_BYTES else failures + 1
                 wait = max(again.retry_after, self._policy.wait_s(failures))
                 if failures >= self._policy.attempts or wait > _MAX_RETRY_AFTER_S:
                     raise again.error from again
@@ -201,25 +169,20 @@ class FileTransfer:
         import httpx2
 
         try:
-            response = self._open()
-            try:
-                stream = response.extensions.get("network_stream")
-                self._control.watch(stream.get_extra_info("socket") if stream is not None else None)
+            with closing(self._open()) as response:
                 self._receive(response)
-            finally:
-                self._control.watch(None)
-                response.close()
         except httpx2.HTTPError as error:
-            self._control.check()  # a stop breaks the connection too
             known = network_error(error, self._host, resumes=True)
             raise _AgainError(known) from error
 
     def _open(self) -> httpx2.Response:
         """The answer that carries the bytes, behind the hub's redirects."""
+        import httpx2
+
         first = self._have or None
-        response, etag = ask(self._client, self._url, self._token, self._failed, first)
+        response, etag = self._client.ask(self._url, self._failed, first)
         try:
-            self._accept(response, _origin(str(response.url)) == _origin(self._url))
+            self._accept(response, response.url.origin == httpx2.URL(self._url).origin)
             self._compare_etag(etag)
         except BaseException:
             response.close()
@@ -230,8 +193,6 @@ class FileTransfer:
         """Leaves only answers 200 and 206 that fit what we have."""
         status, what = response.status_code, f"{self._file.path} was not downloaded"
         if status in (200, 206):
-            if response.headers.get("Content-Encoding", "identity").lower() not in ("", "identity"):
-                raise self._failed("the server sent it compressed", "Use another mirror.")
             total = _total_bytes(response)
             if total is not None and total != self._file.nbytes:
                 why = f"it has {total:,} bytes now where {self._file.nbytes:,} were listed"
@@ -239,7 +200,7 @@ class FileTransfer:
             if status == 206 and _first_byte(response) != self._have:
                 raise _AgainError(self._failed("the server sent another part than asked for", "Use another mirror."))
             return
-        error = status_error(status, what, self._host, page_of(self._url), token_given=bool(self._token))
+        error = status_error(status, what, self._host, page_of(self._url), token_given=self._client.signed_in)
         if status == 416:
             # What lies here is longer than what the server has now.
             self._restart()
@@ -302,35 +263,6 @@ class FileTransfer:
         return GreenroomError(say("{path} was not downloaded", path=self._file.path), why, remedy)
 
 
-def ask(
-    client: httpx2.Client,
-    url: str,
-    token: str | None,
-    failed: Callable[[str, str], GreenroomError],
-    first: int | None = None,
-    last: int | None = None,
-) -> tuple[httpx2.Response, str]:
-    """GET a file of the hub, or bytes first to last of it: the open answer behind the redirects, and the file's ETag.
-
-    The token goes to the hub only. failed: makes an error of why and remedy.
-    """
-    here, etag = url, ""
-    headers = {} if first is None else {"Range": f"bytes={first}-{'' if last is None else last}"}
-    for _ in range(_MAX_REDIRECTS):
-        with_token = {"Authorization": f"Bearer {token}"} if token and _origin(here) == _origin(url) else {}
-        response = client.send(client.build_request("GET", here, headers=headers | with_token), stream=True)
-        # The first answer speaks of the file, those behind it of one copy.
-        etag = etag or response.headers.get("X-Linked-Etag") or response.headers.get("ETag") or ""
-        if response.status_code not in _REDIRECTS:
-            return response, etag.removeprefix("W/").strip('"')
-        target = urljoin(here, response.headers.get("Location", ""))
-        response.close()
-        if not target.startswith("https://") and (here.startswith("https://") or not target.startswith("http://")):
-            raise failed("it was redirected to an address that is not safe", "Try another mirror.")
-        here = target
-    raise failed("it was redirected again and again", "Try again later, or use another mirror.")
-
-
 def verify(path: Path, file: RemoteFile, control: Control, on_bytes: Callable[[int], None]) -> bool:
     """Whether the bytes on disk are the hub's, by SHA-256 or git's blob id. A file without either needs its size only.
 
@@ -388,11 +320,6 @@ class disk_errors:  # noqa: N801  (reads as a statement)
         raise GreenroomError(what, why, remedy) from error
 
 
-def _origin(url: str) -> tuple[str, str, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, (parts.hostname or "").lower(), parts.port
-
-
 def _total_bytes(response: httpx2.Response) -> int | None:
     """Size of the whole file as this answer tells it."""
     if response.status_code == 206:
@@ -414,5 +341,5 @@ def _retry_after(response: httpx2.Response) -> float:
         return float(value[:9])
     try:
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return 0.0

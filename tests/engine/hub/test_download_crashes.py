@@ -13,9 +13,10 @@ import sys
 import time
 from pathlib import Path
 
+from engine.control import Control
 from engine.hub.network import NetworkSettings
 from engine.hub.repository import Hub
-from engine.hub.transfer import Control, verify
+from engine.hub.transfer import verify
 from tests.fake_hub import FakeHub, Pattern
 
 CRASHES = int(os.environ.get("GREENROOM_CRASHES", "4"))

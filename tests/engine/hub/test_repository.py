@@ -1,4 +1,4 @@
-"""Listing through huggingface_hub itself, against a hub of our own."""
+"""Listing and searching, against a hub of our own."""
 
 from __future__ import annotations
 
@@ -101,11 +101,7 @@ def test_offline_asks_nobody(fake: FakeHub) -> None:
     assert fake.requests == []
 
 
-def test_a_hub_that_is_not_there_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(seconds: float) -> None:
-        raise AssertionError(f"waited {seconds} s")
-
-    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", never)
+def test_a_hub_that_is_not_there_is_said() -> None:
     hub = Hub(NetworkSettings(endpoint="http://127.0.0.1:9"))
     for ask in (lambda: hub.search("x"), lambda: hub.repository("a/b")):
         with pytest.raises(GreenroomError, match="cannot be reached"):
@@ -229,5 +225,5 @@ def test_an_answer_without_end_is_broken_off(fake: FakeHub, hub: Hub, monkeypatc
     fake.add("owner/model", {"model-Q8_0.gguf": Pattern(100)})
     assert hub.repository("owner/model").models
     monkeypatch.setattr(repositories, "MAX_LISTING_BYTES", 100)
-    with pytest.raises(GreenroomError, match="something that is no listing"):
+    with pytest.raises(GreenroomError, match="far too long"):
         hub.repository("owner/model")

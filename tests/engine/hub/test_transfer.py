@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from engine.control import Control
 from engine.errors import Cancelled, GreenroomError
-from engine.hub.network import NetworkSettings, open_client
+from engine.hub.client import open_client
+from engine.hub.network import NetworkSettings
 from engine.hub.repository import Hub, RemoteFile
-from engine.hub.transfer import Control, FileTransfer, RetryPolicy, Throttle, verify
+from engine.hub.transfer import FileTransfer, RetryPolicy, Throttle, verify
 from tests.fake_hub import FakeHub, Fault, Pattern
 
 NBYTES = 3_000_001
@@ -46,14 +48,12 @@ class Bench:
 
     def run(self, policy: RetryPolicy = QUICK, etag: str = "", file: RemoteFile | None = None) -> None:
         file = file or self.file
-        with open_client(self.settings) as client:
+        with open_client(self.settings, self.token, self.control) as client:
             FileTransfer(
                 client,
                 Hub(self.settings).url(REPO, "main", file.path),
-                self.token,
                 file,
                 self.part,
-                self.control,
                 self.throttle,
                 policy,
                 self._count,
@@ -132,7 +132,7 @@ def test_gets_over_passing_faults_without_fetching_twice(bench: Bench, faults: l
         ([Fault("status", status=429)] * 4, "slow down"),
         ([Fault("status", status=429, retry_after="86400")], "slow down"),
         ([Fault("short", at=10)] * 9, "before everything had come"),
-        ([Fault("stall")] * 4, "no byte came"),
+        ([Fault("stall")] * 4, "did not come in time"),
     ],
     ids=lambda value: value[0].kind if isinstance(value, list) else "",
 )

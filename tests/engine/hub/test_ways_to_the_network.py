@@ -12,13 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx2
 import pytest
 
+from engine.control import Control
 from engine.errors import GreenroomError
-from engine.hub.network import NetworkSettings, network_error, open_client
+from engine.hub.client import open_client
+from engine.hub.network import NetworkSettings
 from engine.hub.repository import Hub
-from engine.hub.transfer import Control, FileTransfer, RetryPolicy, Throttle, verify
+from engine.hub.transfer import FileTransfer, RetryPolicy, Throttle, verify
 from tests.fake_hub import FakeHub, Fault, Pattern
 
 REPO, NAME = "maker/model", "model-Q4_0.gguf"
@@ -70,10 +71,8 @@ def bring(settings: NetworkSettings, folder: Path, policy: RetryPolicy | None = 
         FileTransfer(
             client,
             hub.url(REPO, "main", file.path),
-            None,
             file,
             part,
-            Control(),
             Throttle(),
             policy or RetryPolicy(attempts=2, first_s=0.001),
             lambda _: None,
@@ -278,11 +277,6 @@ def test_variables_that_cannot_be_used_are_said(
     monkeypatch.setenv(variable, value)
     with pytest.raises(GreenroomError, match=says):
         Hub(NetworkSettings()).repository("owner/model")
-
-
-def test_a_hub_that_sends_everything_elsewhere_is_said() -> None:
-    error = network_error(httpx2.TooManyRedirects("Exceeded maximum allowed redirects."), "hub.example")
-    assert "sends every question elsewhere" in str(error)
 
 
 def test_a_name_that_nobody_knows_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
