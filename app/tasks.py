@@ -3,7 +3,8 @@
     task = run(work, argument, done=self._show, failed=self._complain)
 
 `work` runs on a background thread; `done(result)`, `failed(GreenroomError)` and `progress(Progress)` are called
-on the UI thread. Handlers that are methods of a widget that has died meanwhile are not called.
+on the UI thread. Handlers that are methods of a widget that has died meanwhile are not called. A task that is cancelled
+gives up what it asks of the network.
 """
 
 from __future__ import annotations
@@ -11,19 +12,23 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 from PySide6.QtCore import QCoreApplication, QEventLoop, QObject, Qt, Signal, Slot
 from shiboken6 import isValid
 
 from app.faults import as_greenroom_error
+from engine.control import Control, controlled_by
 from engine.errors import Cancelled, GreenroomError
 from engine.progress import Progress
 from engine.words import say
 
 log = logging.getLogger(__name__)
+
+_THREADS = 4
 
 
 class Task(QObject):
@@ -40,28 +45,29 @@ class Task(QObject):
     ) -> None:
         super().__init__()
         self._done, self._failed, self._progress = done, failed, progress
-        self._cancelled = threading.Event()
+        self._control = Control()
         self._finished = False
         self._progressed.connect(self._deliver_progress, Qt.ConnectionType.QueuedConnection)
         self._ended.connect(self._deliver_end, Qt.ConnectionType.QueuedConnection)
 
     def cancel(self) -> None:
-        """Nothing more is delivered; work that reports progress stops at its next report."""
-        self._cancelled.set()
+        """Nothing more is delivered; work stops at its next report, or where it waits for the network."""
+        self._control.stop()
 
     @property
     def running(self) -> bool:
-        return not self._finished and not self._cancelled.is_set()
+        return not self._finished and not self._control.stopped
 
     def _work(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
         """On the background thread."""
-        if self._cancelled.is_set():
+        if self._control.stopped:
             self._ended.emit(None, None)
             return
         try:
-            result = fn(*args, progress=self._report) if self._progress else fn(*args)
+            with controlled_by(self._control):
+                result = fn(*args, progress=self._report) if self._progress else fn(*args)
         except Cancelled:
-            self._cancelled.set()
+            self._control.stop()
             self._ended.emit(None, None)
         except Exception as error:
             work = getattr(fn, "__name__", "Background work").strip("_").replace("_", " ").capitalize()
@@ -70,8 +76,7 @@ class Task(QObject):
             self._ended.emit(result, None)
 
     def _report(self, progress: Progress) -> None:
-        if self._cancelled.is_set():
-            raise Cancelled
+        self._control.check()
         self._progressed.emit(progress)
 
     @Slot(object)
@@ -106,16 +111,27 @@ def alive(handler: Callable[..., object]) -> bool:
 
 
 class _Pool(QObject):
-    """The threads, owned by the application object."""
+    """The threads, owned by the application object.
+
+    They are daemons, unlike those of an executor: work that hangs, on a network drive for instance, must not keep the
+    program from ending.
+    """
 
     def __init__(self, app: QCoreApplication) -> None:
         super().__init__(app)
-        self._executor = ThreadPoolExecutor(max_workers=4, thread_name_prefix="greenroom-task")
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
         self._running: dict[Task, Future[None]] = {}
 
     def start(self, task: Task, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
         task.setParent(self)
-        self._running[task] = self._executor.submit(task._work, fn, args)
+        ended: Future[None] = Future()
+        self._running[task] = ended
+        self._work.put(partial(_do, task, fn, args, ended))
+        if len(self._threads) < min(_THREADS, len(self._running)):
+            name = f"greenroom-task_{len(self._threads)}"
+            self._threads.append(threading.Thread(target=_serve, args=(self._work,), name=name, daemon=True))
+            self._threads[-1].start()
 
     def forget(self, task: Task) -> None:
         self._running.pop(task, None)
@@ -133,10 +149,28 @@ class _Pool(QObject):
         for task in self._running:
             task.cancel()
         _, late = wait(self._running.values(), timeout)
-        self._executor.shutdown(wait=not late, cancel_futures=True)
+        for _ in self._threads:
+            self._work.put(None)
+        if not late:
+            for thread in self._threads:
+                thread.join(timeout)
         self._running.clear()
         self.setParent(None)
         return not late
+
+
+def _serve(work: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (piece := work.get()) is not None:
+        piece()
+
+
+def _do(task: Task, fn: Callable[..., Any], args: tuple[Any, ...], ended: Future[None]) -> None:
+    try:
+        task._work(fn, args)
+    except BaseException as error:
+        ended.set_exception(error)
+    else:
+        ended.set_result(None)
 
 
 def _pool() -> _Pool:

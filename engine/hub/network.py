@@ -16,8 +16,8 @@ DEFAULT_ENDPOINT = "https://huggingface.co"
 
 #: Seconds without a single byte after which a connection counts as dead.
 STALL_S = 30.0
-#: A name and password in front of a host. What cannot be taken apart is taken out up to the last @.
-_LOGIN = re.compile(r"(?<=//)[^\s\"'<>]*@|[^\s\"'<>/]*:[^\s\"'<>]*@")
+#: Of a word: what may stand in front of a name and password, and these, up to the last @ however odd they are.
+_LOGIN = re.compile(r"""(?<![^\s"'<>])([^\s"'<>/:@]*://)?[^\s"'<>]*@""")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class NetworkSettings:
 
 def shown(text: str) -> str:
     """An address, or a text with addresses in it, without any name and password: what may be shown, kept and logged."""
-    return _LOGIN.sub("", text)
+    return _LOGIN.sub(r"\1", text)
 
 
 def check_address(address: str, what: str, proxy: bool = False) -> None:
