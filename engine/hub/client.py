@@ -23,6 +23,8 @@ from engine.words import say
 if TYPE_CHECKING:
     import httpx2
 
+    from engine.hub.connections import Connections
+
 #: An answer that is read whole must be here within this time, all its redirects and pages included.
 ANSWER_S = 300.0
 _CONNECT_S = 15.0
@@ -45,6 +47,7 @@ class HubClient:
 
     def __init__(self, http: httpx2.Client, settings: NetworkSettings, control: Control, signed_in: bool) -> None:
         self._http, self.control, self.signed_in = http, control, signed_in
+        self._connections = _connect_by(http, control)
         self._headers_s = 2 * settings.stall_s
 
     def __enter__(self) -> Self:
@@ -52,6 +55,7 @@ class HubClient:
 
     def __exit__(self, *_: object) -> None:
         self._http.close()
+        self._connections.close()
 
     def ask(
         self, url: str, failed: Failed, first: int | None = None, last: int | None = None
@@ -151,8 +155,8 @@ def open_client(settings: NetworkSettings, token: str | None = None, control: Co
             say("Greenroom is set to work offline"),
             say("Switch offline mode off in Settings, Network (or unset HF_HUB_OFFLINE), and try again."),
         )
-    check_address(settings.address, "The hub's address")
-    check_address(settings.proxy, "The proxy's address", proxy=True)
+    check_address(settings.address, say("The hub's address"))
+    check_address(settings.proxy, say("The proxy's address"), proxy=True)
     import httpx2
 
     control = control or current_control()
@@ -160,7 +164,7 @@ def open_client(settings: NetworkSettings, token: str | None = None, control: Co
     try:
         origin = httpx2.URL(settings.hub).origin
     except (httpx2.InvalidURL, ValueError):
-        raise no_address(settings.address, "The hub's address") from None
+        raise no_address(settings.address, say("The hub's address")) from None
     try:
         http = httpx2.Client(
             proxy=settings.proxy or None,
@@ -172,7 +176,6 @@ def open_client(settings: NetworkSettings, token: str | None = None, control: Co
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
             event_hooks={"request": [_Credentials(origin, credentials)]},
         )
-        _connect_by(http, control)
     except OSError as error:  # raised without a name, so the variable is named instead
         raise GreenroomError(
             say("The network cannot be used"),
@@ -216,17 +219,19 @@ def _credentials(settings: NetworkSettings, token: str | None) -> str:
     return f"Bearer {token}" if token else ""
 
 
-def _connect_by(http: httpx2.Client, control: Control) -> None:
+def _connect_by(http: httpx2.Client, control: Control) -> Connections:
     """httpx2 offers no way to say how connections are opened; its transports' pools have one."""
     import httpcore2
 
     from engine.hub.connections import Connections
 
+    made = Connections(control)
     transports = cast(Any, http)._transport, *cast(Any, http)._mounts.values()
     for transport in transports:
         if transport is not None:
             assert isinstance(transport._pool._network_backend, httpcore2.NetworkBackend)
-            transport._pool._network_backend = Connections(control)
+            transport._pool._network_backend = made
+    return made
 
 
 def _is_true(value: str | None) -> bool:

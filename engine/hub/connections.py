@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import httpcore2
 
@@ -67,6 +68,12 @@ class Connections(httpcore2.NetworkBackend):
 
     def __init__(self, control: Control) -> None:
         self._control = control
+        self._opened: WeakSet[socket.socket] = WeakSet()
+
+    def close(self) -> None:
+        """Closes what the library left open, as it does where a SOCKS proxy is silent."""
+        for connection in list(self._opened):
+            connection.close()
 
     def connect_tcp(
         self,
@@ -82,6 +89,7 @@ class Connections(httpcore2.NetworkBackend):
         for number, (family, kind, protocol, _, address) in enumerate(found):
             whole.step()
             connection = socket.socket(family, kind, protocol)
+            self._opened.add(connection)
             try:
                 self._connect(connection, address, _Wait(self._control, share, httpcore2.ConnectTimeout))
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -31,8 +31,8 @@ class NetworkSettings:
     stall_s:  seconds without a byte before a connection is given up
     """
 
-    endpoint: str = ""
-    proxy: str = ""
+    endpoint: str = field(default="", repr=False)
+    proxy: str = field(default="", repr=False)
     ca_file: str = ""
     offline: bool = False
     stall_s: float = STALL_S
