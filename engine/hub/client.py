@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 from collections.abc import Callable
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, Self, cast
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
@@ -172,8 +171,6 @@ def open_client(settings: NetworkSettings, token: str | None = None, control: Co
             follow_redirects=False,
             timeout=httpx2.Timeout(settings.stall_s, connect=min(_CONNECT_S, settings.stall_s)),
             headers={"User-Agent": "greenroom", "Accept-Encoding": "identity"},
-            # No server gets to recognise us by what it or another has set.
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
             event_hooks={"request": [_Credentials(origin, credentials)]},
         )
     except OSError as error:  # raised without a name, so the variable is named instead
@@ -193,7 +190,10 @@ def open_client(settings: NetworkSettings, token: str | None = None, control: Co
 
 
 class _Credentials:
-    """Runs before every request, also before those a library makes by itself: the one place that adds credentials."""
+    """Runs before every request, also before those a library makes by itself: the one place that adds credentials.
+
+    Cookies are never sent: no server gets to recognise us by them.
+    """
 
     def __init__(self, origin: object, value: str) -> None:
         self._origin, self._value = origin, value
