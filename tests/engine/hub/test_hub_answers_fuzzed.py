@@ -189,7 +189,7 @@ def _ask(hub: Hub, rng: random.Random, folder: Path) -> None:
                 assert len(_Source(opened, url, FILE, "hub.example").bytes(0, 500)) == 500
             else:
                 done = FileTransfer(
-                    client,
+                    opened,
                     url,
                     FILE,
                     folder / "part",
