@@ -152,7 +152,10 @@ class Hub:
         address = f"{self.settings.hub}/api/models/{repo}"
         with open_client(self.settings, self._token) as client, within(ANSWER_S):
             info, _ = self._listed(
-                client, f"{address}/revision/{quote(revision, safe='')}" if revision else address, what, repo
+                client,
+                f"{address}/revision/{quote(revision, safe='', errors='replace')}" if revision else address,
+                what,
+                repo,
             )
             if not isinstance(info, dict):
                 raise self._no_listing(what)

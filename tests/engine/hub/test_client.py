@@ -501,3 +501,12 @@ def test_any_text_can_be_searched_for(text: str, monkeypatch: pytest.MonkeyPatch
         return
     assert asked[0].url.path == "/api/models"
     assert asked[0].url.params.get_list("limit") == ["50"]
+
+
+@pytest.mark.parametrize("commit", [*ODD_VALUES, "main", "../x", "\ud800", COMMIT.upper(), COMMIT + "\n", COMMIT[1:]])
+def test_a_listing_without_a_commit_is_none(commit: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = answer_by(lambda _: answer(json.dumps({"sha": commit}).encode()), monkeypatch)
+    for revision in (None, "main", "\ud800"):
+        with pytest.raises(GreenroomError, match="something that is no listing"):
+            Hub(SETTINGS).repository("maker/model", revision)
+    assert len(asked) == 3
