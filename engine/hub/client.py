@@ -121,6 +121,8 @@ class HubClient:
 
 def next_address(here: str, target: str, failed: Failed) -> str:
     """Where an answer sends us. Raises GreenroomError for what is no plain address, and where encryption would end."""
+    import httpx2
+
     try:
         if not target or len(target) > _MAX_ADDRESS or re.search(r"[\x00-\x20\x7f]", target):
             raise ValueError("no address")
@@ -132,8 +134,10 @@ def next_address(here: str, target: str, failed: Failed) -> str:
             and "@" not in parts.netloc
             and _HOST.fullmatch(parts.hostname or "") is not None
             and (parts.port is None or parts.port > 0)
+            # What looks at addresses here and what follows them take the same to be the host.
+            and httpx2.URL(found).host == parts.hostname
         )
-    except ValueError:
+    except (ValueError, httpx2.InvalidURL):
         good = False
     if not good:
         raise failed(say("it was redirected to an address that is not safe"), say("Try another mirror."))
