@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,9 +17,10 @@ from engine.hub import disk_room, download_store
 from engine.hub.download_store import DownloadStore
 from engine.hub.downloads import DownloadManager, DownloadStatus
 from engine.hub.network import NetworkSettings
-from engine.hub.repository import Hub, RemoteModel
+from engine.hub.repository import Hub, RemoteFile, RemoteModel
 from engine.hub.transfer import RetryPolicy
-from tests.fake_hub import FakeHub, Fault, Pattern
+from tests.fake_hub import COMMIT, FakeHub, Fault, Pattern
+from tests.raw_server import RawServer, silent
 
 REPO = "maker/model"
 NBYTES = 2_000_000
@@ -330,3 +332,52 @@ def test_a_damaged_list_says_what_to_do(tmp_path: Path) -> None:
     path.write_bytes(b"not a database at all" * 100)
     with pytest.raises(GreenroomError, match="can be deleted, the files stay"):
         DownloadStore(path)
+
+
+WAITING = RemoteModel(REPO, COMMIT, "Q4_0", "one-Q4_0", "gguf", (RemoteFile("one-Q4_0.gguf", 1000, None, None),))
+
+
+@pytest.mark.parametrize("verb", ["pause", "cancel", "close"])
+def test_no_verb_waits_for_a_silent_server(tmp_path: Path, verb: str) -> None:
+    with RawServer(silent) as server:
+        settings = NetworkSettings(endpoint=f"http://{server.address}", stall_s=1000)
+        manager = DownloadManager(tmp_path / "models", tmp_path / "downloads.db", settings)
+        manager.start()
+        download = manager.add(WAITING)
+        assert server.reached.wait(20)
+        if verb == "pause":
+            manager.pause(download)
+            assert manager.wait(download, 20).state == "paused"
+        elif verb == "cancel":
+            manager.cancel(download)
+            assert manager.status() == []
+        assert manager.close(timeout=20)
+    store = DownloadStore(tmp_path / "downloads.db")
+    assert [each.state for each in store.all()] == {"pause": ["paused"], "cancel": [], "close": ["downloading"]}[verb]
+    store.close()
+
+
+def test_what_hangs_on_the_disk_is_not_waited_for(
+    hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs, over = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> bool:
+        hangs.set()
+        return not over.wait(60)
+
+    monkeypatch.setattr("engine.hub.download_job.verify", hang)
+    monkeypatch.setattr("engine.hub.downloads._STOP_S", 0.1)
+    manager = DownloadManager(tmp_path / "models", tmp_path / "downloads.db", NetworkSettings(endpoint=hub.url))
+    manager.start()
+    download = manager.add(model(hub))
+    assert hangs.wait(20)
+    for verb in (manager.pause, manager.cancel):
+        with pytest.raises(GreenroomError, match="does not stop"):
+            verb(download)
+    (job,) = manager._jobs.values()
+    assert job.daemon
+    assert not manager.close(timeout=0.1)
+    over.set()
+    job.join(20)
+    assert manager.close()
