@@ -110,6 +110,7 @@ class HubClient:
 
     def _send(self, url: str, headers: dict[str, str], failed: Failed) -> httpx2.Response:
         import httpx2
+        import socksio
 
         try:
             return self._http.send(self._http.build_request("GET", url, headers=headers), stream=True)
@@ -117,6 +118,8 @@ class HubClient:
             raise failed(
                 say("its address cannot be used"), say("Check the hub's address, or use another mirror.")
             ) from error
+        except socksio.ProtocolError as error:
+            raise httpx2.ProxyError("it does not speak SOCKS") from error
 
 
 def next_address(here: str, target: str, failed: Failed) -> str:

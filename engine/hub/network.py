@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -143,9 +144,8 @@ def network_error(error: Exception, host: str, resumes: bool = False) -> Greenro
             _plain(str(error)) or "no reason given",
             say("Check it in Settings, Network (in a terminal HTTPS_PROXY)."),
         )
-    text = " ".join(str(cause) for cause in chain)
     refused = any(isinstance(cause, ConnectionRefusedError) for cause in chain)
-    if "Name or service not known" in text or "getaddrinfo" in text or "name resolution" in text:
+    if any(isinstance(cause, socket.gaierror | UnicodeError) for cause in chain):
         return GreenroomError(what, say("its name cannot be looked up"), check)
     if isinstance(error, httpx2.ReadTimeout):
         return GreenroomError(say("{host} fell silent", host=host), say("its answer did not come in time"), check)

@@ -120,6 +120,27 @@ def test_a_stop_ends_the_wait_for_a_proxy(endpoint: str, proxy: str, tmp_path: P
     assert isinstance(stopped.raised, Cancelled)
 
 
+@pytest.mark.parametrize("login", ["", "user:password@"])
+@pytest.mark.parametrize(
+    "says",
+    [
+        b"\x05",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"\x05\x07",
+        b"\x05\xff",
+        b"\x05\x00\x05",
+        b"\xff" * 5000,
+    ],
+    ids=lambda says: ascii(says)[:20],
+)
+def test_a_proxy_that_speaks_no_socks_is_one_sentence(says: bytes, login: str, tmp_path: Path) -> None:
+    with RawServer(after(says)) as server:
+        settings = NetworkSettings(endpoint="https://hub.example", proxy=f"socks5://{login}{server.address}", stall_s=1)
+        with pytest.raises(GreenroomError, match="The proxy refused") as refused:
+            search(settings, tmp_path)
+    assert "password" not in str(refused.value)
+
+
 def test_a_stop_ends_the_wait_for_a_tls_handshake(tmp_path: Path) -> None:
     with RawServer(silent) as server:
         settings = NetworkSettings(endpoint=f"https://{server.address}", stall_s=NEVER_S)
