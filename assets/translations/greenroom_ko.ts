@@ -464,14 +464,14 @@
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
-        <location filename="../../app/chat/storage/importing.py"/>
+        <location filename="../../app/chat/storage/loading.py"/>
         <location filename="../../app/chat/storage/preset_store.py"/>
         <source>it is no file</source>
         <translation>파일이 아닙니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
-        <location filename="../../app/chat/storage/importing.py"/>
+        <location filename="../../app/chat/storage/loading.py"/>
         <location filename="../../app/chat/storage/preset_store.py"/>
         <location filename="../../engine/safe_paths.py"/>
         <source>Choose another file.</source>
@@ -489,7 +489,7 @@
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
-        <location filename="../../app/chat/storage/importing.py"/>
+        <location filename="../../app/chat/storage/loading.py"/>
         <location filename="../../app/chat/storage/preset_store.py"/>
         <source>it is larger than {size} MB</source>
         <translation>{size} MB보다 큽니다</translation>
@@ -501,7 +501,7 @@
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
-        <location filename="../../app/chat/storage/importing.py"/>
+        <location filename="../../app/chat/storage/loading.py"/>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <location filename="../../engine/checkpoints/safetensors_header.py"/>
         <location filename="../../engine/placement/compare.py"/>
@@ -532,6 +532,21 @@
         <location filename="../../app/chat/composing/attaching.py"/>
         <source>Pasted text</source>
         <translation>붙여 넣은 텍스트</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composing/attaching.py"/>
+        <source>The text was not pasted</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composing/attaching.py"/>
+        <source>it is longer than {most} characters</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composing/attaching.py"/>
+        <source>Paste the part that matters.</source>
+        <translation type="unfinished"></translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
@@ -801,6 +816,11 @@
         <location filename="../../app/chat/exchange.py"/>
         <source>Reading {name}…</source>
         <translation>{name} 읽는 중…</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/exchange.py"/>
+        <source>Reading {name}: {share}</source>
+        <translation type="unfinished"></translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/exchange.py"/>
@@ -2153,42 +2173,7 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/importing.py"/>
-        <source>these are the chats that are open</source>
-        <translation>지금 열려 있는 채팅 파일입니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/importing.py"/>
-        <source>there is no conversations.json in it</source>
-        <translation>conversations.json이 들어 있지 않습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/importing.py"/>
-        <source>what is packed in it is larger than {size} MB</source>
-        <translation>압축을 풀면 {size} MB보다 큽니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/importing.py"/>
-        <source>the archive is damaged or locked with a password</source>
-        <translation>압축 파일이 손상되었거나 암호로 잠겨 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/importing.py"/>
-        <source>it is made of more parts than chats are</source>
-        <translation>채팅이라기에는 너무 많은 조각으로 되어 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/importing.py"/>
-        <source>it is nested too deeply</source>
-        <translation>너무 깊이 중첩되어 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/importing.py"/>
-        <location filename="../../app/chat/storage/preset_store.py"/>
-        <source>it is no JSON text, or it ends too early</source>
-        <translation>JSON이 아니거나 중간에 끊겨 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/importing.py"/>
+        <location filename="../../app/chat/storage/loading.py"/>
         <location filename="../../app/chat/storage/preset_store.py"/>
         <source>{name} was not imported</source>
         <translation>{name} 파일을 가져오지 못했습니다</translation>
@@ -2223,6 +2208,57 @@
         <location filename="../../app/chat/storage/importing.py"/>
         <source>Imported chat</source>
         <translation>가져온 채팅</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <source>it is made of more parts than chats are</source>
+        <translation>채팅이라기에는 너무 많은 조각으로 되어 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <source>it is nested too deeply</source>
+        <translation>너무 깊이 중첩되어 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>it is no JSON text, or it ends too early</source>
+        <translation>JSON이 아니거나 중간에 끊겨 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <source>a number in it is too long</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <source>these are the chats that are open</source>
+        <translation>지금 열려 있는 채팅 파일입니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <source>there is no conversations.json in it</source>
+        <translation>conversations.json이 들어 있지 않습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <source>it has more than {most} lists of chats</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <source>it is packed in a way that exports are not</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <source>what is packed in it is larger than {size} MB</source>
+        <translation>압축을 풀면 {size} MB보다 큽니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <source>the archive is damaged or locked with a password</source>
+        <translation>압축 파일이 손상되었거나 암호로 잠겨 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/messages.py"/>
@@ -4139,6 +4175,7 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
+        <location filename="../../engine/hub/client.py"/>
         <source>The hub&apos;s address</source>
         <translation>허브 주소</translation>
     </message>
@@ -4154,6 +4191,7 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
+        <location filename="../../engine/hub/client.py"/>
         <source>The proxy&apos;s address</source>
         <translation>프록시 주소</translation>
     </message>
@@ -6590,19 +6628,116 @@
         <translation>먼저 다운로드하세요.</translation>
     </message>
     <message>
-        <location filename="../../engine/hub/credentials.py"/>
-        <source>The token was not saved</source>
-        <translation>토큰을 저장하지 못했습니다</translation>
+        <location filename="../../engine/hub/client.py"/>
+        <source>the server sent it compressed</source>
+        <translation>서버가 압축해서 보냈습니다</translation>
     </message>
     <message>
+        <location filename="../../engine/hub/client.py"/>
+        <source>Use another mirror.</source>
+        <translation>다른 미러를 사용하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/client.py"/>
+        <source>it was redirected again and again</source>
+        <translation>다른 주소로 계속 넘겨졌습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/client.py"/>
+        <source>Try again later, or use another mirror.</source>
+        <translation>나중에 다시 시도하거나 다른 미러를 사용하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/client.py"/>
+        <source>the answer is far too long</source>
+        <translation>응답이 지나치게 깁니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/client.py"/>
+        <source>Try again, or use another mirror.</source>
+        <translation>다시 시도하거나 다른 미러를 사용하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/client.py"/>
+        <source>its address cannot be used</source>
+        <translation>주소를 사용할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/client.py"/>
+        <source>Check the hub&apos;s address, or use another mirror.</source>
+        <translation>허브 주소를 확인하거나 다른 미러를 사용하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/client.py"/>
+        <source>it was redirected to an address that is not safe</source>
+        <translation>안전하지 않은 주소로 넘겨졌습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/client.py"/>
+        <source>Try another mirror.</source>
+        <translation>다른 미러를 사용해 보세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/client.py"/>
+        <source>{host} was not asked</source>
+        <translation>{host}에 요청하지 않았습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/client.py"/>
+        <source>Greenroom is set to work offline</source>
+        <translation>Greenroom이 오프라인으로 설정되어 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/client.py"/>
+        <source>Switch offline mode off in Settings, Network (or unset HF_HUB_OFFLINE), and try again.</source>
+        <translation>설정의 네트워크에서 오프라인을 끄거나 HF_HUB_OFFLINE을 해제한 뒤 다시 시도하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/client.py"/>
+        <source>The network cannot be used</source>
+        <translation>네트워크를 사용할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/client.py"/>
+        <source>the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read</source>
+        <translation>SSL_CERT_FILE 또는 SSL_CERT_DIR이 가리키는 인증서를 읽을 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/client.py"/>
+        <source>Correct or unset it.</source>
+        <translation>고치거나 해제하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/client.py"/>
+        <source>its proxy setting is wrong</source>
+        <translation>프록시 설정이 잘못되었습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/client.py"/>
+        <source>Correct it in Settings, Network (in a terminal HTTPS_PROXY).</source>
+        <translation>설정의 네트워크(터미널에서는 HTTPS_PROXY)에서 바로잡으세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/client.py"/>
+        <source>The access token cannot be used</source>
+        <translation>액세스 토큰을 사용할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/client.py"/>
         <location filename="../../engine/hub/credentials.py"/>
         <source>it is not a token</source>
         <translation>토큰이 아닙니다</translation>
     </message>
     <message>
+        <location filename="../../engine/hub/client.py"/>
         <location filename="../../engine/hub/credentials.py"/>
         <source>Copy it again from the hub&apos;s settings page.</source>
         <translation>허브의 설정 페이지에서 다시 복사하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/credentials.py"/>
+        <source>The token was not saved</source>
+        <translation>토큰을 저장하지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/credentials.py"/>
@@ -6896,6 +7031,21 @@
     </message>
     <message>
         <location filename="../../engine/hub/downloads.py"/>
+        <source>The download does not stop</source>
+        <translation>다운로드가 중지되지 않습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>it waits for the disk or for the keyring</source>
+        <translation>디스크나 키링의 응답을 기다리고 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
+        <source>Try again in a moment.</source>
+        <translation>잠시 후 다시 시도하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/downloads.py"/>
         <source>The download is not this window&apos;s</source>
         <translation>이 창의 다운로드가 아닙니다</translation>
     </message>
@@ -6991,46 +7141,6 @@
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
-        <source>{host} was not asked</source>
-        <translation>{host}에 요청하지 않았습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/network.py"/>
-        <source>Greenroom is set to work offline</source>
-        <translation>Greenroom이 오프라인으로 설정되어 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/network.py"/>
-        <source>Switch offline mode off in Settings, Network (or unset HF_HUB_OFFLINE), and try again.</source>
-        <translation>설정의 네트워크에서 오프라인을 끄거나 HF_HUB_OFFLINE을 해제한 뒤 다시 시도하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/network.py"/>
-        <source>The network cannot be used</source>
-        <translation>네트워크를 사용할 수 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/network.py"/>
-        <source>the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read</source>
-        <translation>SSL_CERT_FILE 또는 SSL_CERT_DIR이 가리키는 인증서를 읽을 수 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/network.py"/>
-        <source>Correct or unset it.</source>
-        <translation>고치거나 해제하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/network.py"/>
-        <source>its proxy setting is wrong ({error})</source>
-        <translation>프록시 설정이 잘못되었습니다({error})</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/network.py"/>
-        <source>Correct it in Settings, Network (in a terminal HTTPS_PROXY).</source>
-        <translation>설정의 네트워크(터미널에서는 HTTPS_PROXY)에서 바로잡으세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/network.py"/>
         <source>{what} cannot be used</source>
         <translation>{what}을(를) 사용할 수 없습니다</translation>
     </message>
@@ -7111,16 +7221,6 @@
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
-        <source>it sends every question elsewhere, without end</source>
-        <translation>모든 요청을 끝없이 다른 곳으로 넘깁니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/network.py"/>
-        <source>Check its address, or try again later.</source>
-        <translation>주소를 확인하거나 나중에 다시 시도하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/hub/network.py"/>
         <source>its name cannot be looked up</source>
         <translation>이름을 찾을 수 없습니다</translation>
     </message>
@@ -7131,8 +7231,8 @@
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
-        <source>no byte came for a while</source>
-        <translation>한동안 데이터가 오지 않았습니다</translation>
+        <source>its answer did not come in time</source>
+        <translation>제때 응답이 오지 않았습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/network.py"/>
@@ -7256,13 +7356,18 @@
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
-        <source>{host} answered with something that is no listing</source>
-        <translation>{host}의 응답이 목록이 아닙니다</translation>
+        <source>{host} continues its list on another server</source>
+        <translation>{host}의 목록이 다른 서버로 이어집니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
         <source>Check the hub&apos;s address in Settings, Network (or HF_ENDPOINT).</source>
         <translation>설정의 네트워크(또는 HF_ENDPOINT)에서 허브 주소를 확인하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/hub/repository.py"/>
+        <source>{host} answered with something that is no listing</source>
+        <translation>{host}의 응답이 목록이 아닙니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
