@@ -115,16 +115,20 @@ class Connections(httpcore2.NetworkBackend):
         def look_up() -> None:
             try:
                 answers.append(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-            except (OSError, UnicodeError) as error:  # UnicodeError: a part of the name is too long
+            except Exception as error:
                 answers.append(error)
 
         thread = threading.Thread(target=look_up, name="name look-up", daemon=True)
         thread.start()
         while thread.is_alive():
             thread.join(wait.step())
-        if isinstance(answers[0], Exception):
-            raise httpcore2.ConnectError(str(answers[0])) from answers[0]
-        return answers[0]
+        (answer,) = answers
+        try:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+        except (OSError, UnicodeError) as error:  # UnicodeError: a part of the name is too long
+            raise httpcore2.ConnectError(str(error)) from error
 
     def _connect(self, connection: socket.socket, address: Any, wait: _Wait) -> None:
         connection.setblocking(False)

@@ -23,8 +23,8 @@ from engine.hub.client import open_client
 from engine.hub.headers import _Source
 from engine.hub.network import NetworkSettings
 from engine.hub.repository import Hub, RemoteFile, is_repo
-from engine.hub.safe_paths import is_safe
 from engine.hub.transfer import FileTransfer, RetryPolicy, Throttle
+from engine.safe_paths import is_safe
 from tests.fake_hub import COMMIT
 from tests.fake_transport import Body, answer_by
 
