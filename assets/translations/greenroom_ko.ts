@@ -464,14 +464,14 @@
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
-        <location filename="../../app/chat/storage/importing.py"/>
+        <location filename="../../app/chat/storage/loading.py"/>
         <location filename="../../app/chat/storage/preset_store.py"/>
         <source>it is no file</source>
         <translation>파일이 아닙니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
-        <location filename="../../app/chat/storage/importing.py"/>
+        <location filename="../../app/chat/storage/loading.py"/>
         <location filename="../../app/chat/storage/preset_store.py"/>
         <location filename="../../engine/safe_paths.py"/>
         <source>Choose another file.</source>
@@ -489,7 +489,7 @@
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
-        <location filename="../../app/chat/storage/importing.py"/>
+        <location filename="../../app/chat/storage/loading.py"/>
         <location filename="../../app/chat/storage/preset_store.py"/>
         <source>it is larger than {size} MB</source>
         <translation>{size} MB보다 큽니다</translation>
@@ -501,7 +501,7 @@
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
-        <location filename="../../app/chat/storage/importing.py"/>
+        <location filename="../../app/chat/storage/loading.py"/>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <location filename="../../engine/checkpoints/safetensors_header.py"/>
         <location filename="../../engine/placement/compare.py"/>
@@ -532,6 +532,21 @@
         <location filename="../../app/chat/composing/attaching.py"/>
         <source>Pasted text</source>
         <translation>붙여 넣은 텍스트</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composing/attaching.py"/>
+        <source>The text was not pasted</source>
+        <translation>텍스트를 붙여 넣지 않았습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composing/attaching.py"/>
+        <source>it is longer than {most} characters</source>
+        <translation>{most}자보다 깁니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/composing/attaching.py"/>
+        <source>Paste the part that matters.</source>
+        <translation>필요한 부분만 붙여 넣으세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
@@ -801,6 +816,11 @@
         <location filename="../../app/chat/exchange.py"/>
         <source>Reading {name}…</source>
         <translation>{name} 읽는 중…</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/exchange.py"/>
+        <source>Reading {name}: {share}</source>
+        <translation>{name} 읽는 중: {share}</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/exchange.py"/>
@@ -2153,42 +2173,7 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/importing.py"/>
-        <source>these are the chats that are open</source>
-        <translation>지금 열려 있는 채팅 파일입니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/importing.py"/>
-        <source>there is no conversations.json in it</source>
-        <translation>conversations.json이 들어 있지 않습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/importing.py"/>
-        <source>what is packed in it is larger than {size} MB</source>
-        <translation>압축을 풀면 {size} MB보다 큽니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/importing.py"/>
-        <source>the archive is damaged or locked with a password</source>
-        <translation>압축 파일이 손상되었거나 암호로 잠겨 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/importing.py"/>
-        <source>it is made of more parts than chats are</source>
-        <translation>채팅이라기에는 너무 많은 조각으로 되어 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/importing.py"/>
-        <source>it is nested too deeply</source>
-        <translation>너무 깊이 중첩되어 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/importing.py"/>
-        <location filename="../../app/chat/storage/preset_store.py"/>
-        <source>it is no JSON text, or it ends too early</source>
-        <translation>JSON이 아니거나 중간에 끊겨 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/importing.py"/>
+        <location filename="../../app/chat/storage/loading.py"/>
         <location filename="../../app/chat/storage/preset_store.py"/>
         <source>{name} was not imported</source>
         <translation>{name} 파일을 가져오지 못했습니다</translation>
@@ -2223,6 +2208,57 @@
         <location filename="../../app/chat/storage/importing.py"/>
         <source>Imported chat</source>
         <translation>가져온 채팅</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <source>it is made of more parts than chats are</source>
+        <translation>채팅이라기에는 너무 많은 조각으로 되어 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <source>it is nested too deeply</source>
+        <translation>너무 깊이 중첩되어 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <location filename="../../app/chat/storage/preset_store.py"/>
+        <source>it is no JSON text, or it ends too early</source>
+        <translation>JSON이 아니거나 중간에 끊겨 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <source>a number in it is too long</source>
+        <translation>파일에 있는 숫자가 너무 깁니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <source>these are the chats that are open</source>
+        <translation>지금 열려 있는 채팅 파일입니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <source>there is no conversations.json in it</source>
+        <translation>conversations.json이 들어 있지 않습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <source>it has more than {most} lists of chats</source>
+        <translation>대화 목록이 {most}개를 넘습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <source>it is packed in a way that exports are not</source>
+        <translation>내보낸 파일에 쓰이지 않는 방식으로 압축되어 있습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <source>what is packed in it is larger than {size} MB</source>
+        <translation>압축을 풀면 {size} MB보다 큽니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <source>the archive is damaged or locked with a password</source>
+        <translation>압축 파일이 손상되었거나 암호로 잠겨 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/messages.py"/>
@@ -2525,6 +2561,7 @@
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <location filename="../../app/settings/network.py"/>
+        <location filename="../../app/settings/proxy.py"/>
         <source>Remove</source>
         <translation>제거</translation>
     </message>
@@ -4071,6 +4108,26 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
+        <source>The hub&apos;s address</source>
+        <translation>허브 주소</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>The hub&apos;s address was not saved</source>
+        <translation>허브 주소를 저장하지 못했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>a name or password in it would be kept in the settings file</source>
+        <translation>주소에 든 이름이나 비밀번호가 설정 파일에 그대로 남게 됩니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>Leave it out, and save an access token instead.</source>
+        <translation>그 부분을 빼고, 대신 액세스 토큰을 저장하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
         <source>Network</source>
         <translation>네트워크</translation>
     </message>
@@ -4139,23 +4196,13 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
-        <source>The hub&apos;s address</source>
-        <translation>허브 주소</translation>
-    </message>
-    <message>
-        <location filename="../../app/settings/pages/network.py"/>
         <source>Proxy</source>
         <translation>프록시</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
-        <source>http, https, socks5 or socks5h, for example socks5h://localhost:1080.</source>
-        <translation>http, https, socks5 또는 socks5h. 예: socks5h://localhost:1080.</translation>
-    </message>
-    <message>
-        <location filename="../../app/settings/pages/network.py"/>
-        <source>The proxy&apos;s address</source>
-        <translation>프록시 주소</translation>
+        <source>For example socks5h://localhost:1080, or http://name:password@host:3128.</source>
+        <translation>예: socks5h://localhost:1080 또는 http://name:password@host:3128.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
@@ -4472,6 +4519,41 @@
         <location filename="../../app/settings/pages/shortcuts.py"/>
         <source>Click a field and press the keys.</source>
         <translation>입력란을 클릭하고 키를 누르세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/proxy.py"/>
+        <source>Remove the proxy&apos;s password</source>
+        <translation>프록시 비밀번호 제거</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/proxy.py"/>
+        <source>The proxy&apos;s address</source>
+        <translation>프록시 주소</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/proxy.py"/>
+        <source>The password is in the system&apos;s keyring.</source>
+        <translation>비밀번호는 시스템 키링에 있습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/proxy.py"/>
+        <source>There is no safe keyring here: the password is kept until Greenroom closes.</source>
+        <translation>안전한 키링이 없어 비밀번호는 Greenroom을 닫을 때까지만 유지됩니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/proxy.py"/>
+        <source>The proxy&apos;s password is no longer in the settings file</source>
+        <translation>프록시 비밀번호를 설정 파일에서 지웠습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/proxy.py"/>
+        <source>there is no safe keyring here, so the password is kept until Greenroom closes</source>
+        <translation>안전한 키링이 없어 Greenroom을 닫을 때까지만 유지됩니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/proxy.py"/>
+        <source>Enter it again in Settings, Network after the next start.</source>
+        <translation>다음에 시작한 뒤 설정의 네트워크에서 다시 입력하세요.</translation>
     </message>
     <message>
         <location filename="../../app/settings/section.py"/>

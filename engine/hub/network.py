@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from engine.errors import GreenroomError
+from engine.hub.proxy_password import join_password
 from engine.words import say
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class NetworkSettings:
     """How to reach the hub. Empty fields take the environment's: HF_ENDPOINT, HTTPS_PROXY, SSL_CERT_FILE, ...
 
     endpoint: address of the hub or of a mirror that speaks its API
-    proxy:    http://, https://, socks5:// or socks5h:// address
+    proxy:    http://, https://, socks5:// or socks5h:// address; the password is `proxy_password`'s
     ca_file:  PEM file with the certificates to trust instead of the system's
     offline:  refuse every request (HF_HUB_OFFLINE does the same)
     stall_s:  seconds without a byte before a connection is given up
@@ -69,7 +70,7 @@ def open_client(settings: NetworkSettings) -> httpx2.Client:
 
     try:
         return httpx2.Client(
-            proxy=settings.proxy or None,
+            proxy=join_password(settings.proxy) or None,
             verify=read_certificates(settings.ca_file),
             follow_redirects=False,
             timeout=httpx2.Timeout(settings.stall_s, connect=min(_CONNECT_S, settings.stall_s)),
