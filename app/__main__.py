@@ -80,16 +80,17 @@ def open_window(model: str | None = None) -> int:
     from PySide6.QtCore import QTimer
     from PySide6.QtWidgets import QApplication
 
+    from engine.folders import close_to_others, data_folder
     from engine.log import start_logging
 
     start_logging()
+    close_to_others()
     QApplication.setApplicationName("greenroom")
     QApplication.setApplicationDisplayName("Greenroom")
     QApplication.setDesktopFileName("greenroom")
     application = QApplication(sys.argv[:1])
 
     from app.first_window import FirstWindow
-    from app.folders import data_folder
 
     path = None if model is None else str(Path(model).resolve())
     first = FirstWindow(data_folder(), application)

@@ -1,6 +1,6 @@
 """One window for one data folder: a second start of the program brings up the window that is there.
 
-Who holds the lock file is the first; it listens on a local socket whose name comes from the folder. A later start says
+Who holds the lock file is the first; it listens on a local socket that only this user can reach. A later start says
 on it what it was to open, and ends. When the first does not answer, for it hangs, the later one opens a window of its
 own: windows share the chats (`app.chat.storage.writing`, `ChatStore.look_for_changes`).
 """
@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from pathlib import Path
 from PySide6.QtCore import QEvent, QLockFile, QObject, Qt, Slot
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 from PySide6.QtWidgets import QApplication, QWidget
+
+from engine.folders import make_private
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +39,7 @@ class FirstWindow(QObject):
     def __init__(self, folder: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._folder = folder
-        self._name = "greenroom-" + hashlib.sha256(str(folder.resolve()).encode("utf-8", "replace")).hexdigest()[:20]
+        self._name = _socket_name(folder)
         self._lock = QLockFile(str(folder / "greenroom.lock"))
         # Only the end of its program makes it stale.
         self._lock.setStaleLockTime(0)
@@ -49,7 +52,7 @@ class FirstWindow(QObject):
     def begin(self, model: str | None = None) -> bool:
         """True when this start is to open a window; False when another has taken over, with the model."""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_private(self._folder)
         except OSError:
             return True  # the window says what follows from it
         until = time.monotonic() + LEAVING_S
@@ -124,6 +127,28 @@ class FirstWindow(QObject):
             bring_up(self._window)
             if model and self._load is not None:
                 self._load(model)
+
+
+def _socket_name(folder: Path) -> str:
+    """Another user must not be able to listen in our place.
+
+    On Linux Qt's own folder for sockets is open to all users, so this is a path in one that is not. On macOS that
+    folder belongs to the user. On Windows it is a pipe, which Qt opens for this user only.
+    """
+    name = "greenroom-" + hashlib.sha256(str(folder.resolve()).encode("utf-8", "replace")).hexdigest()[:20]
+    if not sys.platform.startswith("linux"):
+        return name
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    # A path of a socket has 107 bytes at most.
+    return f"{runtime}/{name}" if _is_private(runtime) else str(folder.absolute() / "greenroom.socket")
+
+
+def _is_private(folder: str) -> bool:
+    try:
+        found = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
 
 def bring_up(window: QWidget) -> None:

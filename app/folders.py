@@ -1,33 +1,17 @@
-"""Where the program keeps what belongs to the user. GREENROOM_DATA puts all of it into one folder."""
+"""The window's files in the user's folders."""
 
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import tempfile
 from pathlib import Path
 
-import platformdirs
-
 from engine.errors import GreenroomError
+from engine.folders import data_folder, make_private, open_private
 from engine.words import say
 
 log = logging.getLogger(__name__)
-
-_NAME = "greenroom"
-
-
-def config_folder() -> Path:
-    """Settings."""
-    data = os.environ.get("GREENROOM_DATA")
-    return Path(data) if data else Path(platformdirs.user_config_dir(_NAME, appauthor=False))
-
-
-def data_folder() -> Path:
-    """Chats and presets."""
-    data = os.environ.get("GREENROOM_DATA")
-    return Path(data) if data else Path(platformdirs.user_data_dir(_NAME, appauthor=False))
 
 
 def chats_file() -> Path:
@@ -52,7 +36,7 @@ def holds_chats(path: Path) -> bool:
 def make_writable(folder: Path) -> Path:
     """The folder, made if it is missing. Raises GreenroomError when nothing can be written there."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
@@ -67,6 +51,10 @@ def make_writable(folder: Path) -> Path:
 def keep_aside(path: Path) -> None:
     """Copy a file that cannot be read as it should, before another one takes its place."""
     try:
-        shutil.copyfile(path, path.with_name(path.name + ".unreadable"))
+        with (
+            path.open("rb") as source,
+            open(path.with_name(path.name + ".unreadable"), "wb", opener=open_private) as aside,
+        ):
+            shutil.copyfileobj(source, aside)
     except OSError as error:
         log.warning("%s could not be kept aside: %s", path, error)

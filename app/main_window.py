@@ -24,6 +24,7 @@ from app.models.choose import choose_file, choose_folder
 from app.models.download_host import DownloadHost
 from app.models.local import LocalModels
 from app.notices import Notices
+from app.settings.proxy import move_old_password
 from app.settings.store import SettingsStore
 from app.theme import theme
 from app.theme.zoom import next_zoom
@@ -256,6 +257,7 @@ class MainWindow(QMainWindow):
         self.models_here.look()
         if self._settings.problem is not None:
             self.notices.show_saving_problem(self._settings.problem)
+        move_old_password(self._settings, lambda note: self.notices.show(note, "warn", "proxy"))
         if self._welcome and self.first_model.open and self.launcher.first_start:
             # The memory is measured meanwhile.
             self._first_model_waits = True

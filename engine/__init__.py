@@ -56,7 +56,7 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
     wishes:  fields of `engine.placement.plan.Wishes`.
     What earlier answers of this model here taught is in the prediction, see `learn`.
     """
-    from engine.hardware.probe import cache_folder
+    from engine.folders import cache_folder
     from engine.placement.learned import corrected
     from engine.placement.planner import plan as run
 
@@ -70,7 +70,7 @@ def learn(
 
     others: share of the CPU that other programs used meanwhile, see `engine.hardware.busy`
     """
-    from engine.hardware.probe import cache_folder
+    from engine.folders import cache_folder
     from engine.placement.learned import remember
 
     return remember(

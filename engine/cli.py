@@ -81,9 +81,11 @@ def main(argv: Sequence[str] | None = None, paint: cli_machines.Paint | None = N
             # Argparse itself would name the help of the whole program, not the verb's.
             args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
         args.paint = paint
+        from engine.folders import close_to_others
         from engine.log import start_logging
 
         log_file = start_logging()
+        close_to_others()
         # A library that prints must not spoil the answer or the JSON document.
         with _ends_in_order(), contextlib.redirect_stdout(sys.stderr):
             document = args.verb.run(args, terminal)

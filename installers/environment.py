@@ -19,7 +19,7 @@ from pathlib import Path
 import launcher
 import system_packages
 import torch_build
-from steps import SetupError, run_logged, say, step
+from steps import SetupError, alone, run_logged, say, step
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -67,9 +67,21 @@ def main(arguments: list[str] | None = None) -> int:
 def set_up(test_tools: bool) -> None:
     """Make .venv complete. Returns at once when its fingerprint matches."""
     wanted = {"inputs": fingerprint(), "test_tools": test_tools}
-    done = read_stamp()
-    if done.get("inputs") == wanted["inputs"] and done.get("test_tools", False) >= test_tools:
+    if is_set_up(wanted):
         return
+    with alone(LOCK / "run.txt"):
+        # Another start may have done it while this one waited.
+        if not is_set_up(wanted):
+            make_complete(wanted)
+
+
+def is_set_up(wanted: dict) -> bool:
+    done = read_stamp()
+    return done.get("inputs") == wanted["inputs"] and done.get("test_tools", False) >= wanted["test_tools"]
+
+
+def make_complete(wanted: dict) -> None:
+    test_tools = wanted["test_tools"]
     started = time.monotonic()
     say(f"Setting Greenroom up in {VENV} (details: {LOG}).")
     driver = torch_build.nvidia_driver()
@@ -158,13 +170,14 @@ def prepare_demo() -> bool:
 
 
 def open_window() -> int:
-    if not STAMP.with_suffix(".demo").exists() and prepare_demo():
-        STAMP.with_suffix(".demo").touch()
-    if not STAMP.with_suffix(".launcher").exists():
-        made = launcher.create(ROOT, GREENROOM)
-        if made:
-            say(f"From now on you can also start it from {made}.")
-            STAMP.with_suffix(".launcher").touch()
+    demo, entry = STAMP.with_suffix(".demo"), STAMP.with_suffix(".launcher")
+    if not (demo.exists() and entry.exists()):
+        with alone(LOCK / "run.txt"):
+            if not demo.exists() and prepare_demo():
+                demo.touch()
+            if not entry.exists() and (made := launcher.create(ROOT, GREENROOM)):
+                say(f"From now on you can also start it from {made}.")
+                entry.touch()
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise SetupError(
             "The window cannot be opened: this session has no display. "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 import threading
@@ -9,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 class SetupError(Exception):
@@ -72,6 +75,36 @@ def step(title: str) -> Iterator[Callable[[str], None]]:
         if ticker.is_alive():
             ticker.join()
         print(("\r" if sys.stdout.isatty() else "") + line(""), flush=True)
+
+
+@contextmanager
+def alone(file: Path) -> Iterator[None]:
+    """Wait until no other process is in here with the same file, which is only locked. A killed one holds no lock."""
+    with file.open("rb") as handle:
+        waits = False
+        while not _lock(handle):
+            if not waits:
+                say("Another start is setting Greenroom up in this folder; waiting for it.")
+                waits = True
+            time.sleep(0.2)
+        yield
+
+
+def _lock(handle: BinaryIO) -> bool:
+    """False while another process has it. A disk without locks lets everybody in."""
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            handle.seek(1 << 30)  # Windows lets nobody read what is locked, so it is a byte behind the end
+            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
+    return True
 
 
 def run_logged(command: list[str], log: Path, what: str) -> None:

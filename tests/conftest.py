@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fake_keyring import FakeKeyring
 from fuzzing import Fuzzer
 from hypothesis import settings
 
@@ -71,3 +72,12 @@ def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "data"
     monkeypatch.setenv("GREENROOM_DATA", str(folder))
     return folder
+
+
+@pytest.fixture
+def keyring(monkeypatch: pytest.MonkeyPatch) -> FakeKeyring:
+    """A keyring in the place of the system's, and a run of the program that knows no password yet."""
+    made = FakeKeyring()
+    monkeypatch.setattr("keyring.core._keyring_backend", made)
+    monkeypatch.setattr("engine.hub.proxy_password._known", None)
+    return made

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app import tasks
-from app.folders import data_folder
 from app.settings.store import Settings, SettingsStore
 from engine.errors import Cancelled, GreenroomError
+from engine.folders import data_folder
 from engine.hub.network import NetworkSettings
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ class Line(QWidget):
         self.trouble = label("", "warn-small", wrap=True)
         self.trouble.setFixedWidth(theme().px(CONTROL_WIDTH))
         self.trouble.hide()
-        box = QVBoxLayout(self)
+        self._box = box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(4)
         box.addWidget(self.field)

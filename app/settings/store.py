@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
-from app.folders import config_folder, keep_aside, make_writable
+from app.folders import keep_aside, make_writable
 from app.theme.zoom import ZOOMS
 from engine.errors import GreenroomError
+from engine.folders import config_folder
+from engine.hub.proxy_password import hold_password, split_password
 from engine.whole_file import write_whole
 
 log = logging.getLogger(__name__)
@@ -71,7 +74,8 @@ class Settings:
     temperature, top_p, repetition_penalty, max_tokens: as in SamplingParams; None leaves it to the program, which
         knows what suits the model
     system_prompt: what every chat tells the model first, "" for nothing
-    hub, proxy, ca_file, offline: as in `engine.hub.network.NetworkSettings`; "" takes the system's
+    hub, proxy, ca_file, offline: as in `engine.hub.network.NetworkSettings`; "" takes the system's. None of them holds
+        a password: the proxy's is kept by `engine.hub.proxy_password`
     downloads_at_once: models on their way at the same time
     download_rate: MB/s that downloads may use together, None for no limit
     welcomed: the wizard of the first start was finished or closed
@@ -187,8 +191,8 @@ def _checked(raw: Any) -> Settings:
         repetition_penalty=fraction("repetition_penalty", *PENALTY_RANGE),
         max_tokens=number("max_tokens", *ANSWER_RANGE),
         system_prompt=(text("system_prompt") or "")[:PROMPT_LIMIT],
-        hub=text("hub") or "",
-        proxy=text("proxy") or "",
+        hub=re.sub(r"(?<=://)[^/?#]*@", "", text("hub") or ""),
+        proxy=split_password(text("proxy") or "")[0],
         ca_file=text("ca_file") or "",
         offline=raw.get("offline") is True,
         downloads_at_once=number("downloads_at_once", *DOWNLOADS_RANGE) or defaults.downloads_at_once,
@@ -211,6 +215,7 @@ class SettingsStore(QObject):
     """`changed(names)` follows every change, with the set of field names that differ.
 
     problem: why settings cannot be saved, None while they can.
+    old_password: the proxy's address and password that an older Greenroom left in the file, None once it is moved
     """
 
     changed = Signal(object)
@@ -220,6 +225,7 @@ class SettingsStore(QObject):
         super().__init__(parent)
         self._path = (folder or config_folder()) / "settings.json"
         self.problem: GreenroomError | None = None
+        self.old_password: tuple[str, str] | None = None
         self._foreign: dict[str, Any] = {}
         self._values = self._read()
 
@@ -252,6 +258,11 @@ class SettingsStore(QObject):
     def forget_recent(self, path: str) -> None:
         self.change(recent=tuple(p for p in self._values.recent if p != path))
 
+    def drop_old_password(self) -> None:
+        """From the file as well."""
+        self.old_password = None
+        self._write()
+
     def _read(self) -> Settings:
         try:
             raw = json.loads(self._path.read_text(encoding="utf-8-sig"))
@@ -265,6 +276,10 @@ class SettingsStore(QObject):
             return Settings()
         # What a newer program has written is written again, so that it is there when that one comes back.
         self._foreign = {key: value for key, value in raw.items() if key not in Settings.__dataclass_fields__}
+        address, password = split_password(str(raw.get("proxy") or ""))
+        if password:
+            hold_password(address, password)
+            self.old_password = address, password
         return _checked(raw)
 
     def _write(self) -> None:

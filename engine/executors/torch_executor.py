@@ -29,7 +29,7 @@ from engine.executors.narrower import narrower
 from engine.executors.rope import ropes_of
 from engine.executors.step import Step
 from engine.executors.torch_building import TorchBuilder
-from engine.hardware.probe import cache_folder
+from engine.folders import cache_folder
 from engine.hardware.simulated import is_simulated
 from engine.models.spec import ModelSpec
 from engine.placement.plan import OffloadPlan

@@ -14,6 +14,7 @@ from typing import Any
 
 import engine
 from engine.errors import GreenroomError
+from engine.folders import make_private
 from engine.hardware.busy import MUCH_DISTURBED, OtherPrograms
 from engine.hardware.child import Reply, ask
 from engine.hardware.kernel_speed import STEP_SECONDS, STEPS, kept_readings, measure_kernels, usual_reading
@@ -313,7 +314,7 @@ def store(folder: Path, report: HardwareReport, calibration: Calibration) -> lis
     """Remember a measurement. A folder that cannot be written costs only a warning, which is returned."""
     record = {"fingerprint": fingerprint(report), "cpu": report.cpu.name, "calibration": asdict(calibration)}
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         write_whole(folder / FILE_NAME, json.dumps(record, indent=1).encode())
     except OSError as error:
         return [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
+from engine.folders import MODELS, cache_folder, data_folder
 from engine.hardware import calibrate as calibration
 from engine.hardware.child import Reply
 from engine.hardware.cpu import read_cpu
@@ -72,7 +70,7 @@ def probe(
     warnings: dict[str, list[str]] = {
         name: [] for name in ("system", "cpu", "memory", "os", "gpus", "disk", "numa", "disks")
     }
-    report = _nothing_yet(sources, models_folder or _own_folder(platformdirs.user_data_dir) / "models")
+    report = _nothing_yet(sources, models_folder or data_folder() / MODELS)
 
     def left() -> float:
         # What the later parts tell is worth a second at least once the first ones have used up the time.
@@ -188,14 +186,3 @@ def _display(sources: Sources) -> str:
     if sources.environment.get("WAYLAND_DISPLAY"):
         return "wayland"
     return "x11" if sources.environment.get("DISPLAY") else "none"
-
-
-def cache_folder() -> Path:
-    """Where measurements of this machine are remembered."""
-    return _own_folder(platformdirs.user_cache_dir)
-
-
-def _own_folder(place: Callable[..., str]) -> Path:
-    """The program's folder of this kind; GREENROOM_DATA puts all of them into one."""
-    chosen = os.environ.get("GREENROOM_DATA")
-    return Path(chosen) if chosen else Path(place("greenroom", appauthor=False))

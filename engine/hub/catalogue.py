@@ -16,11 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import platformdirs
-
 from engine.checkpoints.checkpoint import Checkpoint, TensorInfo
 from engine.checkpoints.formats import FORMATS
 from engine.errors import GreenroomError
+from engine.folders import data_folder, make_private
 from engine.hub.repository import is_repo
 from engine.regular_files import open_to_read
 from engine.resources import asset
@@ -145,9 +144,7 @@ def catalogue() -> tuple[CatalogueModel, ...]:
 
 
 def update_path() -> Path:
-    data = os.environ.get("GREENROOM_DATA")
-    folder = Path(data) if data else Path(platformdirs.user_data_dir("greenroom", appauthor=False))
-    return folder / "catalogue.json"
+    return data_folder() / "catalogue.json"
 
 
 def fetch_update(url: str, settings: NetworkSettings) -> int:
@@ -173,7 +170,7 @@ def fetch_update(url: str, settings: NetworkSettings) -> int:
         raise GreenroomError(error.what, error.why, say("Check the address; the catalogue in use stays.")) from error
     path = update_path()
     with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         write_whole(path, bytes(content))
     return len(models)
 

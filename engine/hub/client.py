@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 from engine.control import Control, current_control
 from engine.errors import GreenroomError
 from engine.hub.network import NetworkSettings, check_address, network_error, no_address, read_certificates
+from engine.hub.proxy_password import join_password
 from engine.words import say
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def open_client(settings: NetworkSettings, token: str | None = None, control: Co
         raise no_address(settings.address, say("The hub's address")) from None
     try:
         http = httpx2.Client(
-            proxy=settings.proxy or None,
+            proxy=join_password(settings.proxy) or None,
             verify=read_certificates(settings.ca_file),
             follow_redirects=False,
             timeout=httpx2.Timeout(settings.stall_s, connect=min(_CONNECT_S, settings.stall_s)),

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import os
 
 from engine.errors import GreenroomError
+from engine.hub.keyring_store import NoKeyringError, read_secret, write_secret
 from engine.words import say
 
-_log = logging.getLogger(__name__)
-
-_SERVICE, _NAME = "greenroom", "hub-token"
+_NAME = "hub-token"
 
 
 def token() -> str | None:
     """HF_TOKEN, else the keyring's, else None. Never fails: a keyring that is locked or missing holds none."""
-    given = os.environ.get("HF_TOKEN", "").strip()
-    if given:
-        return given
-    try:
-        import keyring
-
-        return keyring.get_password(_SERVICE, _NAME) or None
-    except Exception as error:  # backends raise their own kinds, D-Bus errors among them
-        _log.info("the keyring cannot be read: %s", error)
-        return None
+    return os.environ.get("HF_TOKEN", "").strip() or read_secret(_NAME)
 
 
 def token_source() -> str:
@@ -42,18 +31,8 @@ def save_token(value: str) -> None:
             say("The token was not saved"), say("it is not a token"), say("Copy it again from the hub's settings page.")
         )
     try:
-        import keyring
-        import keyring.errors
-
-        if value:
-            keyring.set_password(_SERVICE, _NAME, value)
-        else:
-            try:
-                keyring.delete_password(_SERVICE, _NAME)
-            except keyring.errors.PasswordDeleteError:
-                _log.info("there was no token to remove")
-    except Exception as error:
-        _log.info("the keyring cannot be written: %s", error)
+        write_secret(_NAME, value)
+    except NoKeyringError as error:
         raise GreenroomError(
             say("The token was not saved"),
             say("this system offers no keyring that can be written"),

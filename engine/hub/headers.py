@@ -17,11 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, cast
 
-import platformdirs
-
 from engine import own_folders
 from engine.checkpoints.gguf_header import read_header
 from engine.errors import GreenroomError
+from engine.folders import cache_folder, make_private, open_private
 from engine.hub.client import HubClient, open_client
 from engine.hub.incoming_files import path_to_open, size_of
 from engine.hub.network import NetworkSettings, page_of, status_error
@@ -43,9 +42,7 @@ _AT_ONCE = 8
 
 def headers_folder() -> Path:
     """Where fetched headers are kept; the system may empty it at any time."""
-    data = os.environ.get("GREENROOM_DATA")
-    cache = Path(data) / "cache" if data else Path(platformdirs.user_cache_dir("greenroom", appauthor=False))
-    return cache / "headers"
+    return cache_folder() / "headers"
 
 
 def fetch_headers(
@@ -63,7 +60,7 @@ def fetch_headers(
     place = root / _cache_name(model, settings)
     if not _is_whole(place, model):
         with disk_errors(root):
-            root.mkdir(parents=True, exist_ok=True)
+            make_private(root)
             own_folders.remove_abandoned(root)
             # Elsewhere first: other programs find these headers whole or not at all.
             with own_folders.scratch(root) as fetched:
@@ -104,7 +101,7 @@ def _fetch_all(
         def one(file: RemoteFile) -> None:
             target = inside(place, file.path)
             with disk_errors(target):
-                target.parent.mkdir(parents=True, exist_ok=True)
+                make_private(target.parent)
             source = _Source(client, hub.url(model.repo, model.commit, file.path), file, settings.host)
             _fetch_file(source, file, target)
 
@@ -116,7 +113,7 @@ def _fetch_all(
 def _fetch_file(source: _Source, file: RemoteFile, target: Path) -> None:
     lower = file.path.lower()
     if lower.endswith((".gguf", ".safetensors")):
-        with disk_errors(target), target.open("x+b", buffering=0) as sparse:
+        with disk_errors(target), open(target, "x+b", buffering=0, opener=open_private) as sparse:
             _make_sparse(sparse)
             sparse.truncate(file.nbytes)
             reader = _Reader(source, sparse)
@@ -134,7 +131,7 @@ def _fetch_file(source: _Source, file: RemoteFile, target: Path) -> None:
             say("Choose another repository."),
         )
     content = source.bytes(0, file.nbytes)
-    with disk_errors(target), target.open("xb") as whole:
+    with disk_errors(target), open(target, "xb", opener=open_private) as whole:
         whole.write(content)
 
 

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
-
 from engine.checkpoints import open_checkpoint
 from engine.checkpoints.gguf import plain_stem, shard_number
 from engine.checkpoints.stored import unreadable as not_opened
 from engine.clean_text import clean_text
 from engine.errors import GreenroomError
+from engine.folders import MODELS, data_folder
 from engine.hub.repository import is_address, named
 from engine.words import say
 
@@ -46,8 +45,7 @@ class InstalledModel:
 
 def models_folder() -> Path:
     """Where models are kept unless the user chose another folder: "models" in the program's data folder."""
-    data = os.environ.get("GREENROOM_DATA")
-    return (Path(data) if data else Path(platformdirs.user_data_dir("greenroom", appauthor=False))) / "models"
+    return data_folder() / MODELS
 
 
 def installed(folder: Path | None = None) -> list[InstalledModel]:

@@ -25,8 +25,8 @@ _LOGIN = re.compile(r"""(?<![^\s"'<>])([^\s"'<>/:@]*://)?[^\s"'<>]*@""")
 class NetworkSettings:
     """How to reach the hub. Empty fields take the environment's: HF_ENDPOINT, HTTPS_PROXY, SSL_CERT_FILE, ...
 
-    endpoint: address of the hub or of a mirror that speaks its API; like the proxy's it may hold name:password@
-    proxy:    http://, https://, socks5:// or socks5h:// address
+    endpoint: address of the hub or of a mirror that speaks its API; it may contain name:password@
+    proxy:    http://, https://, socks5:// or socks5h:// address; the password is `proxy_password`'s
     ca_file:  PEM file with the certificates to trust instead of the system's
     offline:  refuse every request (HF_HUB_OFFLINE does the same)
     stall_s:  seconds without a byte before a connection is given up

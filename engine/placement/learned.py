@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.folders import make_private
 from engine.hardware.busy import MUCH_DISTURBED
 from engine.hardware.calibrate import fingerprint
 from engine.hardware.report import HardwareReport
@@ -184,7 +185,7 @@ def _ratios(entry: Mapping[str, Any]) -> dict[str, list[float]]:
 
 def _write(folder: Path, models: Mapping[str, Mapping[str, list[float]]]) -> bool:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         write_whole(folder / FILE_NAME, json.dumps({"version": VERSION, "models": models}).encode())
     except OSError as error:
         logger.warning("the answer's speed was not remembered: %s", error)

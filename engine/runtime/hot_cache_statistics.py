@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from engine.folders import make_private
 from engine.whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def write(folder: Path, checkpoint: Checkpoint, layers: tuple[int, ...], uses: n
         return False
     target = folder / FOLDER / f"{identity(checkpoint)}.bin"
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_private(target.parent)
         write_whole(target, MAGIC + header + scaled.astype("<f2").tobytes())
         _forget_oldest(target.parent)
     except OSError as error:

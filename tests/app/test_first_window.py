@@ -187,3 +187,29 @@ def test_where_nothing_can_be_written_the_window_opens(tmp_path: Path, qapp: obj
 def test_a_folder_that_cannot_be_made_keeps_no_window_from_opening(tmp_path: Path, qapp: object) -> None:
     (tmp_path / "file").write_text("")
     assert FirstWindow(tmp_path / "file" / "data").begin()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the socket is a path only there")
+def test_the_socket_lies_where_no_other_user_can_listen_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qapp: object
+) -> None:
+    runtime, folder = tmp_path / "run", tmp_path / "data"
+    runtime.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    assert Path(first_window._socket_name(folder)).parent == runtime
+    runtime.chmod(0o777)
+    assert Path(first_window._socket_name(folder)).parent == folder, "others may write there"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "missing"))
+    assert Path(first_window._socket_name(folder)).parent == folder
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    before = os.umask(0)
+    try:
+        made = FirstWindow(folder)
+        assert made.begin()
+    finally:
+        os.umask(before)
+    socket = folder / "greenroom.socket"
+    assert socket.is_socket()
+    assert socket.stat().st_mode & 0o077 == 0
+    assert folder.stat().st_mode & 0o777 == 0o700
+    made.deleteLater()

@@ -20,9 +20,9 @@ from command_line import answer, document, process
 
 import engine
 from engine.cli import DONE, INTERRUPTED, REFUSED, VERBS, main
+from engine.folders import log_folder
 from engine.hardware import calibrate
 from engine.hardware.report import Calibration, HardwareReport
-from engine.log import log_folder
 from engine.placement.plan import Prediction, Range
 from engine.runtime.engine import Engine
 from engine.runtime.events import Message, SamplingParams

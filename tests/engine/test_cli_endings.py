@@ -16,7 +16,7 @@ from command_line import answer, process
 
 import engine
 from engine.cli import BUG, DONE, INTERRUPTED, REFUSED, main
-from engine.log import log_folder
+from engine.folders import log_folder
 from engine.runtime.engine import Engine
 
 pytestmark = pytest.mark.usefixtures("data_folder", "_as_before")

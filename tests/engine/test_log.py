@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from engine.log import log_folder, start_logging
+from engine.folders import log_folder
+from engine.log import start_logging
 
 
 @pytest.fixture(autouse=True)
@@ -99,3 +102,72 @@ def test_a_folder_that_cannot_be_made_costs_the_log_only(
 def test_without_a_chosen_folder_the_systems_one_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GREENROOM_DATA", raising=False)
     assert "greenroom" in str(log_folder()).lower()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "proxy http://me:s3cret@proxy.example:3128 refused",
+        "URL('socks5h://me:s3/cr@et@proxy.example')",
+        "https://s3cret@mirror.example/a",
+        "HTTPS_PROXY=http://:s3cret@[::1]:80",
+        "token hf_s3cretAbCdEf0123456789",
+        "authorization: Bearer s3cret.abc-def",
+    ],
+)
+def test_no_secret_is_logged(said: str, data_folder: Path) -> None:
+    path = start_logging()
+    assert path is not None
+    logging.getLogger("engine").warning("%s", said)
+    try:
+        raise ValueError(said)
+    except ValueError:
+        logging.getLogger("engine").exception("it broke")
+    text = path.read_text(encoding="utf-8")
+    assert "it broke" in text
+    assert "s3" not in text
+
+
+def test_looking_for_secrets_takes_no_longer_where_somebody_wants_it_to(data_folder: Path) -> None:
+    path = start_logging()
+    assert path is not None
+    for hostile in ("://a:" * 2_000_000, "://" * 2_000_000, "://" + "a" * 10_000_000, "hf_" * 2_000_000):
+        logging.getLogger("engine").warning("%s", hostile)
+    assert path.read_text(encoding="utf-8").count("WARNING") == 4
+
+
+def test_addresses_without_secrets_stay_readable(data_folder: Path) -> None:
+    path = start_logging()
+    assert path is not None
+    said = "https://huggingface.co/a/b/resolve/main/x.gguf: status 404, mail me@example.org"
+    logging.getLogger("engine").warning(said)
+    assert said in path.read_text(encoding="utf-8")
+
+
+def test_the_name_of_the_home_folder_is_not_logged(data_folder: Path) -> None:
+    path = start_logging()
+    assert path is not None
+    logging.getLogger("engine").warning("loaded %s", Path.home() / "models" / "a.gguf")
+    text = path.read_text(encoding="utf-8")
+    assert str(Path("~", "models", "a.gguf")) in text
+    assert str(Path.home()) not in text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no modes")
+@pytest.mark.parametrize("umask", [0o000, 0o077], ids=oct)
+def test_other_users_read_no_log(umask: int, data_folder: Path) -> None:
+    log = data_folder / "logs" / "greenroom.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("old\n")
+    log.chmod(0o644)
+    before = os.umask(umask)
+    try:
+        assert start_logging() == log
+        assert log.stat().st_mode & 0o777 == 0o600, "one that was there as well"
+        for _ in range(60):
+            logging.getLogger("engine").warning("\n".join(["x" * 3900] * 12))
+    finally:
+        os.umask(before)
+    kept = sorted(log.parent.iterdir())
+    assert len(kept) > 2
+    assert {file.stat().st_mode & 0o777 for file in kept} == {0o600}

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections import namedtuple
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import steps
 import system_packages
 import torch_build
 from steps import SetupError
+from together import together
 
 INSTALLERS = Path(environment.__file__).parent
 
@@ -131,6 +133,60 @@ class TestStamp:
         environment.STAMP.write_text(json.dumps({"inputs": "x"}))
         environment.GREENROOM.unlink()
         assert environment.read_stamp() == {}
+
+
+SET_UP = """
+import sys, time
+sys.path.insert(0, "installers")
+import environment
+from pathlib import Path
+
+def work(place):
+    folder = Path(place)
+    environment.STAMP, environment.GREENROOM = folder / "stamp.json", folder / "greenroom"
+
+    def make_complete(wanted):
+        with open(folder / "made", "a") as file:
+            file.write("x")
+        time.sleep(0.05)
+        environment.GREENROOM.touch()
+        environment.STAMP.write_text(environment.json.dumps(wanted))
+
+    environment.make_complete = make_complete
+    import steps
+    steps.say = lambda *_, **__: None
+    environment.set_up(test_tools=False)
+    return "set up"
+"""
+
+
+def test_starts_at_the_same_moment_set_up_once(tmp_path: Path) -> None:
+    with together(3, SET_UP) as processes:
+        for number in range(10):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            assert processes.run(folder) == ["set up"] * 3
+            assert (folder / "made").read_text() == "x"
+
+
+def test_a_start_that_waits_says_so_and_goes_on_when_the_other_is_killed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "constraints.txt"
+    file.write_text("torch")
+    hold = (
+        f"import sys, pathlib; sys.path.insert(0, {str(INSTALLERS)!r}); import steps\n"
+        f"with steps.alone(pathlib.Path({str(file)!r})): print('in', flush=True); sys.stdin.read()"
+    )
+    other = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "in\n"
+    ended = threading.Timer(0.5, other.kill)
+    ended.start()
+    with steps.alone(file):
+        other.communicate()
+        assert other.returncode != 0
+    assert capsys.readouterr().out.count("waiting for it") == 1
 
 
 def test_too_little_disk_is_refused_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

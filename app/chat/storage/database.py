@@ -7,6 +7,7 @@ import logging
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -14,6 +15,8 @@ from app.chat.storage import file_index, schema, unsaved
 from app.language import tr
 from app.tasks import alive
 from engine.errors import GreenroomError
+from engine.folders import make_private, make_private_database
+from engine.sqlite_file import PATIENCE_S, immediate, use_write_ahead_log
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +28,8 @@ MOST_INDEXED = 100_000
 #: Characters that are indexed when a file is opened or chats come in, and what a message counts besides its own; the
 #: rest follows while there is nothing else to do.
 AT_ONCE, MESSAGE = 200_000, 200
+#: Milliseconds that an open file waits for another window: longer would hold up this one.
+BUSY_MS = 1000
 #: Bytes that must be free besides what the chats take, before a file whose disk was full is written again.
 SPARE = 1_000_000
 
@@ -92,8 +97,11 @@ class Database:
         self._listeners: list[Callable[[int], None]] = []
         self._closed = False
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = self._prepare(_connect(self.path, timeout=1.0))
+            make_private(self.path.parent)
+            with suppress(OSError):  # SQLite says what is wrong
+                make_private_database(self.path)
+            self._db = self._prepare(_connect(self.path, timeout=PATIENCE_S))
+            self._db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
         except GreenroomError as error:
             self.problem = error
             self._db = self._prepare(_connect(":memory:"))
@@ -198,8 +206,7 @@ class Database:
         """Bring a connection to the present schema. Raises GreenroomError for a file of a newer program."""
         schema.distrust(db)
         db.execute("PRAGMA foreign_keys = ON")
-        # With a write-ahead log a killed process loses nothing that was committed, without waiting for the disk.
-        db.execute("PRAGMA journal_mode = WAL")
+        use_write_ahead_log(db)
         db.execute("PRAGMA synchronous = NORMAL")
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version > len(schema.MIGRATIONS):
@@ -211,20 +218,19 @@ class Database:
             )
         if version < 0:
             raise _damaged("its version is negative")
-        schema.upgrade(db, version)
         if self._pages(db) <= CHECKED and (found := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise _damaged(found)
-        if wrong := schema.fault(db):  # a file may say its version and be another
-            raise _damaged(wrong)
-        with db:  # also finds out whether the file can be written
-            schema.remove_foreign(db)
-            db.execute("UPDATE chats SET deleted = deleted WHERE id = 0")
         self._db = db
-        self._searchable = self._make_search(db)
         #: Messages up to this one are indexed, or too long to be.
         self._passed = 0
-        if self._searchable:
-            with db:
+        with immediate(db):  # also finds out whether the file can be written
+            schema.upgrade(db)
+            if wrong := schema.fault(db):  # a file may say its version and be another
+                raise _damaged(wrong)
+            schema.remove_foreign(db)
+            db.execute("UPDATE chats SET deleted = deleted WHERE id = 0")
+            self._searchable = self._make_search(db)
+            if self._searchable:
                 self._index_waiting(AT_ONCE, unfinished=True)
         return db
 

@@ -141,7 +141,7 @@ def write(chats: Sequence[PortableChat], path: Path, presets: Sequence[Preset] =
         )
     try:
         # A lone surrogate, as a broken paste may carry, has no UTF-8.
-        write_whole(path, writer(chats).encode("utf-8", "replace"))
+        write_whole(path, writer(chats).encode("utf-8", "replace"), private=False)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise GreenroomError(

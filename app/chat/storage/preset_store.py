@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from app.chat.storage.presets import BUILT_IN, NAME_LIMIT, Preset
-from app.folders import config_folder, keep_aside, make_writable
+from app.folders import keep_aside, make_writable
 from app.language import tr
 from engine.errors import GreenroomError
+from engine.folders import config_folder
 from engine.regular_files import read_bounded
 from engine.whole_file import write_whole
 
@@ -98,16 +99,17 @@ class PresetStore:
 
     def _write(self, own: dict[str, Preset]) -> None:
         make_writable(self._path.parent)
-        write(list(own.values()), self._path)
+        write(list(own.values()), self._path, private=True)
         self._own = own
 
 
-def write(presets: Sequence[Preset], path: Path) -> None:
-    """Raises GreenroomError when the file cannot be written."""
+def write(presets: Sequence[Preset], path: Path, private: bool = False) -> None:
+    """private: as in `write_whole`. Raises GreenroomError when the file cannot be written."""
     whole = {"format": FORMAT, "version": VERSION, "presets": [preset.to_plain() for preset in presets]}
     try:
         # Half a character, as another program's file may have it, has no UTF-8.
-        write_whole(path, (json.dumps(whole, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "replace"))
+        text = json.dumps(whole, ensure_ascii=False, indent=2) + "\n"
+        write_whole(path, text.encode("utf-8", "replace"), private=private)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise GreenroomError(

@@ -20,13 +20,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import platformdirs
-
 from app.chat.storage.exporting import to_plain
 from app.chat.storage.importing import read_own
 from app.chat.storage.portable import PortableChat
-from app.folders import config_folder
 from engine.errors import GreenroomError
+from engine.folders import cache_folder, config_folder, make_private
+from engine.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +50,7 @@ def places(chats_file: Path) -> list[Path]:
 
     The chats' own comes first: a few messages may fit where the whole file does not.
     """
-    found = [chats_file.parent, config_folder(), Path(platformdirs.user_cache_dir("greenroom", appauthor=False))]
+    found = [chats_file.parent, config_folder(), cache_folder()]
     if sys.platform != "win32":
         found.append(Path("/var/tmp"))
     found.append(Path(tempfile.gettempdir()))
@@ -82,8 +81,8 @@ class Copy:
             for folder in places(self._chats_file):
                 path = folder / self._name
                 try:
-                    folder.mkdir(parents=True, exist_ok=True)
-                    _write_private(path, data)
+                    make_private(folder)
+                    write_whole(path, data, on_disk=True)
                 except OSError as error:
                     log.info("No copy of the chats in %s: %s", folder, error)
                     continue
@@ -110,23 +109,6 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         log.warning("%s could not be removed: %s", path, error)
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    """A new file that only its owner can read, on the disk when this returns. Nothing is left of one that fails."""
-    unfinished = path.with_name(path.name + ".part")
-    # Exclusive, and through no link: others may write in the folder for temporary files.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    handle = os.open(unfinished, flags, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except OSError:
-        unfinished.unlink(missing_ok=True)
-        raise
 
 
 def found(chats_file: Path) -> Iterator[Rescued]:

@@ -83,16 +83,12 @@ def distrust(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA cell_size_check = ON")
 
 
-def upgrade(db: sqlite3.Connection, version: int) -> None:
-    """Bring a file of that version to the present one."""
-    for number in range(version, len(MIGRATIONS)):
-        db.execute("BEGIN IMMEDIATE")
-        # Another window may have done it while this one waited.
-        if db.execute("PRAGMA user_version").fetchone()[0] == number:
-            for statement in MIGRATIONS[number].split(";"):
-                db.execute(statement)
-            db.execute(f"PRAGMA user_version = {number + 1}")
-        db.commit()
+def upgrade(db: sqlite3.Connection) -> None:
+    """Bring a file to the present version, within a transaction that writes from its start: others may do it too."""
+    for number in range(db.execute("PRAGMA user_version").fetchone()[0], len(MIGRATIONS)):
+        for statement in MIGRATIONS[number].split(";"):
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version = {number + 1}")
 
 
 def fault(db: sqlite3.Connection) -> str:
@@ -141,5 +137,5 @@ def _additions(db: sqlite3.Connection) -> dict[tuple[str, str, str], str]:
 def _pattern() -> sqlite3.Connection:
     """An empty file of the present version, in memory."""
     db = sqlite3.connect(":memory:", check_same_thread=False)
-    upgrade(db, 0)
+    upgrade(db)
     return db

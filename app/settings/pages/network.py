@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 from app.language import mark, tr
 from app.settings.network import Line, Token
 from app.settings.options import Group, Option, Page, toggle, whole_number
+from app.settings.proxy import Proxy
 from app.settings.store import DOWNLOADS_RANGE, RATE_RANGE, SettingsStore
+from engine.errors import GreenroomError
 from engine.hub.network import DEFAULT_ENDPOINT, check_address, read_certificates
 from engine.words import say
 
@@ -21,6 +24,16 @@ def _line(field: str, title: str, said: str, empty: str, check: Callable[[str], 
     return Option(
         field, title, said, make, lambda line, values: line.show_text(getattr(values, field)), (field,), words
     )
+
+
+def _check_hub(text: str) -> None:
+    check_address(text, say("The hub's address"))
+    if "@" in urlsplit(text).netloc:
+        raise GreenroomError(
+            tr("The hub's address was not saved"),
+            tr("a name or password in it would be kept in the settings file"),
+            tr("Leave it out, and save an access token instead."),
+        )
 
 
 PAGE = Page(
@@ -69,16 +82,17 @@ PAGE = Page(
                     mark("Hub"),
                     mark("Another address that speaks the same language, such as a mirror of your company."),
                     DEFAULT_ENDPOINT,
-                    lambda text: check_address(text, say("The hub's address")),
+                    _check_hub,
                     "mirror endpoint hugging face",
                 ),
-                _line(
+                Option(
                     "proxy",
                     mark("Proxy"),
-                    mark("http, https, socks5 or socks5h, for example socks5h://localhost:1080."),
-                    THE_SYSTEMS,
-                    lambda text: check_address(text, say("The proxy's address"), proxy=True),
-                    "socks http",
+                    mark("For example socks5h://localhost:1080, or http://name:password@host:3128."),
+                    lambda settings: Proxy(tr("Proxy"), tr(THE_SYSTEMS), settings),
+                    lambda proxy, values: proxy.load(values),
+                    ("proxy",),
+                    "socks http https password",
                 ),
                 _line(
                     "ca_file",

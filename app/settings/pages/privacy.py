@@ -6,14 +6,13 @@ from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from app.folders import config_folder, data_folder
 from app.language import mark, tr
 from app.settings.options import Group, Option, Page, toggle
 from app.settings.store import Settings, SettingsStore
 from app.widgets.buttons import button
 from app.widgets.labels import label
 from app.words import home_path
-from engine.log import log_folder
+from engine.folders import config_folder, data_folder, log_folder
 
 LEAVES = (
     mark("When you search or open a model's details, the search words or the model's name go to Hugging Face."),

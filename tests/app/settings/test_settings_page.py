@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_keyring import FakeKeyring
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QKeySequence, QWheelEvent
 from PySide6.QtWidgets import QApplication, QCheckBox, QComboBox, QLabel, QMessageBox, QWidget
@@ -324,6 +325,7 @@ def test_network_settings_are_checked_as_they_are_typed(settings: SettingsStore,
     for line, wrong, says in (
         (proxy, "nonsense", "is no address"),
         (hub, "ftp://mirror", "is no address"),
+        (hub, "https://me:secret@mirror.example", "access token"),
         (certificates, "/nowhere/ca.pem", "There is no such file"),
     ):
         type_into(line, wrong)
@@ -342,13 +344,9 @@ def test_network_settings_are_checked_as_they_are_typed(settings: SettingsStore,
 
 
 def test_the_token_goes_to_the_keyring_and_is_not_shown_again(
-    settings: SettingsStore, page: SettingsPage, monkeypatch: pytest.MonkeyPatch
+    page: SettingsPage, keyring: FakeKeyring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept: dict[str, str] = {}
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.setattr("keyring.set_password", lambda service, name, value: kept.update({name: value}))
-    monkeypatch.setattr("keyring.get_password", lambda service, name: kept.get(name))
-    monkeypatch.setattr("keyring.delete_password", lambda service, name: kept.pop(name))
     token = control(page, "network", "token")
     tasks.finish()
     assert token.state.text() == "None is stored."
@@ -356,20 +354,17 @@ def test_the_token_goes_to_the_keyring_and_is_not_shown_again(
     token.save.click()
     tasks.finish()
     tasks.finish()
-    assert list(kept.values()) == ["hf_secret"]
+    assert list(keyring.kept.values()) == ["hf_secret"]
     assert token.field.text() == ""
     assert token.state.text() == "One is in the keyring."
     token.remove.click()
     tasks.finish()
     tasks.finish()
-    assert kept == {}
+    assert keyring.kept == {}
 
 
-def test_without_a_keyring_it_says_what_else_can_be_done(page: SettingsPage, monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(*_: str) -> None:
-        raise RuntimeError("no backend")
-
-    monkeypatch.setattr("keyring.set_password", none)
+def test_without_a_keyring_it_says_what_else_can_be_done(page: SettingsPage, keyring: FakeKeyring) -> None:
+    keyring.locked = True
     token = control(page, "network", "token")
     token.field.setText("hf_secret")
     token.save.click()

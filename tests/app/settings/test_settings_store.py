@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pytestqt.qtbot import QtBot
+from together import together
 
 from app.settings.store import RECENT_LIMIT, Settings, SettingsStore
 
@@ -116,3 +117,24 @@ def test_an_unwritable_folder_is_said_once_and_the_change_still_holds(tmp_path: 
     assert store.values.theme == "dark"
     with qtbot.assertNotEmitted(store.problemFound):
         store.change(theme="light")
+
+
+CHANGE = """
+from pathlib import Path
+from app.settings.store import SettingsStore
+
+def work(place):
+    store = SettingsStore(Path(place))
+    for number in range(20):
+        store.change(context=1000 + number)
+    return store.problem or SettingsStore(Path(place)).values.context
+"""
+
+
+def test_two_windows_that_save_at_the_same_moment_leave_a_whole_file(tmp_path: Path) -> None:
+    with together(3, CHANGE) as processes:
+        for number in range(20):
+            folder = tmp_path / str(number)
+            assert all(1000 <= int(said) < 1020 for said in processes.run(folder))
+            assert json.loads((folder / "settings.json").read_text(encoding="utf-8"))["context"] == 1019
+            assert [path.name for path in folder.iterdir()] == ["settings.json"]

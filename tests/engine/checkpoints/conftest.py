@@ -24,11 +24,11 @@ def gguf_file(tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def smollm() -> Path:
     """SmolLM2-135M-Instruct as GGUF: the dense model that the demo is made from, fetched once per machine."""
-    from engine.hub.demo import data_folder, dense_path, fetch_dense
+    from engine.hub.demo import demo_folder, dense_path, fetch_dense
 
     if not dense_path().is_file():
         try:
-            fetch_dense(data_folder())
+            fetch_dense(demo_folder())
         except GreenroomError as error:
             pytest.skip(str(error))
     return dense_path()

