@@ -42,7 +42,10 @@ def test_formulas_that_are_laid_out_together_move_what_is_below_once(qtbot, monk
     body = BodyView()
     qtbot.addWidget(body)
     body.set_width(600)
-    body.grow("".join(f"$$\n\\frac{{{n}}}{{z}} + w_{{{n}}}\n$$\n\n" for n in range(40)))
+    text = "".join(f"$$\n\\frac{{{n}}}{{z}} + w_{{{n}}}\n$$\n\n" for n in range(40))
+    for end in range(0, len(text), 200):
+        body.grow(text[:end])
+    body.grow(text)
     placed, asked = [], Counter()
     original, show = BodyView._place, FormulaObjects._show_ready
     monkeypatch.setattr(BodyView, "_place", lambda self, first: placed.append(first) or original(self, first))
@@ -69,7 +72,7 @@ def test_much_text_at_once_is_laid_out_in_slices_while_more_comes(qtbot, monkeyp
         BodyView, "_show", lambda self, text: shown.append(len(text) - len(self._text)) or original(self, text)
     )
     monkeypatch.setattr(body_view, "SLICE_SECONDS", 0)
-    text = MIXED[:15_000] + "\n\n[late]: https://example.org/late\n"
+    text = MIXED[:13_500] + "\n\n[late]: https://example.org/late\n"
     body.grow(text[:12_000])
     assert len(body.text) == SLICE
     body.grow(text[:13_000])
