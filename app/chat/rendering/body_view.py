@@ -21,16 +21,16 @@ from app.chat.rendering.flow_view import FlowView
 from app.chat.rendering.late_links import LateLinks
 from app.chat.rendering.markdown import LINE_BREAK, Code, Leaf, Math, Rule, Span, Table, Text, parse
 from app.chat.rendering.markdown_stream import StreamParser
-from app.chat.rendering.rich_text import INDENT, PARAGRAPH_GAP, QUOTE_BAR, QUOTE_INDENT, QUOTE_TOP, TextView
+from app.chat.rendering.rich_text import INDENT, PARAGRAPH_GAP, QUOTE_BAR, QUOTE_INDENT, QUOTE_TOP, TextView, cost_of
 from app.chat.rendering.table_view import TableView
 from app.theme import theme
 
-#: Characters in one text view. Beyond that the next paragraph starts a new one, so that laying out stays quick.
-LONGEST_VIEW = 12_000
+#: The cost of one text view. Beyond that the next paragraph starts a new one, so that laying out stays quick.
+LONGEST_VIEW = 14_000
 #: Texts longer than this, or of a higher cost, are laid out in slices of at most so many characters and of that cost, for
 #: so many seconds between two turns of the event loop.
-LONG_TEXT, COSTLY_TEXT = 6000, 12_000
-SLICE, SLICE_COST, SLICE_SECONDS = 800, 6000, 0.02
+LONG_TEXT, COSTLY_TEXT = 6000, 10_000
+SLICE, SLICE_COST, SLICE_SECONDS = 800, 5000, 0.015
 #: Blocks with fewer characters than SMALL that get widgets of their own in one message. Further ones are shown as text:
 #: a model caught in a loop writes thousands of empty code blocks, each of which would take ten widgets.
 SMALL, MOST_SMALL = 64, 300
@@ -378,11 +378,11 @@ class BodyView(QWidget):
                 view = TextView(self, ink=self._ink)
                 part = self._add(view)
             assert isinstance(part.widget, TextView)
-            room = LONGEST_VIEW - (part.widget.length if part.count else 0)
+            room = LONGEST_VIEW - (part.widget.cost if part.count else 0)
             texts: list[Text] = []
             while len(texts) < len(leaves) and (room > 0 or not texts):
                 texts.append(_as_text(leaves[len(texts)]))
-                room -= sum(len(span.text) for span in texts[-1].spans)
+                room -= cost_of(texts[-1])
             part.widget.change(part.count, texts)
             part.count += len(texts)
             self._leaves += leaves[: len(texts)]
@@ -390,7 +390,7 @@ class BodyView(QWidget):
 
     @staticmethod
     def _full(part: _Part) -> bool:
-        return part.count > 0 and isinstance(part.widget, TextView) and part.widget.length > LONGEST_VIEW
+        return part.count > 0 and isinstance(part.widget, TextView) and part.widget.cost > LONGEST_VIEW
 
     def _append_block(self, leaf: Code | Math | Table | Rule) -> None:
         widget: CodeView | FlowView | QFrame

@@ -28,7 +28,7 @@ from app.chat.rendering.markdown_tables import Size
 
 #: Characters, and their cost, after which a paragraph that is being written is cut: parsing and laying it out again must
 #: stay quick.
-LONGEST_PARAGRAPH, COSTLIEST_PARAGRAPH = 2500, 8000
+LONGEST_PARAGRAPH, COSTLIEST_PARAGRAPH = 2500, 5000
 #: Characters of an unfinished line by which it has become what it will be.
 LONGEST_HALF = 200
 #: Blanks at the end of a text that are read as they are.
