@@ -216,7 +216,7 @@ class FormulaObjects(QPyTextObject):
 
 def _units(text: str) -> int:
     """Qt's characters of a text."""
-    return len(text.encode("utf-16-le")) // 2
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def code_font(text: QFont) -> QFont:

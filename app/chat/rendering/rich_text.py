@@ -135,7 +135,7 @@ class TextView(FlowView):
         if not same or last == leaf or any(span.math for span in gone):
             return False
         cursor.movePosition(QTextCursor.MoveOperation.End)
-        units = len("".join(span.text for span in gone).encode("utf-16-le")) // 2
+        units = len("".join(span.text for span in gone).encode("utf-16-le", "surrogatepass")) // 2
         cursor.setPosition(cursor.position() - units, QTextCursor.MoveMode.KeepAnchor)
         cursor.removeSelectedText()
         self._insert(cursor, leaf.spans[same:], self._base_format(leaf))
