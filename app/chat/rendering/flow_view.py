@@ -23,7 +23,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QMenu, QTextBrowser, QWidget
 
-from app.chat.formulas.math_object import PLACE, FormulaObjects, code_font
+from app.chat.formulas.math_object import PLACE, FormulaObjects, code_font, within_block
 from app.chat.rendering.addresses import read_address, tip_of
 from app.chat.rendering.markdown import LINE_BREAK, Span
 from app.language import tr
@@ -179,7 +179,7 @@ class FlowView(QTextBrowser):
             if span.math:
                 self._formulas.insert(cursor, span.text, span.math == "display", base)
             else:
-                cursor.insertText(span.text, _char_format(span, base))
+                cursor.insertText(within_block(span.text), _char_format(span, base))
 
     @Slot(int, int)
     def _moved(self, position: int, by: int) -> None:

@@ -93,8 +93,11 @@ class TextView(FlowView):
         shown = self.count
         if keep < shown:
             cursor.setPosition(max(0, self._starts[keep] - 1))
+            form = cursor.blockFormat()
             cursor.movePosition(QTextCursor.MoveOperation.End, QTextCursor.MoveMode.KeepAnchor)
             cursor.removeSelectedText()
+            # An empty block takes the format of the one that was removed behind it, and with it its marker.
+            cursor.setBlockFormat(form)
             del self._starts[keep:]
             del self._leaves[keep:]
         cursor.movePosition(QTextCursor.MoveOperation.End)

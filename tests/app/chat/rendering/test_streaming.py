@@ -137,6 +137,27 @@ def test_a_paragraph_that_grows_looks_like_one_written_at_once(qtbot):
     assert grown.toPlainText() == whole.toPlainText()
 
 
+def test_an_empty_item_keeps_its_marker_while_the_next_one_grows(qtbot):
+    view = TextView()
+    qtbot.addWidget(view)
+    view.set_width(300)
+    for text in ("1. a\n2.\n3.", "1. a\n2.\n3. b", "1. a\n2.\n3. b **c**"):
+        leaves = parse(text)
+        view.change(min(view.count, 2), leaves[min(view.count, 2) :])
+    view.selectAll()
+    assert view.createMimeDataFromSelection().text() == "1. a\n2. \n3. b c"
+
+
+def test_a_sign_that_ends_blocks_is_a_new_line_within_its_own(qtbot):
+    view = TextView()
+    qtbot.addWidget(view)
+    view.set_width(300)
+    view.change(0, parse("- a\u2029b\ufdd0c\ufffce $x\u2029y$\n- d"))
+    assert view.document().blockCount() == 2
+    view.selectAll()
+    assert view.createMimeDataFromSelection().text() == "• a\nb\nc\ufffde x\ny\n• d"
+
+
 def test_settled_parts_are_never_made_again(qtbot, monkeypatch):
     made = Counter()
     original = BodyView._add
