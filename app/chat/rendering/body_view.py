@@ -168,7 +168,7 @@ class BodyView(QWidget):
             self._text = ""
         self._grows = True
         more = len(text) - len(self._text)
-        if self._rest or more > LONG_TEXT or cost(text[-more:]) > COSTLY_TEXT:
+        if self._rest or more > LONG_TEXT or cost(text[-more:]) > SLICE_COST:
             self._rest = text
             if not self._slices.isActive():
                 self._show_slice()

@@ -148,7 +148,7 @@ class StreamParser:
         heads = (token.map[0] for token in tokens if token.type == "table_open" and token.map)
         if unknown - 1 in heads:
             unknown -= 1
-        line, first_leaf, item = walker.last_mark(unknown)
+        line, first_leaf, item = walker.last_mark(tail, unknown)
         offset = line_offset(tail, line) - len(self._lead.text)
         if offset > 0:
             self._move(offset, first_leaf - self._lead.leaves, _NO_LEAD)
