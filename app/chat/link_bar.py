@@ -40,7 +40,7 @@ class LinkBar(QFrame):
         where.addWidget(self._rest)
         first.addLayout(where, 1)
         first.addWidget(close, 0, Qt.AlignmentFlag.AlignTop)
-        self._said = label(tr("This link leaves Greenroom."), "small", wrap=True)
+        self._said = label("", "small", wrap=True)
         self._buttons = WrapRow(copy, self._open)
         second = self._second = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         second.setSpacing(8)
@@ -83,6 +83,8 @@ class LinkBar(QFrame):
         self._rest.setText(rest)
         self._rest.setVisible(bool(rest))
         self._open.setVisible(bool(place))
+        opens = tr("This link leaves Greenroom.") if place else tr("Greenroom opens web pages and mail addresses only.")
+        self._said.setText(opens)
         self.show()
 
     @Slot()
