@@ -19,7 +19,7 @@ _BREAKS = re.compile(r"[.:/@-]+|[^.:/@-]{16}")
 
 
 class LinkBar(QFrame):
-    """Shows where a link leads and opens it only when told to. The host is always whole, however long the address is."""
+    """Shows where a link leads, its host whole however long the address is, and opens it only when told to."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -113,6 +113,10 @@ class _TooMuch(BaseException):
     """Nothing in the library catches this one."""
 
 
+def _of_library(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in _LIBRARIES
+
+
 @contextmanager
 def _bounded(calls: int) -> Iterator[None]:
     """Raises FormulaError in the middle of a block in which the library makes more calls than that, on this thread."""
@@ -123,9 +127,8 @@ def _bounded(calls: int) -> Iterator[None]:
         left -= 1
         # Python takes the counter away when it raises, and drops what is raised while it destroys something, such as a
         # generator that was not read to its end.
-        if left < 0 and event == "call" and not frame.f_code.co_flags & CO_GENERATOR:
-            if frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
-                raise _TooMuch
+        if left < 0 and event == "call" and not frame.f_code.co_flags & CO_GENERATOR and _of_library(frame):
+            raise _TooMuch
 
     before = sys.getprofile()
     sys.setprofile(count)

@@ -31,8 +31,8 @@ SLICE = 0.006
 STREAM_WINDOW = 3000
 #: Characters of a line that are laid out at once: a longer one is shown below itself in pieces, and copied as one.
 LONGEST_LINE = 400
-#: A line and a run of blanks longer than these are found in no code that anybody writes, but expressions of several
-#: lexers take minutes for them. Code with one keeps the colour of text.
+#: Nobody writes code with a line or a run of blanks longer than these, and some lexers' expressions take minutes for
+#: them. Such code keeps the colour of text.
 LONGEST_COLOURED, MOST_BLANKS = 1000, 100
 _BLANKS = re.compile(rf"\s{{{MOST_BLANKS}}}")
 #: What Qt begins a new line after.
@@ -61,7 +61,7 @@ _MADE: set[str] = set()
 
 
 def colourable(code: str) -> bool:
-    """Whether a lexer may read this code: it does in steps of a few milliseconds, one of which cannot be interrupted."""
+    """Whether a lexer can read this code in steps of a few milliseconds: a single step cannot be interrupted."""
     return max(map(len, code.split("\n"))) <= LONGEST_COLOURED and _BLANKS.search(code) is None
 
 

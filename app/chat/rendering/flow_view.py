@@ -112,7 +112,9 @@ class FlowView(QTextBrowser):
         copy = menu.addAction(tr("Copy"), self.copy)
         copy.setEnabled(cursor.hasSelection())
         if link:
-            menu.addAction(tr("Copy link address"), lambda: QGuiApplication.clipboard().setText(read_address(link).whole))
+            menu.addAction(
+                tr("Copy link address"), lambda: QGuiApplication.clipboard().setText(read_address(link).whole)
+            )
         menu.addAction(tr("Select all"), self.selectAll)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(event.globalPos())

@@ -26,8 +26,8 @@ from app.chat.rendering.markdown_cut import JOINT, lead_of, place_to_cut, signs_
 from app.chat.rendering.markdown_rules import open_formula
 from app.chat.rendering.markdown_tables import Size
 
-#: Characters, and their cost, after which a paragraph that is being written is cut: parsing and laying it out again must
-#: stay quick.
+#: Characters, and their cost, after which a paragraph that is being written is cut: parsing and laying it out again
+#: must stay quick.
 LONGEST_PARAGRAPH, COSTLIEST_PARAGRAPH = 2500, 5000
 #: Characters of an unfinished line by which it has become what it will be.
 LONGEST_HALF = 200
@@ -61,7 +61,7 @@ class _Lead:
         return leaves
 
 
-_NO_LEAD = _Lead()
+_NO_LEAD, _NO_SIZE = _Lead(), Size()
 
 
 class _References(ChainMap[str, Any]):
@@ -322,7 +322,7 @@ class _OpenTable:
     head: str
     row: int
     leaf: Table
-    size: Size = Size()
+    size: Size = _NO_SIZE
 
     @classmethod
     def find(

@@ -1,4 +1,4 @@
-"""Tables of a bounded size, whose cells may hold a "|" within code and formulas, where the row would have too many cells otherwise.
+"""Tables of a bounded size. Cells may hold a "|" within code and formulas, where the row would have too many otherwise.
 
 GitHub's tables end a cell there as well, but models write `a | b` and $|x|$ for what they are.
 

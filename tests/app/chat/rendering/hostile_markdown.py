@@ -1,4 +1,4 @@
-"""Answers that are made to be much work for their length: every construct again and again, deep, long and unfinished."""
+"""Answers that are much work for their length: every construct again and again, deep, long and unfinished."""
 
 from __future__ import annotations
 
@@ -167,7 +167,23 @@ HOSTILE: dict[str, Callable[[int], str]] = {
     "all kinds of blocks": again("# a\n---\n```\n```\n|a|\n|-|\n\n- b\n\n$$x_@$$\n\n> c\n\n"),
 }
 
-_AROUND = ("", "", "> ", "- ", "1. ", "    ", "> - ", "- > ", "| ", "# ", "[^1]: ", "$$\n", "```python\n", "<sub>", "**")
+_AROUND = (
+    "",
+    "",
+    "> ",
+    "- ",
+    "1. ",
+    "    ",
+    "> - ",
+    "- > ",
+    "| ",
+    "# ",
+    "[^1]: ",
+    "$$\n",
+    "```python\n",
+    "<sub>",
+    "**",
+)
 
 
 def composition(rng: Random, size: int) -> str:

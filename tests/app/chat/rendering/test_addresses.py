@@ -60,7 +60,16 @@ def test_what_is_shown_is_where_it_leads(text, place, rest):
     "text",
     [
         *("file:///etc/passwd", "smb://evil.example/x", "javascript:alert(1)", "data:text/html,x", "ms-settings:"),
-        *("vbscript:x", "ftp://example.org", "steam://run/1", "//evil.example/x", "page.html", "#top", "", "\\\\evil\\x"),
+        *(
+            "vbscript:x",
+            "ftp://example.org",
+            "steam://run/1",
+            "//evil.example/x",
+            "page.html",
+            "#top",
+            "",
+            "\\\\evil\\x",
+        ),
         *("https:", "https:///evil.example", "https:/evil.example", "http:evil.example", "https:\\\\evil.example\\x"),
         *("https://evil.example\\path", "https://ev\u202eil.example", "https://ev%E2%80%AEil.example", "https://a b/"),
         *("https://bank.example%2f.evil.example/", "https://a%00b.example", "https://evil.example:99999/"),

@@ -20,8 +20,52 @@ COMMON = (
 )
 
 UNITS = [
-    *("a", "_", "0", " ", "\n", "\t", "\\", '"', "'", "`", "/*", "(*", "{", "(", "[", "<a ", "=", "${", "@a", "#", "&", "-"),
-    *(".", ":", ",", '"""', '\\"', "\\\n", "a b ", "1.", "$", "|", "!", "é", "%", "A", ";\n", "<", ">", "a=", "--", "//"),
+    *(
+        "a",
+        "_",
+        "0",
+        " ",
+        "\n",
+        "\t",
+        "\\",
+        '"',
+        "'",
+        "`",
+        "/*",
+        "(*",
+        "{",
+        "(",
+        "[",
+        "<a ",
+        "=",
+        "${",
+        "@a",
+        "#",
+        "&",
+        "-",
+    ),
+    *(
+        ".",
+        ":",
+        ",",
+        '"""',
+        '\\"',
+        "\\\n",
+        "a b ",
+        "1.",
+        "$",
+        "|",
+        "!",
+        "é",
+        "%",
+        "A",
+        ";\n",
+        "<",
+        ">",
+        "a=",
+        "--",
+        "//",
+    ),
 ]
 
 
@@ -106,13 +150,12 @@ def test_code_that_nobody_writes_is_not_read(code):
     assert colourable("\n".join(["x = 'some code'" + " " * 60 + "# and a remark", "", "", "-" * 120]) * 100)
 
 
-def test_common_lexers_read_hostile_code_in_small_steps(fuzzer, capsys):
+def test_common_lexers_read_hostile_code_in_small_steps(fuzzer):
     """A step is one token: the window is asleep until it is found."""
-    slowest, steps = 0.0, 0
     for rng in fuzzer.rounds():
         name = rng.choice(COMMON.split())
-        units = [rng.choice(UNITS) for _ in range(rng.choice((1, 1, 2, 3)))]
-        code = rng.choice(["", '"', "'", "<", "{", "[", "(", "/*", "a "]) + "".join(units) * (2000 // len("".join(units)))
+        unit = "".join(rng.choice(UNITS) for _ in range(rng.choice((1, 1, 2, 3))))
+        code = rng.choice(["", '"', "'", "<", "{", "[", "(", "/*", "a "]) + unit * (2000 // len(unit))
         if "\n" not in code:
             code = "\n".join(code[n : n + 900] for n in range(0, len(code), 900))
         if not colourable(code):
@@ -120,9 +163,5 @@ def test_common_lexers_read_hostile_code_in_small_steps(fuzzer, capsys):
         tokens = lexer_for(name).get_tokens_unprocessed(code)
         begun = time.thread_time()
         for _ in tokens:
-            steps += 1
-            now = time.thread_time()
-            slowest, begun = max(slowest, now - begun), now
-            assert slowest < 1.0, f"{name}, seed {fuzzer.seed}"
-    with capsys.disabled():
-        print(f"\n{steps:,} tokens, the slowest took {slowest * 1000:.0f} ms")
+            before, begun = begun, time.thread_time()
+            assert begun - before < 1.0, f"{name}, seed {fuzzer.seed}"

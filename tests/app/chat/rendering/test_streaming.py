@@ -43,7 +43,7 @@ def test_formulas_that_are_laid_out_together_move_what_is_below_once(qtbot, monk
     qtbot.addWidget(body)
     body.set_width(600)
     text = "".join(f"$$\n\\frac{{{n}}}{{z}} + w_{{{n}}}\n$$\n\n" for n in range(40))
-    for end in range(0, len(text), 200):
+    for end in range(0, len(text), 100):
         body.grow(text[:end])
     body.grow(text)
     placed, asked = [], Counter()
