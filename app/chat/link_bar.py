@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import re
+
 from PySide6.QtCore import Qt, QUrl, Slot
 from PySide6.QtGui import QDesktopServices, QGuiApplication, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
+from app.chat.rendering.addresses import Address, read_address
 from app.language import tr
 from app.widgets.buttons import button
 from app.widgets.labels import ElideLabel, label
 from app.widgets.wrap_row import WrapRow
 
-#: Only these leave the program; anything else in a model's answer is not to be trusted with a click.
-SCHEMES = ("http", "https", "mailto")
+#: Where the name of a host may go on in the next line.
+_BREAKS = re.compile(r"[.:/@-]+|[^.:/@-]{16}")
 
 
 class LinkBar(QFrame):
-    """Shows where a link leads and opens it only when told to."""
+    """Shows where a link leads, its host whole however long the address is, and opens it only when told to."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setProperty("surface", "banner-info")
-        self._address = ElideLabel("", mode=Qt.TextElideMode.ElideMiddle)
+        self._shown = Address("", "", "")
+        self._place = label("", "strong", wrap=True)
+        self._rest = ElideLabel("", "small", mode=Qt.TextElideMode.ElideMiddle)
         self._open = button(tr("Open in browser"))
         copy = button(tr("Copy address"))
         close = button("", icon="cross", kind="ghost", name=tr("Close"))
@@ -29,9 +34,13 @@ class LinkBar(QFrame):
         copy.clicked.connect(self._copy_address)
         close.clicked.connect(self.hide)
         first = QHBoxLayout()
-        first.addWidget(self._address, 1)
-        first.addWidget(close)
-        self._said = label(tr("This link leaves Greenroom."), "small", wrap=True)
+        where = QVBoxLayout()
+        where.setSpacing(0)
+        where.addWidget(self._place)
+        where.addWidget(self._rest)
+        first.addLayout(where, 1)
+        first.addWidget(close, 0, Qt.AlignmentFlag.AlignTop)
+        self._said = label("", "small", wrap=True)
         self._buttons = WrapRow(copy, self._open)
         second = self._second = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         second.setSpacing(8)
@@ -46,7 +55,7 @@ class LinkBar(QFrame):
 
     @property
     def address(self) -> str:
-        return self._address.text()
+        return self._shown.whole
 
     @property
     def open_button(self) -> QWidget:
@@ -67,14 +76,21 @@ class LinkBar(QFrame):
             super().keyPressEvent(event)
 
     def offer(self, address: str) -> None:
-        self._address.setText(address)
-        self._open.setVisible(QUrl(address).scheme().lower() in SCHEMES)
+        self._shown = read_address(address)
+        place, rest = self._shown.place, self._shown.rest
+        self._place.setText(_BREAKS.sub("\\g<0>\u200b", place))
+        self._place.setVisible(bool(place))
+        self._rest.setText(rest)
+        self._rest.setVisible(bool(rest))
+        self._open.setVisible(bool(place))
+        opens = tr("This link leaves Greenroom.") if place else tr("Greenroom opens web pages and mail addresses only.")
+        self._said.setText(opens)
         self.show()
 
     @Slot()
     def _open_address(self) -> None:
         self.hide()
-        QDesktopServices.openUrl(QUrl(self.address))
+        QDesktopServices.openUrl(QUrl(self.address, QUrl.ParsingMode.StrictMode))
 
     @Slot()
     def _copy_address(self) -> None:

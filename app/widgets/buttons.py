@@ -7,7 +7,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from app.theme import theme
-from app.widgets.labels import elided, set_plain_tip
+from app.widgets.labels import elided, plain_tip, set_plain_tip
 
 #: Icons are ICON pixels square; beside text the gap widens Qt's own 4 pixels.
 ICON = 16
@@ -74,4 +74,4 @@ class ElideButton(QPushButton):
         shown = elided(self._whole, self.fontMetrics(), Qt.TextElideMode.ElideRight, room)
         if shown != self.text():
             self.setText(shown)
-            self.setToolTip("" if shown == self._whole else self._whole)
+            self.setToolTip("" if shown == self._whole else plain_tip(self._whole))

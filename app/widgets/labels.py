@@ -21,7 +21,7 @@ def label(text: str = "", role: str = "", wrap: bool = False, parent: QWidget | 
 
 def plain_tip(text: str) -> str:
     """A tool tip that shows names from files and from the network as they are: Qt would read HTML in them."""
-    if "<" not in text:
+    if "<" not in text and "&" not in text:
         return text
     lines = html.escape(text).replace("\n", "<br>")
     return f"<span>{lines}</span>"

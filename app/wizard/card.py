@@ -13,7 +13,7 @@ from app.models.survey import ModelRow
 from app.theme import theme
 from app.widgets.buttons import button
 from app.widgets.chip import Chip, ChipButton
-from app.widgets.labels import ElideLabel, label
+from app.widgets.labels import ElideLabel, label, plain_tip
 from app.widgets.plan_popover import PlanPopover
 from app.words import gigabytes, in_amounts, rate_range, sentence
 
@@ -53,7 +53,7 @@ class OfferCard(QFrame):
         head.addWidget(about)
         self._best = Chip(tr("Best for this PC")) if reasons is not None else None
         if self._best is not None and reasons is not None:
-            self._best.setToolTip("\n".join(told(reason) for reason in reasons))
+            self._best.setToolTip(plain_tip("\n".join(told(reason) for reason in reasons)))
             self.setAccessibleDescription(" ".join(told(reason) for reason in reasons))
             head.addWidget(self._best)
         head.addStretch(1)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from inspect import CO_GENERATOR
 from types import FrameType, ModuleType
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement
@@ -26,6 +27,7 @@ LONGEST, DEEPEST = 4000, 60
 #: Calls that laying out one formula may take. The library measures nested parts twice, so that each level of a fraction
 #: in a fraction doubles the work: 12 of them would take minutes. The quadratic formula takes 150,000.
 MOST_CALLS = 5_000_000
+_LIBRARIES = ("ziamath", "ziafont", "latex2mathml")
 #: Sizes that are no formula any more.
 WIDEST, TALLEST = 20_000.0, 4_000.0
 
@@ -107,21 +109,33 @@ def _depth(source: str) -> int:
     return deepest
 
 
+class _TooMuch(BaseException):
+    """Nothing in the library catches this one."""
+
+
+def _of_library(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in _LIBRARIES
+
+
 @contextmanager
 def _bounded(calls: int) -> Iterator[None]:
-    """Raises FormulaError in the middle of a block that makes more calls than that, on this thread."""
+    """Raises FormulaError in the middle of a block in which the library makes more calls than that, on this thread."""
     left = calls
 
     def count(frame: FrameType, event: str, argument: Any) -> None:
         nonlocal left
         left -= 1
-        if left < 0:
-            raise FormulaError("the formula is too much work")
+        # Python takes the counter away when it raises, and drops what is raised while it destroys something, such as a
+        # generator that was not read to its end.
+        if left < 0 and event == "call" and not frame.f_code.co_flags & CO_GENERATOR and _of_library(frame):
+            raise _TooMuch
 
     before = sys.getprofile()
     sys.setprofile(count)
     try:
         yield
+    except _TooMuch:
+        raise FormulaError("the formula is too much work") from None
     finally:
         sys.setprofile(before)
 

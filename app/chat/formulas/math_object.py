@@ -26,6 +26,8 @@ FORMULA = QTextFormat.ObjectTypes.UserObject.value + 1
 NUMBER = QTextFormat.Property.UserProperty.value + 3
 #: The character that a document holds in a formula's place.
 PLACE = "\ufffc"
+#: What Qt would begin a new block after, and what would stand for a formula that there is not.
+_SPECIAL = dict.fromkeys(map(ord, "\n\r\u2029\ufdd0\ufdd1"), "\u2028") | {ord(PLACE): "\ufffd"}
 #: The formula font's letters are smaller than those of most faces for text.
 SCALE = 1.12
 #: Pixels on both sides of a formula, and by how many a source is smaller than the text around it.
@@ -83,7 +85,7 @@ class FormulaObjects(QPyTextObject):
         form.setProperty(NUMBER, number)
         begins = QTextCursor(cursor)
         begins.setKeepPositionOnInsert(True)
-        cursor.insertText(source.replace("\n", "\u2028"), form)
+        cursor.insertText(within_block(source), form)
         if self._store.pending(key):
             self._pending[number] = begins
             self._store.wait(key, self._show_ready)
@@ -214,9 +216,14 @@ class FormulaObjects(QPyTextObject):
         return min(1.0, max(0.3, room / formula.width)) if room > 0 and formula.width > 0 else 1.0
 
 
+def within_block(text: str) -> str:
+    """A text as it can stand within one block of a document, with as many characters."""
+    return text.translate(_SPECIAL)
+
+
 def _units(text: str) -> int:
     """Qt's characters of a text."""
-    return len(text.encode("utf-16-le")) // 2
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def code_font(text: QFont) -> QFont:

@@ -16,31 +16,41 @@ from PySide6.QtWidgets import QFrame, QWidget
 from app.chat.formulas.math_store import formulas
 from app.chat.formulas.math_view import FormulaView
 from app.chat.rendering.code_view import CodeView
+from app.chat.rendering.cost import affordable, cost
 from app.chat.rendering.flow_view import FlowView
 from app.chat.rendering.late_links import LateLinks
-from app.chat.rendering.markdown import Code, Leaf, Math, Rule, Table, Text, parse
+from app.chat.rendering.markdown import LINE_BREAK, Code, Leaf, Math, Rule, Span, Table, Text, parse
 from app.chat.rendering.markdown_stream import StreamParser
-from app.chat.rendering.rich_text import INDENT, PARAGRAPH_GAP, QUOTE_BAR, QUOTE_INDENT, QUOTE_TOP, TextView
+from app.chat.rendering.rich_text import INDENT, PARAGRAPH_GAP, QUOTE_BAR, QUOTE_INDENT, QUOTE_TOP, TextView, cost_of
 from app.chat.rendering.table_view import TableView
 from app.theme import theme
 
-#: Characters in one text view. Beyond that the next paragraph starts a new one, so that laying out stays quick.
-LONGEST_VIEW = 12_000
-#: Texts longer than this are laid out in slices of so many characters, for so many seconds between two turns of
-#: the event loop.
-LONG_TEXT, SLICE, SLICE_SECONDS = 6000, 800, 0.02
+#: The cost of one text view. Beyond that the next paragraph starts a new one, so that laying out stays quick.
+LONGEST_VIEW = 14_000
+#: Texts longer than this, or of a higher cost, are laid out in slices of at most so many characters and of that cost,
+#: for so many seconds between two turns of the event loop.
+LONG_TEXT, COSTLY_TEXT = 6000, 10_000
+SLICE, SLICE_COST, SLICE_SECONDS = 800, 5000, 0.015
+#: Blocks with fewer characters than SMALL that get widgets of their own in one message. Further ones are shown as text:
+#: a model caught in a loop writes thousands of empty code blocks, each of which would take ten widgets.
+SMALL, MOST_SMALL = 64, 300
 #: Leaves of text, and rows of a table, that are written anew between two such turns when their links are found.
 LATE_TEXTS, LATE_ROWS = 40, 20
 
 
 @dataclass
 class _Part:
-    """A widget and the leaves it shows. bottom: where the room for the next part begins."""
+    """A widget and the leaves it shows.
+
+    bottom: where the room for the next part begins
+    small:  how many parts up to this one, itself included, are small blocks
+    """
 
     widget: FlowView | CodeView | QFrame
     first: int
     count: int
     bottom: int = 0
+    small: int = 0
 
 
 def _frame(leaf: Leaf) -> object:
@@ -48,6 +58,32 @@ def _frame(leaf: Leaf) -> object:
     if isinstance(leaf, Text):
         return leaf.heading, leaf.marker, leaf.indent, leaf.quote, leaf.close, leaf.outer
     return (leaf.aligns, leaf.indent, leaf.quote, leaf.outer) if isinstance(leaf, Table) else leaf
+
+
+def _is_small(leaf: Leaf) -> bool:
+    if isinstance(leaf, Table):
+        return sum(len(span.text) for row in leaf.rows for cell in row for span in cell) < SMALL
+    return isinstance(leaf, Rule) or (isinstance(leaf, (Code, Math)) and len(leaf.text) < SMALL)
+
+
+def _as_text(leaf: Leaf) -> Text:
+    """What shows a block within a text view."""
+    if isinstance(leaf, Text):
+        return leaf
+    spans: list[Span] = []
+    if isinstance(leaf, Code):
+        spans.append(Span(leaf.text.replace("\n", LINE_BREAK), code=True))
+    elif isinstance(leaf, Math):
+        spans.append(Span(leaf.text, math="display"))
+    elif isinstance(leaf, Table):
+        for row in leaf.rows:
+            for cell in row:
+                spans += (*cell, Span(" | "))
+            spans[-1] = Span(LINE_BREAK)
+        spans.pop()
+    else:
+        spans.append(Span("———"))
+    return Text(tuple(spans), indent=leaf.indent, quote=leaf.quote, outer=leaf.outer)
 
 
 def _with_rows_of(shown: Table, whole: Table, most: int) -> Table:
@@ -114,7 +150,7 @@ class BodyView(QWidget):
         self._forget_links()
         self._text = self._rest = ""
         self._grows = False
-        if len(text) <= LONG_TEXT:
+        if len(text) <= LONG_TEXT and cost(text) <= COSTLY_TEXT:
             self._text = text
             self._change(0, parse(text))
         else:
@@ -131,7 +167,8 @@ class BodyView(QWidget):
             self._parser = StreamParser()
             self._text = ""
         self._grows = True
-        if self._rest or len(text) - len(self._text) > LONG_TEXT:
+        more = len(text) - len(self._text)
+        if self._rest or more > LONG_TEXT or cost(text[-more:]) > SLICE_COST:
             self._rest = text
             if not self._slices.isActive():
                 self._show_slice()
@@ -193,7 +230,7 @@ class BodyView(QWidget):
             self._leaves[n] = leaf
         if isinstance(part.widget, TextView):
             leaves = self._leaves[part.first : part.first + part.count]
-            part.widget.rewrite([leaf for leaf in leaves if isinstance(leaf, Text)])
+            part.widget.rewrite([_as_text(leaf) for leaf in leaves])
         self._place(index)
         self.resized.emit()
         QTimer.singleShot(0, self._links, self._show_late_view)
@@ -204,7 +241,8 @@ class BodyView(QWidget):
         while self._rest:
             # A line without end is laid out anew for each slice: with growing ones, that is a few times.
             line = len(self._text) - self._text.rfind("\n")
-            self._show(self._rest[: len(self._text) + max(SLICE, line // 2)])
+            start = len(self._text)
+            self._show(self._rest[: affordable(self._rest, start, start + max(SLICE, line // 2), SLICE_COST)])
             if len(self._text) == len(self._rest):
                 self._rest = ""
                 if not self._grows:
@@ -275,9 +313,9 @@ class BodyView(QWidget):
             keep, leaves = keep + 1, leaves[1:]
         self._truncate(keep, reuse=bool(leaves) and isinstance(leaves[0], Text))
         del self._leaves[keep:]
-        run: list[Text] = []
+        run: list[Leaf] = []
         for leaf in leaves:
-            if isinstance(leaf, Text):
+            if isinstance(leaf, Text) or self._in_text(leaf):
                 run.append(leaf)
             else:
                 self._append_texts(run)
@@ -306,6 +344,7 @@ class BodyView(QWidget):
         if type(leaf) in kinds and isinstance(part.widget, kinds[type(leaf)]):
             self._truncate(index + 1)
             part.widget.show_leaf(leaf)
+            part.small += _is_small(leaf) - _is_small(old)
             return True
         return False
 
@@ -328,26 +367,30 @@ class BodyView(QWidget):
             if isinstance(last.widget, TextView) and (not reuse or self._full(last)):
                 last.widget.change(last.count, [])
 
-    def _append_texts(self, leaves: Sequence[Text]) -> None:
+    def _in_text(self, leaf: Leaf) -> bool:
+        """Whether a block is one of too many small ones."""
+        return bool(self._parts) and self._parts[-1].small >= MOST_SMALL and _is_small(leaf)
+
+    def _append_texts(self, leaves: Sequence[Leaf]) -> None:
         while leaves:
             part = self._parts[-1] if self._parts else None
             if part is None or not isinstance(part.widget, TextView) or self._full(part):
                 view = TextView(self, ink=self._ink)
                 part = self._add(view)
             assert isinstance(part.widget, TextView)
-            room = LONGEST_VIEW - (part.widget.length if part.count else 0)
-            taken = 0
-            while taken < len(leaves) and (room > 0 or not taken):
-                room -= sum(len(span.text) for span in leaves[taken].spans)
-                taken += 1
-            part.widget.change(part.count, leaves[:taken])
-            part.count += taken
-            self._leaves += leaves[:taken]
-            leaves = leaves[taken:]
+            room = LONGEST_VIEW - (part.widget.cost if part.count else 0)
+            texts: list[Text] = []
+            while len(texts) < len(leaves) and (room > 0 or not texts):
+                texts.append(_as_text(leaves[len(texts)]))
+                room -= cost_of(texts[-1])
+            part.widget.change(part.count, texts)
+            part.count += len(texts)
+            self._leaves += leaves[: len(texts)]
+            leaves = leaves[len(texts) :]
 
     @staticmethod
     def _full(part: _Part) -> bool:
-        return part.count > 0 and isinstance(part.widget, TextView) and part.widget.length > LONGEST_VIEW
+        return part.count > 0 and isinstance(part.widget, TextView) and part.widget.cost > LONGEST_VIEW
 
     def _append_block(self, leaf: Code | Math | Table | Rule) -> None:
         widget: CodeView | FlowView | QFrame
@@ -362,6 +405,7 @@ class BodyView(QWidget):
             widget.setObjectName("rule")
         part = self._add(widget)
         part.count = 1
+        part.small += _is_small(leaf)
         self._leaves.append(leaf)
         self._fit(part)
 
@@ -369,7 +413,7 @@ class BodyView(QWidget):
         if isinstance(widget, FlowView):
             widget.linkChosen.connect(self.linkChosen)
             widget.resized.connect(self._take_height)
-        part = _Part(widget, len(self._leaves), 0)
+        part = _Part(widget, len(self._leaves), 0, small=self._parts[-1].small if self._parts else 0)
         self._parts.append(part)
         self._fit(part)
         widget.show()

@@ -11,7 +11,7 @@ from typing import Any
 from pygments.token import Token, _TokenType
 from PySide6.QtCore import QEvent, QMimeData, Qt, QTimer, Slot
 from PySide6.QtGui import QColor, QFontMetrics, QShowEvent, QTextCharFormat, QTextCursor, QTextLayout, QWheelEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
 from app import tasks
 from app.chat.copy_button import CopyButton, link_button
@@ -20,6 +20,7 @@ from app.chat.rendering.markdown import Code
 from app.chat.saving import save_bytes
 from app.language import tr
 from app.theme import theme
+from app.widgets.labels import ElideLabel
 from app.widgets.viewport import leave_to_parent
 
 #: Size of the code, in pixels at the usual zoom.
@@ -30,6 +31,10 @@ SLICE = 0.006
 STREAM_WINDOW = 3000
 #: Characters of a line that are laid out at once: a longer one is shown below itself in pieces, and copied as one.
 LONGEST_LINE = 400
+#: Nobody writes code with a line or a run of blanks longer than these, and some lexers' expressions take minutes for
+#: them. Such code keeps the colour of text.
+LONGEST_COLOURED, MOST_BLANKS = 1000, 100
+_BLANKS = re.compile(rf"\s{{{MOST_BLANKS}}}")
 #: What Qt begins a new line after.
 _LINE_ENDS = re.compile("[\n\u2029\ufdd0\ufdd1]")
 
@@ -55,6 +60,11 @@ COLOURS: dict[_TokenType, str] = {
 _MADE: set[str] = set()
 
 
+def colourable(code: str) -> bool:
+    """Whether a lexer can read this code in steps of a few milliseconds: a single step cannot be interrupted."""
+    return max(map(len, code.split("\n"))) <= LONGEST_COLOURED and _BLANKS.search(code) is None
+
+
 def _make_lexer(language: str) -> str:
     """On the background thread."""
     lexer_for(language)
@@ -76,16 +86,14 @@ class CodeView(QFrame):
         super().__init__(parent)
         self.setObjectName("codeBlock")
         self._leaf = Code("")
-        self._language = QLabel(self)
-        self._language.setProperty("role", "small")
+        self._language = ElideLabel("", "small", parent=self)
         self._copy = CopyButton(lambda: self._leaf.text, tr("Copy code"), self)
         self._save = link_button(tr("Save"), tr("Save code as a file"), self)
         self._save.clicked.connect(self._save_code)
         self._text = _CodeText(self)
         head = QHBoxLayout()
         head.setContentsMargins(14, 6, 8, 0)
-        head.addWidget(self._language)
-        head.addStretch()
+        head.addWidget(self._language, 1)
         head.addWidget(self._save)
         head.addWidget(self._copy)
         column = QVBoxLayout(self)
@@ -266,6 +274,10 @@ class _CodeText(QPlainTextEdit):
         start = self._place = self._starts[self._line]
         self._column = 0
         self._ranges = []
+        if not colourable(leaf.text[start:]):
+            self._pending = None
+            self._timer.stop()
+            return
         # Many lexers know a comment by the end of its line.
         self._pending = iter(lexer.get_tokens_unprocessed(leaf.text[start:] + "\n"))
         self._highlight_slice()

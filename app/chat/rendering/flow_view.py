@@ -23,10 +23,12 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QMenu, QTextBrowser, QWidget
 
-from app.chat.formulas.math_object import PLACE, FormulaObjects, code_font
+from app.chat.formulas.math_object import PLACE, FormulaObjects, code_font, within_block
+from app.chat.rendering.addresses import read_address, tip_of
 from app.chat.rendering.markdown import LINE_BREAK, Span
 from app.language import tr
 from app.theme import theme
+from app.widgets.labels import plain_tip
 from app.widgets.viewport import leave_to_parent
 
 #: The width of the mark at the end of a growing text.
@@ -110,7 +112,9 @@ class FlowView(QTextBrowser):
         copy = menu.addAction(tr("Copy"), self.copy)
         copy.setEnabled(cursor.hasSelection())
         if link:
-            menu.addAction(tr("Copy link address"), lambda: QGuiApplication.clipboard().setText(link))
+            menu.addAction(
+                tr("Copy link address"), lambda: QGuiApplication.clipboard().setText(read_address(link).whole)
+            )
         menu.addAction(tr("Select all"), self.selectAll)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(event.globalPos())
@@ -156,7 +160,7 @@ class FlowView(QTextBrowser):
 
     @Slot(QUrl)
     def _choose(self, address: QUrl) -> None:
-        self.linkChosen.emit(address.toString())
+        self.linkChosen.emit(address.toString(QUrl.ComponentFormattingOption.FullyEncoded))
 
     def _plain(self, first: int, last: int) -> str:
         """The text between two positions, with formulas as they were written."""
@@ -177,7 +181,7 @@ class FlowView(QTextBrowser):
             if span.math:
                 self._formulas.insert(cursor, span.text, span.math == "display", base)
             else:
-                cursor.insertText(span.text, _char_format(span, base))
+                cursor.insertText(within_block(span.text), _char_format(span, base))
 
     @Slot(int, int)
     def _moved(self, position: int, by: int) -> None:
@@ -217,5 +221,5 @@ def _char_format(span: Span, base: QTextCharFormat) -> QTextCharFormat:
         form.setAnchorHref(span.link)
         form.setForeground(colours.colour("accent"))
         form.setFontUnderline(True)
-        form.setToolTip(span.link)
+        form.setToolTip(plain_tip(tip_of(span.link)))
     return form

@@ -45,7 +45,7 @@ def mark_words(widget: QWidget, words: Sequence[str], current: bool = True) -> i
 
 
 def _units(text: str) -> int:
-    return len(text.encode("utf-16-le")) // 2
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _format(current: bool) -> QTextCharFormat:

@@ -27,6 +27,10 @@ ALIASES = {
     **dict.fromkeys(("ipython", "python-repl", "triton", "py2", "micropython"), "python"),
     **dict.fromkeys(("vb", "vba", "vbscript"), "vb.net"),
     **dict.fromkeys(("yacc", "lex", "grammar"), "ebnf"),
+    # Relatives of those that are ENDLESS.
+    **dict.fromkeys(("fish", "fishshell", "tcsh", "csh"), "bash"),
+    "scala": "kotlin",
+    "registry": "ini",
     "cmd": "bat",
     "dos": "bat",
     "kt": "kotlin",
@@ -45,10 +49,19 @@ ALIASES = {
     "crontab": "bash",
     "mysql": "sql",
 }
+#: Lexers with expressions that take longer than anybody waits for a string that is not closed, and nothing can
+#: interrupt an expression. Found in pygments 2.21 by trying them all.
+ENDLESS = frozenset(
+    [
+        *("ansys", "cddl", "chapel", "factor", "fish", "maple", "ncl", "pan", "registry", "rego", "rell", "rita"),
+        *("scala", "smithy", "tcsh", "urbiscript"),
+    ]
+)
 #: Names that are endings of files too, though the lexer has another one, or there is none.
 ENDINGS = frozenset(
     [
         *("cc", "cxx", "h", "hh", "hpp", "cjs", "mjs", "cts", "mts", "kt", "kts", "vb", "svelte"),
+        *("scala", "fish", "tcsh", "csh", "rego"),
         *("csv", "tsv", "jsonl", "ndjson", "env", "log", "patch", "svg", "dot", "mmd"),
     ]
 )
@@ -123,4 +136,5 @@ def _plain(language: str) -> str:
 @cache
 def _languages() -> frozenset[str]:
     """All names that are known. For any other one pygments asks every installed package, which takes 30 ms."""
-    return frozenset(alias.lower() for _, aliases, _, _ in get_all_lexers(plugins=False) for alias in aliases)
+    lexers = (aliases for _, aliases, _, _ in get_all_lexers(plugins=False) if ENDLESS.isdisjoint(aliases))
+    return frozenset(alias.lower() for aliases in lexers for alias in aliases)

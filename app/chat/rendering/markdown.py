@@ -5,6 +5,7 @@ HTML stays visible as text but for <br>, <sub> and <sup>, images become links, a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ LINE_BREAK = "\u2028"
 #: What is cut off around a formula, and what is set beside it.
 _BLANKS, _PUNCTUATION = LINE_BREAK + " ", (".", ",", ";", ":")
 BULLETS = ("•", "◦", "▪")
+_INDENTED_QUOTE = re.compile(r"(?: {4}| {0,3}\t)[ \t]*>")
 
 
 @dataclass(frozen=True)
@@ -182,12 +184,16 @@ class Walker:
         self._marker = self._footnote = ""
         self._close = False
 
-    def last_mark(self, unknown: int) -> tuple[int, int, ListItem | None]:
+    def last_mark(self, text: str, unknown: int) -> tuple[int, int, ListItem | None]:
         """Where the last block begins of which it is known that it is one. unknown: a line, and all below it.
 
-        What an unfinished line will be is not known yet: "9" may become "9) nine".
+        What an unfinished line will be is not known yet: "9" may become "9) nine". A line of a quote that is indented
+        like code goes on with a quote, but begins none.
         """
-        return next(mark for mark in reversed(self._marks) if mark[0] < unknown or mark is self._marks[0])
+        for mark in reversed(self._marks[1:]):
+            if mark[0] < unknown and not _INDENTED_QUOTE.match(text, line_offset(text, mark[0])):
+                return mark
+        return self._marks[0]
 
     def walk(self, tokens: Sequence[Token]) -> list[Leaf]:
         index = 0

@@ -10,6 +10,7 @@ from typing import Any
 
 from markdown_it.token import Token
 
+from app.chat.rendering.cost import cost
 from app.chat.rendering.markdown import (
     PARSER,
     Code,
@@ -23,9 +24,11 @@ from app.chat.rendering.markdown import (
 )
 from app.chat.rendering.markdown_cut import JOINT, lead_of, place_to_cut, signs_of
 from app.chat.rendering.markdown_rules import open_formula
+from app.chat.rendering.markdown_tables import Size
 
-#: Characters after which a paragraph that is being written is cut: parsing and laying it out again must stay quick.
-LONGEST_PARAGRAPH = 2500
+#: Characters, and their cost, after which a paragraph that is being written is cut: parsing and laying it out again
+#: must stay quick.
+LONGEST_PARAGRAPH, COSTLIEST_PARAGRAPH = 2500, 5000
 #: Characters of an unfinished line by which it has become what it will be.
 LONGEST_HALF = 200
 #: Blanks at the end of a text that are read as they are.
@@ -58,7 +61,7 @@ class _Lead:
         return leaves
 
 
-_NO_LEAD = _Lead()
+_NO_LEAD, _NO_SIZE = _Lead(), Size()
 
 
 class _References(ChainMap[str, Any]):
@@ -126,8 +129,8 @@ class StreamParser:
             if end is None:
                 return settled, leaves
             # What follows the table is parsed by itself, or within the same list item.
-            self._table = None
-            self._move(end, 1, self._lead)
+            after, self._table = self._table.after, None
+            self._move(end, 1, after)
             return settled, [leaves[0], *self.update(text)[1]]
         unsettled = self._lead.text + text[self._start :]
         tail = _with_few_blank_lines(unsettled)
@@ -145,7 +148,7 @@ class StreamParser:
         heads = (token.map[0] for token in tokens if token.type == "table_open" and token.map)
         if unknown - 1 in heads:
             unknown -= 1
-        line, first_leaf, item = walker.last_mark(unknown)
+        line, first_leaf, item = walker.last_mark(tail, unknown)
         offset = line_offset(tail, line) - len(self._lead.text)
         if offset > 0:
             self._move(offset, first_leaf - self._lead.leaves, _NO_LEAD)
@@ -153,9 +156,11 @@ class StreamParser:
             self._settle_references(line)
         rest = leaves[self._settled - settled :]
         self._fence = _OpenFence.find(tokens, rest, text, self._start)
-        self._table = _OpenTable.find(tokens, rest, unsettled, self._lead, len(text) - self._start)
+        self._table = _OpenTable.find(tokens, rest[-1:], unsettled, self._lead, len(text) - self._start)
+        if self._table is not None and len(rest) > 1:
+            self._settle_marker(walker, rest, unsettled)
         grows_alone = self._fence is not None or self._table is not None
-        if offset > 0 or grows_alone or len(tail) <= LONGEST_PARAGRAPH:
+        if offset > 0 or grows_alone or not _is_long(tail):
             return settled, leaves
         if not self._settle_within(walker, unknown, tail, leaves):
             leaves = self._cut_paragraph(walker, tokens, tail, leaves)
@@ -166,6 +171,18 @@ class StreamParser:
         self._start += characters
         self._settled += leaves
         self._lead = lead
+
+    def _settle_marker(self, walker: Walker, rest: list[Leaf], tail: str) -> None:
+        """Settle what is shown of a list item that begins with the table: its marker alone."""
+        marker, mark = rest[0], walker.inner_marks[-1] if walker.inner_marks else None
+        alone = len(rest) == 2 and isinstance(marker, Text) and bool(marker.marker) and not marker.spans
+        if self._table is None or mark is None or not alone:
+            self._table = None
+            return
+        text = lead_of(tail.split("\n"), mark.items, mark.line + 1)
+        self._table.after = _Lead(text, mark.numbers, len(self._read(text, mark.numbers)))
+        self._table.lead = replace(self._table.lead, leaves=self._table.lead.leaves + 1)
+        self._settled += 1
 
     def _settle_within(self, walker: Walker, unknown: int, tail: str, leaves: list[Leaf]) -> bool:
         """Settle what stands above the last block of a long list item."""
@@ -197,7 +214,7 @@ class StreamParser:
         if line is None or not leaves or not isinstance(leaves[-1], Text):
             return leaves
         begins = max(line_offset(tail, line), len(self._lead.text))
-        if len(tail) - begins <= LONGEST_PARAGRAPH:
+        if not _is_long(tail[begins:]):
             return leaves
         self._settle_references(line)
         cut = place_to_cut(tail, begins + (len(tail) - begins) // 2, len(tail) - 100)
@@ -239,6 +256,10 @@ class StreamParser:
     def needs_second_pass(self) -> bool:
         """Whether something was settled before the definition came that a link in it may refer to."""
         return self._defined_late and not self._complete
+
+
+def _is_long(text: str) -> bool:
+    return len(text) > LONGEST_PARAGRAPH or cost(text) > COSTLIEST_PARAGRAPH
 
 
 def _with_few_blank_lines(text: str) -> str:
@@ -292,13 +313,16 @@ class _OpenTable:
     """A table at the end of the text that may get more rows. Each row is parsed below the table's head by itself.
 
     head: its first two lines, and what is put before them; row: where the first row begins that may still change,
-    counted from where the table begins; leaf: the table up to there
+    counted from where the table begins; leaf: the table up to there, of that size; after: what is put before what
+    follows the table
     """
 
     lead: _Lead
+    after: _Lead
     head: str
     row: int
     leaf: Table
+    size: Size = _NO_SIZE
 
     @classmethod
     def find(
@@ -317,7 +341,8 @@ class _OpenTable:
         if tail.count("\n") < table_map[0] + 2 or begins != max(len(tail) - size, len(lead.text)):
             return None
         kept = lead if begins == len(lead.text) else _NO_LEAD
-        return cls(kept, kept.text + tail[begins:below], below - begins, replace(leaves[0], rows=leaves[0].rows[:1]))
+        head = kept.text + tail[begins:below]
+        return cls(kept, lead, head, below - begins, replace(leaves[0], rows=leaves[0].rows[:1]))
 
     def grow(self, rest: str, env: dict[str, Any], item: ListItem | None) -> tuple[list[Leaf], int | None]:
         """rest: the text from the table on -> the table and what follows it, and where that begins.
@@ -325,7 +350,7 @@ class _OpenTable:
         None while nothing does, or what does may still become rows, or a row the beginning of what does.
         """
         rest = rest[self.row :]
-        tokens = PARSER.parse(self.head + rest, env)
+        tokens = PARSER.parse(self.head + rest, env | {"table": self.size})
         leaves = self.lead.without(Walker(item, self.lead.numbers).walk(tokens))
         new = leaves[0]
         assert isinstance(new, Table)
@@ -345,4 +370,6 @@ class _OpenTable:
             return [whole], self.row + line_offset(rest, lines)
         self.row += line_offset(rest, settled)
         self.leaf = replace(whole, rows=self.leaf.rows + new.rows[1 : 1 + settled])
+        sizes = [token.meta["size"] for token in tokens if token.type == "tr_open" and "size" in token.meta]
+        self.size = (self.size, *sizes)[min(settled, len(new.rows) - 1)]
         return [whole, *leaves[1:]], None

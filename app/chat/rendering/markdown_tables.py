@@ -1,26 +1,44 @@
-"""Tables whose cells may hold a "|" within code and formulas, where the row would have too many cells otherwise.
+"""Tables of a bounded size. Cells may hold a "|" within code and formulas, where the row would have too many otherwise.
 
 GitHub's tables end a cell there as well, but models write `a | b` and $|x|$ for what they are.
+
+What is beyond the bounds is no part of the table, and so shown as the text that it is. A text that is read row by row
+tells the rule what came before: `env["table"]` is the `Size` of the first table up to its head.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
+from markdown_it.token import Token
 
-from app.chat.rendering.markdown_rules import LONGEST_INLINE, MOST_SIGNS, closing_dollar
+from app.chat.rendering.cost import cost
+from app.chat.rendering.markdown_rules import LONGEST_INLINE, closing_dollar
 
-#: Cells that rows may leave out of one table: they are made up, and a line of two characters would make thousands.
-MOST_LEFT_OUT = 50_000
+#: The columns of a table, and its cells: Qt lays them all out whenever the window's width changes.
+MOST_COLUMNS, MOST_CELLS = 64, 3000
+#: Cells that rows may leave out of one table: they are made up, and a line of two characters would make dozens.
+MOST_LEFT_OUT = 200
+#: The cost of one row: while it is written it is laid out again and again.
+COSTLIEST_ROW = 6000
 _BLANKS = " \t\v\f\r\n"
 _DASHES = re.compile(r":?-+:?")
 _PIPE = re.compile(r"(?<!\\)\|")
 #: What may hold a pipe; a sign behind a backslash opens nothing.
 _HOLDS = re.compile(r"\\.|`+|\$+")
+
+
+@dataclass(frozen=True)
+class Size:
+    """Cells of a table, and how many of them are made up."""
+
+    cells: int = 0
+    left_out: int = 0
 
 
 def add_tables(parser: MarkdownIt) -> None:
@@ -35,6 +53,8 @@ def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     aligns, head = _aligns(_line(state, start + 1)), _line(state, start)
     if not aligns or "|" not in head:
         return False
+    if len(aligns) > MOST_COLUMNS or cost(head) > COSTLIEST_ROW:
+        return False
     cells = _cells(head, len(aligns))
     if len(cells) != len(aligns):
         return False
@@ -45,15 +65,16 @@ def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     state.push("thead_open", "thead", 1).map = [start, start + 1]
     _add_row(state, start, "th", cells, aligns)
     state.push("thead_close", "thead", -1)
-    line, body, left_out = start + 2, None, 0
-    while line < end and (row := _row(state, line, end)):
+    line, body = start + 2, None
+    size = state.env.pop("table", Size())
+    while line < end and (row := _row(state, line, end)) and cost(row) <= COSTLIEST_ROW:
         cells = _cells(row, len(aligns))
-        left_out += max(0, len(aligns) - len(cells))
-        if left_out > MOST_LEFT_OUT:
+        size = Size(size.cells + len(aligns), size.left_out + max(0, len(aligns) - len(cells)))
+        if size.cells > MOST_CELLS or size.left_out > MOST_LEFT_OUT:
             break
         if body is None:
             body = state.push("tbody_open", "tbody", 1)
-        _add_row(state, line, "td", cells, aligns)
+        _add_row(state, line, "td", cells, aligns).meta["size"] = size
         line += 1
     if body is not None:
         state.push("tbody_close", "tbody", -1)
@@ -98,7 +119,7 @@ def _row(state: StateBlock, line: int, end: int) -> str:
 
 def _cells(row: str, columns: int) -> list[str]:
     cells = _without_ends(_PIPE.split(row))
-    if len(cells) > columns and row.count("`") + row.count("$") <= MOST_SIGNS:
+    if len(cells) > columns:
         held = [*_held(row), (len(row), len(row))]
         cuts, at = [-1], 0
         for pipe in _PIPE.finditer(row):
@@ -129,8 +150,10 @@ def _held(row: str) -> Iterator[tuple[int, int]]:
             yield sign.start(), at
 
 
-def _add_row(state: StateBlock, line: int, tag: str, cells: list[str], aligns: list[str]) -> None:
-    state.push("tr_open", "tr", 1).map = [line, line + 1]
+def _add_row(state: StateBlock, line: int, tag: str, cells: list[str], aligns: list[str]) -> Token:
+    """The token that opens the row."""
+    opening = state.push("tr_open", "tr", 1)
+    opening.map = [line, line + 1]
     for column, align in enumerate(aligns):
         cell = state.push(f"{tag}_open", tag, 1)
         if align:
@@ -141,3 +164,4 @@ def _add_row(state: StateBlock, line: int, tag: str, cells: list[str], aligns: l
         words.children = []
         state.push(f"{tag}_close", tag, -1)
     state.push("tr_close", "tr", -1)
+    return opening

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from math import ceil
 
 from PySide6.QtCore import QMimeData, QPoint, QRectF, Qt
@@ -20,8 +21,9 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QWidget
 
+from app.chat.rendering.cost import LINE
 from app.chat.rendering.flow_view import FlowView, body_font
-from app.chat.rendering.markdown import Text
+from app.chat.rendering.markdown import LINE_BREAK, Text
 from app.theme import theme
 
 #: Logical pixels: one list level, one quote level, and from a marker to its text.
@@ -41,6 +43,11 @@ QUOTE = QTextFormat.Property.UserProperty.value + 2
 OUTER = QTextFormat.Property.UserProperty.value + 4
 
 
+def cost_of(leaf: Text) -> int:
+    """What laying out a leaf costs, in characters."""
+    return LINE + sum(len(span.text) + LINE * span.text.count(LINE_BREAK) for span in leaf.spans)
+
+
 class TextView(FlowView):
     """Consecutive `Text` leaves as one selectable text. Leaves can be added and taken away at the end."""
 
@@ -52,6 +59,8 @@ class TextView(FlowView):
         self._starts: list[int] = []
         #: What is shown; the last of it may grow.
         self._leaves: list[Text] = []
+        #: The cost of the leaves up to each.
+        self._costs: list[int] = []
 
     @property
     def count(self) -> int:
@@ -62,10 +71,17 @@ class TextView(FlowView):
         """Characters held."""
         return self.document().characterCount()
 
+    @property
+    def cost(self) -> int:
+        """What laying out all of it costs, as `cost_of` has it."""
+        return self._costs[-1] if self._costs else 0
+
     def change(self, keep: int, leaves: Sequence[Text]) -> None:
         """Keep the first leaves, replace the others."""
         cursor = QTextCursor(self.document())
         cursor.beginEditBlock()
+        costs = list(accumulate(map(cost_of, leaves), initial=self._costs[keep - 1] if keep else 0))
+        self._costs[keep:] = costs[1:]
         if leaves and keep == self.count - 1 and self._continue(cursor, leaves[0]):
             self._leaves[keep] = leaves[0]
             keep, leaves = keep + 1, leaves[1:]
@@ -77,8 +93,11 @@ class TextView(FlowView):
         shown = self.count
         if keep < shown:
             cursor.setPosition(max(0, self._starts[keep] - 1))
+            form = cursor.blockFormat()
             cursor.movePosition(QTextCursor.MoveOperation.End, QTextCursor.MoveMode.KeepAnchor)
             cursor.removeSelectedText()
+            # An empty block takes the format of the one that was removed behind it, and with it its marker.
+            cursor.setBlockFormat(form)
             del self._starts[keep:]
             del self._leaves[keep:]
         cursor.movePosition(QTextCursor.MoveOperation.End)
@@ -119,7 +138,7 @@ class TextView(FlowView):
         if not same or last == leaf or any(span.math for span in gone):
             return False
         cursor.movePosition(QTextCursor.MoveOperation.End)
-        units = len("".join(span.text for span in gone).encode("utf-16-le")) // 2
+        units = len("".join(span.text for span in gone).encode("utf-16-le", "surrogatepass")) // 2
         cursor.setPosition(cursor.position() - units, QTextCursor.MoveMode.KeepAnchor)
         cursor.removeSelectedText()
         self._insert(cursor, leaf.spans[same:], self._base_format(leaf))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from types import ModuleType
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QGuiApplication, QImage
@@ -104,6 +107,41 @@ def test_the_work_is_bounded(qapp, monkeypatch):
     lay_out(r"\frac{1}{2}", 16, True)
     with pytest.raises(FormulaError, match="too much work"):
         lay_out(r"\frac{1}{" * 12 + "x" + "}" * 12, 16, True)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "any(x for x in (1, 2))",  # what is raised while the rest of a generator is thrown away is lost
+        "caught()",
+    ],
+)
+def test_the_bound_holds_wherever_it_is_reached(work):
+    library = ModuleType("ziamath.fake")
+    exec(
+        "def one(): pass\n"
+        "def caught():\n  try: one()\n  except Exception: pass\n"
+        f"def run():\n  while True:\n    {work}\n    one()\n",
+        library.__dict__,
+    )
+    for calls in range(1000, 1020):
+        with pytest.raises(FormulaError, match="too much work"), math_layout._bounded(calls):
+            library.run()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *(r"\sqrt" * 600 + "a", r"\left(" * 600, r"\hat" * 900 + "a", "a_" * 1900, r"\frac" * 700, r"\def\a{\a\a}\a"),
+        r"\begin{matrix}" + r"a\\" * 900 + r"\end{matrix}",
+        "".join(rf"\def\{name}{{" + rf"\{before}" * 9 + "}" for before, name in pairwise("abcdefghij")) + r"\j",
+        *("<" * 3900, "&" * 3900, "\0" * 3900, "\ud800", "가" * 3900, r"\rule{9999em}{9999em}", r"\Huge" * 600),
+    ],
+)
+def test_hostile_formulas_are_said_to_be_none(qapp, source, monkeypatch):
+    monkeypatch.setattr(math_layout, "MOST_CALLS", 300_000)
+    with pytest.raises(FormulaError):
+        lay_out(source[: math_layout.LONGEST], 16, True)
 
 
 def test_the_store_lays_out_once_and_remembers(qapp, monkeypatch):

@@ -269,15 +269,17 @@ def test_a_table_grows_row_by_row(body):
     assert table.toPlainText().split() == ["a", "b", *(word for n in range(20) for word in (str(n), "x"))]
 
 
-def test_rows_of_a_long_table_leave_those_above_as_they_are(body):
+def test_rows_of_a_long_table_leave_those_above_as_they_are(body, qtbot):
     head = "| a | b |\n|--:|---|\n"
     rows = [f"| {n} | some words |\n" for n in range(200)]
     body.grow(head + "".join(rows[:100]))
+    qtbot.waitUntil(lambda: body.complete)
     (table,) = parts(body, TableView)
     changed = []
     table.document().contentsChange.connect(lambda place, removed, added: changed.append(place))
     held = table.document().characterCount()
     body.grow(head + "".join(rows))
+    qtbot.waitUntil(lambda: body.complete)
     assert changed
     # Rows fill up the last of its parts, and begin new ones.
     assert min(changed) > held - 10
@@ -286,11 +288,12 @@ def test_rows_of_a_long_table_leave_those_above_as_they_are(body):
     assert words == ["a", "b", *(word for n in range(200) for word in (str(n), "some", "words"))]
 
 
-def test_a_table_of_many_columns_lays_few_cells_out_again(body):
+def test_a_table_of_many_columns_lays_few_cells_out_again(body, qtbot):
     """What is laid out whenever one of them changes are cells, not rows."""
     columns = 20
     text = "|" + "a|" * columns + "\n|" + "-|" * columns + "\n" + ("|" + "x|" * columns + "\n") * 60
     body.grow(text)
+    qtbot.waitUntil(lambda: body.text == text)
     (table,) = parts(body, TableView)
     assert sum(part.rows() for part in table._tables) == 61
     assert max(part.rows() * columns for part in table._tables) <= CHUNK_CELLS

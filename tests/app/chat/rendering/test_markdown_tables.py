@@ -7,8 +7,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from app.chat.rendering.markdown import PARSER, Span, Table, parse
-from app.chat.rendering.markdown_rules import MOST_SIGNS
+from app.chat.rendering.cost import SIGN
+from app.chat.rendering.markdown import LINE_BREAK, PARSER, Span, Table, parse
+from app.chat.rendering.markdown_stream import StreamParser
+from app.chat.rendering.markdown_tables import COSTLIEST_ROW, MOST_CELLS, MOST_COLUMNS, MOST_LEFT_OUT
 
 
 def rows(text):
@@ -62,14 +64,45 @@ def test_without_code_and_formulas_tables_are_what_they_were(pieces):
     assert seen[0] == seen[1]
 
 
-def test_signs_without_end_are_no_work():
-    row = "| `" * (MOST_SIGNS + 1)
-    assert rows(f"| a |\n|---|\n{row}")[1] == ["`"]
-    assert rows("| a |\n|---|\n" + "| ` `` $ " * 300)[0] == ["a"]
+def text_of(leaf):
+    return "".join(span.text for span in leaf.spans).replace(LINE_BREAK, "\n")
 
 
-def test_cells_that_are_left_out_are_bounded():
-    head = "|" + "a|" * 1000 + "\n|" + "-|" * 1000 + "\n"
-    leaves = parse(head + "| x |\n" * 100)
-    assert isinstance(leaves[0], Table)
-    assert len(leaves[0].rows) < 60
+def test_a_head_with_too_many_columns_is_text():
+    text = "|a" * (MOST_COLUMNS + 1) + "|\n" + "|-" * (MOST_COLUMNS + 1) + "|\n" + "|b" * (MOST_COLUMNS + 1)
+    (leaf,) = parse(text)
+    assert text_of(leaf) == text
+    assert isinstance(parse(text.replace("|a|a", "|a", 1).replace("|-|-", "|-", 1))[0], Table)
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "count"),
+    [
+        (MOST_COLUMNS, "x", MOST_LEFT_OUT // (MOST_COLUMNS - 1)),
+        (2, "x", MOST_LEFT_OUT),
+        (3, "|a|b|c|", MOST_CELLS // 3),
+    ],
+)
+@pytest.mark.parametrize("around", ["", "> ", "- "])
+@pytest.mark.parametrize("step", [None, 26])
+def test_a_table_ends_where_it_becomes_too_large(columns, row, count, around, step):
+    """Whether it is read at once or bit by bit; the rows below are text."""
+    lines = ["|a" * columns + "|", "|-" * columns + "|", *[row] * (count + 30)]
+    text = "\n".join(("  " if n and around == "- " else around) + line for n, line in enumerate(lines))
+    leaves, parser = parse(text) if step is None else [], StreamParser()
+    for end in [] if step is None else [*range(step, len(text), step), len(text)]:
+        keep, new = parser.update(text[:end])
+        leaves[keep:] = new
+    table, *rest = leaves[1:] if around == "- " else leaves
+    assert isinstance(table, Table)
+    assert len(table.rows) == 1 + count
+    assert "\n".join(map(text_of, rest)) == "\n".join([row] * 30)
+
+
+def test_a_row_that_costs_too_much_is_text():
+    row = "|" + "< &" * (COSTLIEST_ROW // SIGN) + "|"
+    table, rest = parse(f"| a |\n|---|\n| b |\n{row}")
+    assert len(table.rows) == 2
+    assert text_of(rest) == row
+    (alone,) = parse(f"{row}\n|---|")
+    assert text_of(alone) == f"{row}\n|---|"

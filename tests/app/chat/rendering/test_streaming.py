@@ -42,7 +42,10 @@ def test_formulas_that_are_laid_out_together_move_what_is_below_once(qtbot, monk
     body = BodyView()
     qtbot.addWidget(body)
     body.set_width(600)
-    body.grow("".join(f"$$\n\\frac{{{n}}}{{z}} + w_{{{n}}}\n$$\n\n" for n in range(40)))
+    text = "".join(f"$$\n\\frac{{{n}}}{{z}} + w_{{{n}}}\n$$\n\n" for n in range(40))
+    for end in range(0, len(text), 100):
+        body.grow(text[:end])
+    body.grow(text)
     placed, asked = [], Counter()
     original, show = BodyView._place, FormulaObjects._show_ready
     monkeypatch.setattr(BodyView, "_place", lambda self, first: placed.append(first) or original(self, first))
@@ -69,7 +72,7 @@ def test_much_text_at_once_is_laid_out_in_slices_while_more_comes(qtbot, monkeyp
         BodyView, "_show", lambda self, text: shown.append(len(text) - len(self._text)) or original(self, text)
     )
     monkeypatch.setattr(body_view, "SLICE_SECONDS", 0)
-    text = MIXED[:15_000] + "\n\n[late]: https://example.org/late\n"
+    text = MIXED[:13_500] + "\n\n[late]: https://example.org/late\n"
     body.grow(text[:12_000])
     assert len(body.text) == SLICE
     body.grow(text[:13_000])
@@ -132,6 +135,27 @@ def test_a_paragraph_that_grows_looks_like_one_written_at_once(qtbot):
     assert grown.createMimeDataFromSelection().text() == whole.createMimeDataFromSelection().text()
     assert grown.document().size() == whole.document().size()
     assert grown.toPlainText() == whole.toPlainText()
+
+
+def test_an_empty_item_keeps_its_marker_while_the_next_one_grows(qtbot):
+    view = TextView()
+    qtbot.addWidget(view)
+    view.set_width(300)
+    for text in ("1. a\n2.\n3.", "1. a\n2.\n3. b", "1. a\n2.\n3. b **c**"):
+        leaves = parse(text)
+        view.change(min(view.count, 2), leaves[min(view.count, 2) :])
+    view.selectAll()
+    assert view.createMimeDataFromSelection().text() == "1. a\n2. \n3. b c"
+
+
+def test_a_sign_that_ends_blocks_is_a_new_line_within_its_own(qtbot):
+    view = TextView()
+    qtbot.addWidget(view)
+    view.set_width(300)
+    view.change(0, parse("- a\u2029b\ufdd0c\ufffce $x\u2029y$\n- d"))
+    assert view.document().blockCount() == 2
+    view.selectAll()
+    assert view.createMimeDataFromSelection().text() == "• a\nb\nc\ufffde x\ny\n• d"
 
 
 def test_settled_parts_are_never_made_again(qtbot, monkeypatch):
