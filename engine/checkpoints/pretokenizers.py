@@ -184,9 +184,9 @@ PRE_TOKENIZERS: Mapping[str, PreTokenizer] = {
     "viking": PreTokenizer((_SENTENCES, r"\p{N}")),
 }
 #: Patterns from above that look at all that follows from every place of a text: alone they take hours for a long one.
-QUADRATIC_PATTERNS = frozenset({_THOUSANDS, _AFMOE_THOUSANDS, _LAST_SPACES, _ENDLESS_NUMBER, _ENDLESS_SPACE})
+_QUADRATIC = {_THOUSANDS, _AFMOE_THOUSANDS, _LAST_SPACES, _ENDLESS_NUMBER, _ENDLESS_SPACE}
 #: All others: where one of their branches goes through a run of letters or spaces in vain, a later one takes that run.
-LINEAR_PATTERNS = frozenset(split for rule in PRE_TOKENIZERS.values() for split in rule.splits) - QUADRATIC_PATTERNS
+LINEAR_PATTERNS = frozenset(split for rule in PRE_TOKENIZERS.values() for split in rule.splits) - _QUADRATIC
 #: Rules that go with characters instead of bytes: spaces become "▁", and words are not cut at all.
 CHARACTER_RULES = frozenset({"gemma4", "sarvam-moe"})
 

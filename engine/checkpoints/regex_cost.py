@@ -32,7 +32,9 @@ class _Cost(NamedTuple):
     all:   steps for all of them
     first: steps until the first match
     fail:  steps until it is clear that there is no match
+    waste: steps until the first match or none, but for those that go through what the match uses up
     sure:  it always matches, if need be nothing
+    least: characters that it goes through when it matches, at least
     size:  parts of the expression, each {n} written out
     """
 
@@ -40,12 +42,15 @@ class _Cost(NamedTuple):
     all: float
     first: float
     fail: float
+    waste: float
     sure: bool
+    least: int
     size: int
 
 
-_NOTHING = _Cost(1, 0, 0, 0, True, 0)
-_ONE = _Cost(1, 1, 1, 1, False, 1)
+_NOTHING = _Cost(1, 0, 0, 0, 0, True, 0, 0)
+_CHARACTER = _Cost(1, 1, 1, 1, 1, False, 1, 1)
+_PLACE = _Cost(1, 1, 1, 1, 1, False, 0, 1)
 
 
 def most_steps(pattern: str, length: float) -> float:
@@ -57,10 +62,11 @@ def most_steps(pattern: str, length: float) -> float:
 def is_linear(pattern: str) -> bool:
     """Whether the time for each character is the same in a long text as in a short one.
 
-    That is so when a failed attempt goes through few characters: what a match goes through is used up.
-    Raises ValueError for what is not understood.
+    That is so when a search goes through few characters that no match uses up. Raises ValueError for what is not
+    understood.
     """
-    return _Parser(pattern, math.inf).parse().fail <= _MAX_WASTE and most_steps(pattern, 1) <= _MAX_WASTE
+    cost = _Parser(pattern, math.inf).parse()
+    return max(cost.waste, cost.fail) <= _MAX_WASTE and most_steps(pattern, 1) <= _MAX_WASTE
 
 
 def _sequence(parts: list[_Cost]) -> _Cost:
@@ -72,7 +78,9 @@ def _sequence(parts: list[_Cost]) -> _Cost:
             part.all + _times(part.ways, rest.all),
             part.first + rest.first if rest.sure else retried + rest.first,
             part.fail if rest.sure else retried,
+            part.waste + rest.waste if rest.sure else retried + rest.waste,
             part.sure and rest.sure,
+            part.least + rest.least,
             part.size + rest.size,
         )
     return rest
@@ -86,37 +94,45 @@ def _choice(branches: list[_Cost]) -> _Cost:
         sum(branch.all for branch in branches),
         sum(max(branch.first, branch.fail) for branch in branches),
         sum(branch.fail for branch in branches),
+        sum(max(branch.waste, branch.fail) for branch in branches),
         any(branch.sure for branch in branches),
+        min(branch.least for branch in branches),
         sum(branch.size for branch in branches),
     )
 
 
 def _repeated(part: _Cost, least: int, most: int | None, length: float) -> _Cost:
-    rounds = max(length if most is None else most, least, 1)
-    if rounds == 1:
+    if most is not None:
+        rounds: float = max(most, 1)
+    elif part.least:
+        rounds = max(length / part.least, least, 1)
+    else:
+        rounds = length + least + 1  # a round that goes through nothing is the last
+    if most is not None and rounds == 1:
         ways, every = part.ways + 1 - least, part.all
     elif part.ways == 1:
         ways, every = rounds - least + 1, rounds * max(part.all, 1) + part.fail
     else:
         ways = every = math.inf
     if least <= 1:
-        first, fail = rounds * max(part.first, 1) + part.fail, least * part.fail
+        first, fail = rounds * max(part.first, 1) + part.fail, part.fail if least else 0
+        waste = part.waste + part.fail
     else:
         first = every
-        fail = least * max(part.all, 1) + part.fail if part.ways == 1 else every
+        fail = waste = least * max(part.all, 1) + part.fail if part.ways == 1 else every
     copies = least + 1 if most is None else max(most, 1)
-    return _Cost(ways, every, first, fail, least == 0 or part.sure, copies * (part.size + 1))
+    return _Cost(ways, every, first, fail, waste, least == 0 or part.sure, least * part.least, copies * (part.size + 1))
 
 
 def _looked(part: _Cost) -> _Cost:
     """A look ahead or behind: it goes one way only, and what it goes through is not used up."""
     steps = part.first + part.fail
-    return _Cost(1, steps, steps, steps, False, part.size + 1)
+    return _Cost(1, steps, steps, steps, steps, False, 0, part.size + 1)
 
 
 def _held(part: _Cost) -> _Cost:
     """A part that is never tried in another way."""
-    return _Cost(1, part.first, part.first, part.fail, part.sure, part.size)
+    return _Cost(1, part.first, part.first, part.fail, part.waste, part.sure, part.least, part.size)
 
 
 def _times(ways: float, steps: float) -> float:
@@ -201,13 +217,15 @@ class _Parser:
         sign = self._pattern[self._at]
         if sign == "(":
             return self._group()
+        if self._match(_BORDER) is not None:
+            return _PLACE
         if sign == "[":
             self._class()
-        elif self._match(_BORDER) is None and self._match(_ESCAPE) is None:
+        elif self._match(_ESCAPE) is None:
             if sign in "\\?*+{}])":
                 raise self._unknown()
             self._at += 1
-        return _ONE
+        return _CHARACTER
 
     def _group(self) -> _Cost:
         found = self._match(_GROUP)

@@ -26,6 +26,7 @@ from engine.words import say
 log = logging.getLogger(__name__)
 
 _MAX_FILE = 100_000_000  # bytes; Gemma's has 33 MB
+_MAX_DEPTH = 4  # post-processors within post-processors; published ones have 2
 
 
 def read_tokenizer_json(path: Path) -> StoredTokenizer:
@@ -62,8 +63,10 @@ def _build(record: Mapping[str, Any]) -> StoredTokenizer:
     return StoredTokenizer(backend, _first_token(record.get("post_processor")), size)
 
 
-def _model(record: Mapping[str, Any]) -> tuple[Any, int]:
+def _model(record: Any) -> tuple[Any, int]:
     """(the model, its highest id)"""
+    if not isinstance(record, dict):
+        raise ValueError("its model is no record")
     entries = record["vocab"]
     kind = record.get("type") or _untold_kind(record)
     if kind == "Unigram":
@@ -124,13 +127,14 @@ def _kinds(record: Any, sequence: str) -> set[Any]:
     return {record.get("type")} | {step.get("type") for step in inner or () if isinstance(step, dict)}
 
 
-def _first_token(record: Any) -> int | None:
+def _first_token(record: Any, depth: int = 0) -> int | None:
     """The id that a post-processor puts before every text."""
     found: Any = None
     match record:
-        case {"type": "Sequence", "processors": [*steps]}:
+        case {"type": "Sequence", "processors": [*steps]} if depth < _MAX_DEPTH:
             # Each puts its own before what the ones before it made.
-            found = next((first for step in reversed(steps) if (first := _first_token(step)) is not None), None)
+            firsts = (_first_token(step, depth + 1) for step in reversed(steps))
+            found = next((first for first in firsts if first is not None), None)
         case {"type": "BertProcessing" | "RobertaProcessing", "cls": [_, token]}:
             found = token
         case {

@@ -54,7 +54,8 @@ def checked(make: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        raise ValueError(str(error)[:200]) from error
+        text = " ".join(str(error).split())[:200]
+        raise ValueError("".join(sign if sign.isprintable() else "?" for sign in text)) from error
 
 
 def bpe(
@@ -97,6 +98,8 @@ def bpe(
 def unigram(pieces: Sequence[tuple[str, float]], unknown: int | None, byte_fallback: bool) -> models.Unigram:
     """The likeliest cut of a text into pieces."""
     _check_count(len(pieces))
+    if {type(text) for text, _ in pieces} - {str}:
+        raise ValueError("a piece of it is no text")
     lengths = [len(text.encode()) for text, _ in pieces]
     if max(lengths, default=0) > _MAX_PIECE or sum(lengths) > _MAX_PIECES_SIZE:
         raise ValueError("its pieces are longer than those of any vocabulary")
@@ -133,8 +136,11 @@ def add_tokens(backend: tokenizers.Tokenizer, tokens: Iterable[AddedToken]) -> N
     normalizer = backend.normalizer
     plain, changed = [], 0
     for token in added:
-        if token.normalized and normalizer is not None:
-            changed += len(checked(normalizer.normalize_str, token.content))
+        if token.normalized and token.content and normalizer is not None:
+            text = checked(normalizer.normalize_str, token.content)
+            if not text:
+                raise ValueError("it adds a token of which nothing is left")  # a search for nothing may never end
+            changed += len(text)
         else:
             plain.append(token.content)
         if changed > _MAX_ADDED_LETTERS:
@@ -163,6 +169,8 @@ def check_charsmap(rules: bytes) -> None:
 
 
 def _check_ids(vocabulary: dict[str, int]) -> None:
+    if not isinstance(vocabulary, dict):
+        raise ValueError("its vocabulary is no record")
     _check_count(len(vocabulary))
     if max(map(len, vocabulary), default=0) > _MAX_TOKEN:
         raise ValueError("it has tokens longer than those of any vocabulary")

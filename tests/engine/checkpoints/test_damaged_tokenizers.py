@@ -85,7 +85,7 @@ def replacing(pattern: dict[str, str], content: str) -> dict[str, Any]:
     ],
 )
 def test_a_tokenizer_that_makes_texts_far_longer_is_refused(normalizer: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(GreenroomError, match="makes texts far longer|has an impossible (content|prepend)"):
+    with pytest.raises(GreenroomError, match=r"makes texts far longer|has an impossible (content|prepend)"):
         open_checkpoint(folder_with(tmp_path / "m", normalizer=normalizer)).tokenizer()
 
 
