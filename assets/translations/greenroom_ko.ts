@@ -5925,9 +5925,14 @@
         <translation>규칙이 이 텍스트에서 실패합니다({value})</translation>
     </message>
     <message>
-        <location filename="../../engine/checkpoints/tokenizer_files.py"/>
-        <source>it is {size} long, which no tokenizer is</source>
-        <translation>크기가 {size}인데, 그런 토크나이저는 없습니다</translation>
+        <location filename="../../engine/checkpoints/tokenizer.py"/>
+        <source>This text is too long for the model</source>
+        <translation>이 텍스트는 모델에 비해 너무 깁니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/tokenizer.py"/>
+        <source>it takes more than {size}</source>
+        <translation>{size}을(를) 넘습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/tokenizer_files.py"/>

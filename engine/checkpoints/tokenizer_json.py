@@ -77,7 +77,8 @@ def _model(record: Any) -> tuple[Any, int]:
         # Dropout is left out: it is for training.
         names = ("unk_token", "continuing_subword_prefix", "end_of_word_suffix")
         flags = ("fuse_unk", "byte_fallback", "ignore_merges")
-        options = {name: record.get(name) for name in names} | {name: record.get(name) or False for name in flags}
+        options: dict[str, Any] = {name: record.get(name) for name in names}
+        options |= {name: record.get(name) or False for name in flags}
         model = vocabulary.bpe(entries, _merges(record["merges"]), **options)
     elif kind == "WordPiece":
         prefix, longest = record["continuing_subword_prefix"], record["max_input_chars_per_word"]
