@@ -12,6 +12,9 @@ from engine.errors import GreenroomError
 from engine.words import say
 
 _LIMIT = 16_000_000
+_MAX_PARTS = (
+    1 << 22
+)  # lists and records; each takes some 70 bytes of memory. The merges of Gemma's tokenizer are 514,906
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -32,6 +35,8 @@ def read_optional_object(path: Path) -> dict[str, Any]:
 def parse_object(data: bytes, path: Path) -> dict[str, Any]:
     """path only names the file in errors. A key given twice is refused: readers would disagree on which one counts."""
     try:
+        if data.count(b"[") + data.count(b"{") > _MAX_PARTS:
+            raise ValueError("it has more parts than any such file")
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique)
         if _SURROGATE.search(data):
             # Half of a pair is no character: nothing that takes UTF-8 takes it, so it must not get further.

@@ -5,15 +5,13 @@ The patterns are the definitions that the model families publish in their own to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ParamSpec, TypeVar
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers
+from tokenizers import decoders, normalizers, pre_tokenizers
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
+from engine.checkpoints.vocabulary import bpe
 
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _LINES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -52,9 +50,10 @@ _THOUSANDS = r"\d{1,3}(?=(?:\d{3})*\b)"
 _ENDLESS_NUMBER = r"\p{N}{3000}"
 _DEEPSEEK3 = (r"\p{N}{1,3}", _KANA, rf"{_PUNCTUATED}| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_LINES}")
 _SPARK = (r"\p{N}{1,3}", _KANA, rf"{_PUNCTUATED}| ?[\p{{P}}\p{{S}}]+|[\r\n]|\s+(?!\S)|\s+", r"\p{N}")
+_AFMOE_THOUSANDS = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"
 _AFMOE = (
     _ENDLESS_NUMBER,
-    r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))",
+    _AFMOE_THOUSANDS,
     "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e40-\u0e7f\u0e80-\u0eff"
     "\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+",
     _DEEPSEEK3[2],
@@ -86,11 +85,15 @@ def _letters(runs: str) -> str:
     return "[" + "".join(rf"\x{{{first}}}-\x{{{last}}}" for first, last in pairs) + "]"
 
 
+_LAST_SPACES = r"\s+$"
+#: Cut first for the same reason: a run of spaces is gone through from each of its places.
+_ENDLESS_SPACE = r"\s{3000}"
 _DEEPSEEK_LLM = (
     r"[\r\n]",
     rf"\s?{_letters(_DEEPSEEK_LETTERS)}+",
     "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+",
-    r"\s+$",
+    _ENDLESS_SPACE,
+    _LAST_SPACES,
     _CJK,
     r"\p{N}",
 )
@@ -180,6 +183,10 @@ PRE_TOKENIZERS: Mapping[str, PreTokenizer] = {
     **dict.fromkeys(("poro-chat", "bloom", "gpt3-finnish"), PreTokenizer((_SENTENCES,))),
     "viking": PreTokenizer((_SENTENCES, r"\p{N}")),
 }
+#: Patterns from above that look at all that follows from every place of a text: alone they take hours for a long one.
+_QUADRATIC = {_THOUSANDS, _AFMOE_THOUSANDS, _LAST_SPACES, _ENDLESS_NUMBER, _ENDLESS_SPACE}
+#: All others: where one of their branches goes through a run of letters or spaces in vain, a later one takes that run.
+LINEAR_PATTERNS = frozenset(split for rule in PRE_TOKENIZERS.values() for split in rule.splits) - _QUADRATIC
 #: Rules that go with characters instead of bytes: spaces become "▁", and words are not cut at all.
 CHARACTER_RULES = frozenset({"gemma4", "sarvam-moe"})
 
@@ -194,21 +201,9 @@ def _byte_letters() -> dict[int, str]:
 LETTERS: Mapping[int, str] = _byte_letters()
 
 
-def checked(make: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """A part of a tokenizer. Raises ValueError where the library objects, be it by a panic, which is no Exception."""
-    try:
-        return make(*args, **kwargs)
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:
-        raise ValueError(str(error)[:200]) from error
-
-
 def byte_level(vocabulary: dict[str, int], merges: list[tuple[str, str]], rule: PreTokenizer) -> tokenizers.Tokenizer:
-    """BPE over the bytes of words. Raises ValueError when a merge lacks its tokens."""
-    backend = tokenizers.Tokenizer(
-        checked(models.BPE, vocab=vocabulary, merges=merges, ignore_merges=rule.ignore_merges)
-    )
+    """BPE over the bytes of words. Raises ValueError when a merge lacks its tokens, or there is too much of all."""
+    backend = tokenizers.Tokenizer(bpe(vocabulary, merges, ignore_merges=rule.ignore_merges))
     backend.pre_tokenizer = rule.build()
     backend.decoder = decoders.ByteLevel()
     normalizer = rule.normalizer()

@@ -16,8 +16,8 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
-from engine.checkpoints.growth import check_growth
-from engine.checkpoints.pretokenizers import checked
+from engine.checkpoints.growth import growth
+from engine.checkpoints.vocabulary import MAX_MERGES, MAX_TOKENS, bpe, check_charsmap, checked, shared_letters, unigram
 
 SPACE_MARK = "▁"
 
@@ -31,8 +31,11 @@ BYTE = 6
 
 # No trained vocabulary has longer pieces; every split of each is tried.
 _MAX_MERGED_PIECE = 512
+_MAX_SPLITS = 1 << 23  # of all pieces together; Gemma's have some 1,800,000
+_MAX_FIELDS = 6_000_000  # of a file: four for each piece, and what it was trained with
+_MAX_ISOLATED = 1 << 19  # letters of all together; Gemma's some 6,500 have about 80,000
+_MAX_ISOLATED_PIECE = 256  # letters; a pattern is nested as deeply
 _BPE = 2
-_MAX_PIECES = 1 << 21
 _MAX_GAP = 1 << 17  # ids that models keep free for tokens to come
 _HOPELESS = -1e9  # the score of a piece that a text must not be cut into
 
@@ -100,7 +103,7 @@ def build(pieces: Pieces) -> tokenizers.Tokenizer:
         vocabulary = [
             (text, _HOPELESS if skip else score) for text, score, skip in zip(pieces.tokens, scores, free, strict=True)
         ]
-        model = checked(models.Unigram, vocabulary, pieces.unknown, BYTE in pieces.kinds)
+        model = unigram(vocabulary, pieces.unknown, BYTE in pieces.kinds)
     else:
         vocabulary_ids = {text: token for token, text in enumerate(pieces.tokens)}
         model = spaced_model(vocabulary_ids, _merges(pieces, vocabulary_ids), pieces.tokens[pieces.unknown])
@@ -115,7 +118,7 @@ def build(pieces: Pieces) -> tokenizers.Tokenizer:
 
 def spaced_model(vocabulary: dict[str, int], merges: list[tuple[str, str]], unknown: str | None) -> models.BPE:
     """BPE over characters, which are spelled byte by byte ("<0xF0>") where the vocabulary lacks them."""
-    return checked(models.BPE, vocab=vocabulary, merges=merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
+    return bpe(vocabulary, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
 
 
 def wrap(
@@ -123,6 +126,8 @@ def wrap(
 ) -> tokenizers.Tokenizer:
     """With "▁" for spaces before the model and back after it. Raises ValueError for a charsmap that is none."""
     backend = tokenizers.Tokenizer(model)
+    if charsmap:
+        check_charsmap(charsmap)
     steps: list[normalizers.Normalizer] = [checked(normalizers.Precompiled, charsmap)] if charsmap else []
     if squeeze:
         steps.append(normalizers.Replace(tokenizers.Regex(r"\A +| +\z| +(?= )"), ""))
@@ -130,10 +135,12 @@ def wrap(
         steps.append(normalizers.Prepend(SPACE_MARK))
     steps.append(normalizers.Replace(" ", SPACE_MARK))
     backend.normalizer = normalizers.Sequence(steps)
-    check_growth(backend)
+    growth(backend)  # raises
     if isolated:
-        longest_first = sorted(isolated, key=len, reverse=True)
-        pattern = tokenizers.Regex("|".join(map(re.escape, longest_first)))
+        lengths = list(map(len, isolated))
+        if max(lengths) > _MAX_ISOLATED_PIECE or sum(lengths) > _MAX_ISOLATED:
+            raise ValueError("it keeps more or longer pieces whole than any vocabulary")
+        pattern = checked(tokenizers.Regex, longest_of(isolated))
         backend.pre_tokenizer = pre_tokenizers.Split(pattern, "isolated")
         if isinstance(model, models.BPE):
             model.ignore_merges = True
@@ -141,14 +148,37 @@ def wrap(
     return backend
 
 
+def longest_of(texts: Iterable[str]) -> str:
+    """A pattern for the longest of some texts. Beginnings that they share are looked at once, not for each text."""
+    by_letter: dict[str, list[str]] = {}
+    for text in sorted(set(texts)):
+        by_letter.setdefault(text[:1], []).append(text)
+    ends = by_letter.pop("", None) is not None
+    branches = []
+    for same in by_letter.values():
+        shared = shared_letters(same[0], same[-1])
+        branches.append(re.escape(same[0][:shared]) + longest_of(text[shared:] for text in same))
+    if not branches:
+        return ""
+    return f"(?:{'|'.join(branches)})" + "?" * ends
+
+
 def merges_by_rank(ranked: Iterable[str], known: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Every way to merge two known pieces into one of `ranked`, in their order: the first is the best merge."""
+    """Every way to merge two known pieces into one of `ranked`, in their order: the first is the best merge.
+
+    Raises ValueError where that is more than any vocabulary has.
+    """
+    splits = found = 0
     for piece in ranked:
         if len(piece) > _MAX_MERGED_PIECE:
             continue
+        splits += len(piece)
+        if splits > _MAX_SPLITS or found > MAX_MERGES:
+            raise ValueError("its pieces can be merged in more ways than those of any vocabulary")
         for cut in range(1, len(piece)):
             left = piece[:cut]
             if left in known and piece[cut:] in known:
+                found += 1
                 yield left, piece[cut:]
 
 
@@ -177,18 +207,19 @@ def read_model(data: bytes) -> Pieces:
     kinds: list[int] = []
     trainer: dict[int, Any] = {}
     rules: dict[int, Any] = {}
-    for number, value in _fields(memoryview(data)):
+    left = iter(range(_MAX_FIELDS))
+    for number, value in _fields(memoryview(data), left):
         if number == 1:
-            if len(tokens) == _MAX_PIECES:
-                raise ValueError(f"it holds more than {_MAX_PIECES:,} pieces, which no vocabulary does")
-            piece = dict(_fields(_message(value)))
+            if len(tokens) == MAX_TOKENS:
+                raise ValueError(f"it holds more than {MAX_TOKENS:,} pieces, which no vocabulary does")
+            piece = dict(_fields(_message(value), left))
             tokens.append(bytes(_message(piece.get(1, b""))).decode("utf-8", "replace"))
             scores.append(_float(piece.get(2, 0)))
             kinds.append(_integer(piece.get(3, NORMAL)))
         elif number == 2:
-            trainer.update(_fields(_message(value)))
+            trainer.update(_fields(_message(value), left))
         elif number == 3:
-            rules.update(_fields(_message(value)))
+            rules.update(_fields(_message(value), left))
     if not tokens:
         raise ValueError("it holds no pieces")
     kind = _integer(trainer.get(3, 1))
@@ -211,10 +242,15 @@ def read_model(data: bytes) -> Pieces:
     )
 
 
-def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """(field number, integer or bytes) of one message; four- and eight-byte values come as bytes."""
+def _fields(data: memoryview, left: Iterator[int]) -> Iterator[tuple[int, int | memoryview]]:
+    """(field number, integer or bytes) of one message; four- and eight-byte values come as bytes.
+
+    left: yields once for each field that may be read
+    """
     at = 0
     while at < len(data):
+        if next(left, None) is None:
+            raise ValueError("it holds more than any vocabulary does")
         key, at = _varint(data, at)
         wire = key & 7
         if wire == 0:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import TypeVar
 
 import tokenizers
 
-from engine.checkpoints.pretokenizers import LETTERS, checked
+from engine.checkpoints.growth import growth
+from engine.checkpoints.pretokenizers import LETTERS
+from engine.checkpoints.stored import size_text
+from engine.checkpoints.vocabulary import checked
 from engine.errors import GreenroomError
 from engine.words import say
 
@@ -39,7 +43,12 @@ END_NAMES = frozenset(
     }
 )
 _SPACE_MARK = "▁"
+#: Bytes of a text once it is normalized. A token takes some 230 bytes of memory while a text is cut, and in the worst
+#: case every byte is one. A million tokens, more than almost any context, are about four million bytes.
+MAX_TEXT = 8 << 20
 
+# A text is cut in the thread that asks. The library's own threads would not help with one text.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 _T = TypeVar("_T")
 
@@ -77,6 +86,7 @@ class Tokenizer:
         backend.no_truncation()
         backend.no_padding()
         self._backend = backend
+        self._growth = growth(backend)
         added = backend.get_added_tokens_decoder()
         self._added = {token: record.content for token, record in added.items()}
         self.special_ids = frozenset(token for token, record in added.items() if record.special)
@@ -105,11 +115,15 @@ class Tokenizer:
         special: put bos_id first if the model wants it (add_bos) and the text does not already begin with it.
                  False for the output of a chat template, which writes its own.
         literal: where in the text (start, end) tokens of `controls` are nothing but what they spell
-        Raises GreenroomError when the vocabulary's own rules fail at the text.
+        Raises GreenroomError when the text is longer than MAX_TEXT, or the vocabulary's own rules fail at it.
         """
         # A lone surrogate, as a broken paste may carry, has no UTF-8; it becomes "?".
-        clean = text.encode("utf-8", "replace").decode("utf-8")
-        encoded = cut(lambda: self._backend.encode(clean, add_special_tokens=False))
+        data = text.encode("utf-8", "replace")
+        clean = data.decode("utf-8")
+        if len(data) * self._growth > MAX_TEXT:
+            self._check_length(clean)
+        # Unlike for one text alone, other threads may run meanwhile.
+        encoded = cut(lambda: self._backend.encode_batch([clean], add_special_tokens=False)[0])
         ids: list[int] = encoded.ids
         if literal and not controls.isdisjoint(ids):
             ids = self._spelled_out(clean, ids, encoded.offsets, literal, controls)
@@ -141,6 +155,22 @@ class Tokenizer:
         """Whether a text's first word gets a space put before it (SentencePiece), to be taken away on decoding."""
         first = self.encode("a", special=False)[:1]
         return not self._byte_level and bool(first) and self.token_bytes(first[0]).startswith(b" ")
+
+    def _check_length(self, text: str) -> None:
+        """Raises GreenroomError for a text that is too long once it is normalized. Tried on parts that cannot be."""
+        part, length = max(1, MAX_TEXT // (4 * self._growth)), 0
+        for start in range(0, len(text), part):
+            length += len(self._normalized(text[start : start + part]).encode())
+            if length > MAX_TEXT:
+                raise GreenroomError(
+                    say("This text is too long for the model"),
+                    say("it takes more than {size}", size=size_text(MAX_TEXT)),
+                    say("Shorten it."),
+                )
+
+    def _normalized(self, text: str) -> str:
+        normalizer = self._backend.normalizer
+        return text if normalizer is None else cut(lambda: normalizer.normalize_str(text))
 
     def _spelled_out(
         self,

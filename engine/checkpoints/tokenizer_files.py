@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import tokenizers
-
 from engine.checkpoints.chat_template import MAX_SOURCE, ChatTemplate
-from engine.checkpoints.growth import check_growth
 from engine.checkpoints.json_file import read_optional_object
-from engine.checkpoints.stored import file_size, read_bytes, size_text
-from engine.checkpoints.tokenizer import Tokenizer, cut
+from engine.checkpoints.stored import file_size, read_bytes
+from engine.checkpoints.tokenizer import Tokenizer
+from engine.checkpoints.tokenizer_json import read_tokenizer_json
+from engine.checkpoints.vocabulary import StoredTokenizer
 from engine.checkpoints.vocabulary_files import read_vocabulary
 from engine.errors import GreenroomError
-from engine.words import say
-
-log = logging.getLogger(__name__)
-
-_MAX_TOKENIZER = 200_000_000
 
 
 def tokenizer_from_folder(folder: Path) -> Tokenizer:
     """Raises GreenroomError when there is no tokenizer.json or other vocabulary, or it is damaged."""
     settings = _settings(folder)
-    backend = _backend(folder, settings)
+    stored = _stored(folder, settings)
+    backend = stored.backend
     tokens = {kind: backend.token_to_id(text) for kind, text in _special_texts(settings).items()}
     bos, ends = tokens.get("bos"), {tokens.get("eos"), tokens.get("eot")} - {None}
     for source in ("generation_config.json", "config.json"):
@@ -36,8 +30,9 @@ def tokenizer_from_folder(folder: Path) -> Tokenizer:
             bos = next(_ids(record.get("bos_token_id")), None)
     wanted = settings.get("add_bos_token")
     if not isinstance(wanted, bool):
-        wanted = bos is not None and cut(lambda: backend.encode("").ids[:1]) == [bos]
-    return Tokenizer(backend, bos_id=bos, eos_ids=(token for token in ends if token is not None), add_bos=wanted)
+        wanted = bos is not None and stored.first == bos
+    ids = (token for token in ends if token is not None)
+    return Tokenizer(backend, bos_id=bos, eos_ids=ids, add_bos=wanted, vocab_size=stored.size)
 
 
 def chat_template_from_folder(folder: Path) -> ChatTemplate:
@@ -51,36 +46,15 @@ def chat_template_from_folder(folder: Path) -> ChatTemplate:
     if source:
         return ChatTemplate(source, bos, eos, tool_source=sources.get("tool_use"), variables=others)
     try:
-        chatml = _backend(folder, settings).token_to_id("<|im_start|>") is not None
+        chatml = _stored(folder, settings).backend.token_to_id("<|im_start|>") is not None
     except GreenroomError:
         chatml = False
     return ChatTemplate.plain(bos, eos, chatml=chatml)
 
 
-def _backend(folder: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
+def _stored(folder: Path, settings: Mapping[str, Any]) -> StoredTokenizer:
     path = folder / "tokenizer.json"
-    return _load(path) if path.exists() else read_vocabulary(folder, settings)
-
-
-def _load(path: Path) -> tokenizers.Tokenizer:
-    size = file_size(path)
-    if size > _MAX_TOKENIZER:
-        why = say("it is {size} long, which no tokenizer is", size=size_text(size))
-        raise GreenroomError(say("{name} cannot be read", name=path.name), why, say("Download it again."))
-    data = read_bytes(path, 0, size).tobytes()
-    try:
-        backend = tokenizers.Tokenizer.from_buffer(data)
-        check_growth(backend)
-        return backend
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # a panic inside the library is no Exception
-        log.warning("%s", path, exc_info=True)
-        raise GreenroomError(
-            say("{name} cannot be read", name=path.name),
-            say("it is damaged ({value})", value=str(error)[:120]),
-            say("Download it again."),
-        ) from error
+    return read_tokenizer_json(path) if path.exists() else read_vocabulary(folder, settings)
 
 
 def _settings(folder: Path) -> Mapping[str, Any]:

@@ -13,10 +13,11 @@ from tokenizers import AddedToken
 from engine.checkpoints import sentencepiece
 from engine.checkpoints.chat_template import ChatTemplate
 from engine.checkpoints.gguf_header import GgufHeader
-from engine.checkpoints.pretokenizers import CHARACTER_RULES, GPT2, PRE_TOKENIZERS, byte_level, checked
+from engine.checkpoints.pretokenizers import CHARACTER_RULES, GPT2, PRE_TOKENIZERS, byte_level
 from engine.checkpoints.sentencepiece import CONTROL, NORMAL, SPACE_MARK, USER_DEFINED, Pieces
 from engine.checkpoints.stored import shown
 from engine.checkpoints.tokenizer import END_NAMES, Tokenizer
+from engine.checkpoints.vocabulary import add_tokens
 from engine.errors import GreenroomError
 from engine.words import say
 
@@ -56,7 +57,7 @@ def tokenizer_from_gguf(header: GgufHeader) -> Tokenizer:
         else:
             backend, add_bos = _sentencepiece(header, tokens, kinds, unigram=model == "t5"), model == "llama"
         swallows = model == "llama" and config.get("general.architecture") in ("phi3", "phimoe")
-        checked(backend.add_tokens, list(_added_tokens(tokens, kinds, swallows)))
+        add_tokens(backend, _added_tokens(tokens, kinds, swallows))
     except GreenroomError:
         raise
     except Exception as error:  # the library raises nothing more precise
@@ -176,18 +177,19 @@ def _numbers(header: GgufHeader, key: str, count: int) -> list[Any]:
     """One number per token; empty when the file has none."""
     if key not in header.arrays:
         return []
-    values: list[Any] = header.numbers(key).tolist()
-    if len(values) != count:
+    entries = header.arrays[key].count
+    if entries != count:
         _refuse(
             header,
             say(
                 "its tokenizer has %n tokens, but its {key} has {entries}",
                 n=count,
                 one="its tokenizer has %n token, but its {key} has {entries}",
-                entries=len(values),
+                entries=entries,
                 key=key,
             ),
         )
+    values: list[Any] = header.numbers(key).tolist()
     return values
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken, processors
+from tokenizers import AddedToken
 
 from engine.checkpoints import sentencepiece
 from engine.checkpoints.json_file import read_object, read_optional_object
 from engine.checkpoints.pretokenizers import LETTERS, PRE_TOKENIZERS, byte_level
 from engine.checkpoints.stored import DOWNLOAD_AGAIN, file_size, read_bytes, size_text
+from engine.checkpoints.vocabulary import MAX_ID, StoredTokenizer, add_tokens
 from engine.errors import GreenroomError
 from engine.words import say
 
 _LIMIT = 64_000_000  # bytes; a vocabulary of 260,000 takes about 5 MB
-_MAX_ID = 1 << 24
 
 #: How texts are cut into words, which these files do not say, by tokenizer_class and by model_type.
 _RULES = {
@@ -37,49 +37,44 @@ _RULES = {
 Added = Mapping[int, tuple[str, bool]]
 
 
-def read_vocabulary(folder: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
+def read_vocabulary(folder: Path, settings: Mapping[str, Any]) -> StoredTokenizer:
     """settings: tokenizer_config.json's. Raises GreenroomError when there is no such file or it is damaged."""
     added = _added(folder, settings)
     tiktoken = next(iter(sorted((*folder.glob("tiktoken.model"), *folder.glob("*.tiktoken")))), None)
     if (folder / "tokenizer.model").exists():
-        backend = _sentencepiece(folder / "tokenizer.model", settings, added)
-    elif (folder / "vocab.json").exists() and (folder / "merges.txt").exists():
-        backend = _gpt2(folder, settings, added)
-    elif tiktoken is not None and added:
-        backend = _tiktoken(tiktoken, settings, added)
-    else:
-        why = say("it has no tokenizer.json, tokenizer.model, or vocab.json with merges.txt")
-        if tiktoken is not None:
-            why = say("its {name} lacks the special tokens, which are only in program code", name=tiktoken.name)
-        raise GreenroomError(
-            say("{name} cannot be used", name=folder.name), why, say("Download tokenizer.json into the model's folder.")
-        )
-    backend.add_tokens([AddedToken(text, special=special, normalized=False) for text, special in added.values()])
-    return backend
+        return _sentencepiece(folder / "tokenizer.model", settings, added)
+    if (folder / "vocab.json").exists() and (folder / "merges.txt").exists():
+        return StoredTokenizer(_gpt2(folder, settings, added), None)
+    if tiktoken is not None and added:
+        return StoredTokenizer(_tiktoken(tiktoken, settings, added), None)
+    why = say("it has no tokenizer.json, tokenizer.model, or vocab.json with merges.txt")
+    if tiktoken is not None:
+        why = say("its {name} lacks the special tokens, which are only in program code", name=tiktoken.name)
+    raise GreenroomError(
+        say("{name} cannot be used", name=folder.name), why, say("Download tokenizer.json into the model's folder.")
+    )
 
 
-def _sentencepiece(path: Path, settings: Mapping[str, Any], added: Added) -> tokenizers.Tokenizer:
+def _sentencepiece(path: Path, settings: Mapping[str, Any], added: Added) -> StoredTokenizer:
     try:
         pieces = sentencepiece.read_model(_read(path))
         if settings.get("add_prefix_space") is False:
             pieces = sentencepiece.without_space(pieces)
         backend = sentencepiece.build(pieces.with_added(added))
         # Control tokens are found in texts, as in the other file forms; user-defined ones when the text is cut.
-        backend.add_tokens([token for token in sentencepiece.added_tokens(pieces) if token.special])
-        if pieces.bos is not None:
-            bos = pieces.tokens[pieces.bos]
-            backend.post_processor = processors.TemplateProcessing([bos, "$A"], special_tokens=[(bos, pieces.bos)])
+        add_tokens(backend, (token for token in sentencepiece.added_tokens(pieces) if token.special))
+        add_tokens(backend, _tokens(added))
     except ValueError as error:
         raise GreenroomError(
             say("{name} cannot be read", name=path.name), say("it is damaged ({error})", error=error), DOWNLOAD_AGAIN
         ) from error
-    return backend
+    return StoredTokenizer(backend, pieces.bos)
 
 
 def _gpt2(folder: Path, settings: Mapping[str, Any], added: Added) -> tokenizers.Tokenizer:
     path = folder / "vocab.json"
     vocabulary = read_object(path, _LIMIT)
-    if not all(type(token) is int and 0 <= token < _MAX_ID for token in vocabulary.values()):
+    if not all(type(token) is int and 0 <= token < MAX_ID for token in vocabulary.values()):
         raise GreenroomError(
             say("{name} cannot be read", name=path.name), say("it does not number its tokens"), DOWNLOAD_AGAIN
         )
@@ -122,22 +117,28 @@ def _build(
         )
     known = {text: token for token, (text, _) in added.items()}
     try:
-        return byte_level(vocabulary | known, merges, PRE_TOKENIZERS[name])
+        backend = byte_level(vocabulary | known, merges, PRE_TOKENIZERS[name])
+        add_tokens(backend, _tokens(added))
+        return backend
     except ValueError as error:
         why = say("its vocabulary is damaged ({value})", value=str(error)[:120])
         raise GreenroomError(say("{name} cannot be used", name=folder.name), why, DOWNLOAD_AGAIN) from error
+
+
+def _tokens(added: Added) -> list[AddedToken]:
+    return [AddedToken(text, special=special, normalized=False) for text, special in added.values()]
 
 
 def _added(folder: Path, settings: Mapping[str, Any]) -> dict[int, tuple[str, bool]]:
     """id -> (text, whether special) of tokens beyond the trained vocabulary, in the order of their ids."""
     found: dict[int, tuple[str, bool]] = {}
     for text, token in read_optional_object(folder / "added_tokens.json").items():
-        if type(token) is int and 0 <= token < _MAX_ID and text:
+        if type(token) is int and 0 <= token < MAX_ID and text:
             found[token] = (text, True)
     records = settings.get("added_tokens_decoder")
     for key, record in records.items() if isinstance(records, dict) else ():
         content = record.get("content") if isinstance(record, dict) else None
-        if key.isascii() and key.isdecimal() and int(key[:9]) < _MAX_ID and isinstance(content, str) and content:
+        if key.isascii() and key.isdecimal() and int(key[:9]) < MAX_ID and isinstance(content, str) and content:
             found[int(key[:9])] = (content, record.get("special") is not False)
     return dict(sorted(found.items()))
 
