@@ -536,17 +536,17 @@
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
         <source>The text was not pasted</source>
-        <translation type="unfinished"></translation>
+        <translation>텍스트를 붙여 넣지 않았습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
         <source>it is longer than {most} characters</source>
-        <translation type="unfinished"></translation>
+        <translation>{most}자보다 깁니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
         <source>Paste the part that matters.</source>
-        <translation type="unfinished"></translation>
+        <translation>필요한 부분만 붙여 넣으세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
@@ -820,7 +820,7 @@
     <message>
         <location filename="../../app/chat/exchange.py"/>
         <source>Reading {name}: {share}</source>
-        <translation type="unfinished"></translation>
+        <translation>{name} 읽는 중: {share}</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/exchange.py"/>
@@ -933,6 +933,11 @@
         <location filename="../../app/chat/link_bar.py"/>
         <source>This link leaves Greenroom.</source>
         <translation>이 링크는 Greenroom 밖으로 연결됩니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/link_bar.py"/>
+        <source>Greenroom opens web pages and mail addresses only.</source>
+        <translation>Greenroom은 웹 페이지와 메일 주소만 엽니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/list_model.py"/>
@@ -2228,7 +2233,7 @@
     <message>
         <location filename="../../app/chat/storage/loading.py"/>
         <source>a number in it is too long</source>
-        <translation type="unfinished"></translation>
+        <translation>파일에 있는 숫자가 너무 깁니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/loading.py"/>
@@ -2243,12 +2248,12 @@
     <message>
         <location filename="../../app/chat/storage/loading.py"/>
         <source>it has more than {most} lists of chats</source>
-        <translation type="unfinished"></translation>
+        <translation>대화 목록이 {most}개를 넘습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/loading.py"/>
         <source>it is packed in a way that exports are not</source>
-        <translation type="unfinished"></translation>
+        <translation>내보낸 파일에 쓰이지 않는 방식으로 압축되어 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/loading.py"/>
@@ -2561,6 +2566,7 @@
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <location filename="../../app/settings/network.py"/>
+        <location filename="../../app/settings/proxy.py"/>
         <source>Remove</source>
         <translation>제거</translation>
     </message>
@@ -4107,6 +4113,27 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
+        <location filename="../../engine/hub/client.py"/>
+        <source>The hub&apos;s address</source>
+        <translation>허브 주소</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>The hub&apos;s address was not saved</source>
+        <translation>허브 주소를 저장하지 못했습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>a name or password in it would be kept in the settings file</source>
+        <translation>주소에 든 이름이나 비밀번호가 설정 파일에 그대로 남게 됩니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
+        <source>Leave it out, and save an access token instead.</source>
+        <translation>그 부분을 빼고, 대신 액세스 토큰을 저장하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/network.py"/>
         <source>Network</source>
         <translation>네트워크</translation>
     </message>
@@ -4175,25 +4202,13 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
-        <location filename="../../engine/hub/client.py"/>
-        <source>The hub&apos;s address</source>
-        <translation>허브 주소</translation>
-    </message>
-    <message>
-        <location filename="../../app/settings/pages/network.py"/>
         <source>Proxy</source>
         <translation>프록시</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
-        <source>http, https, socks5 or socks5h, for example socks5h://localhost:1080.</source>
-        <translation>http, https, socks5 또는 socks5h. 예: socks5h://localhost:1080.</translation>
-    </message>
-    <message>
-        <location filename="../../app/settings/pages/network.py"/>
-        <location filename="../../engine/hub/client.py"/>
-        <source>The proxy&apos;s address</source>
-        <translation>프록시 주소</translation>
+        <source>For example socks5h://localhost:1080, or http://name:password@host:3128.</source>
+        <translation>예: socks5h://localhost:1080 또는 http://name:password@host:3128.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
@@ -4510,6 +4525,42 @@
         <location filename="../../app/settings/pages/shortcuts.py"/>
         <source>Click a field and press the keys.</source>
         <translation>입력란을 클릭하고 키를 누르세요.</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/proxy.py"/>
+        <source>Remove the proxy&apos;s password</source>
+        <translation>프록시 비밀번호 제거</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/proxy.py"/>
+        <location filename="../../engine/hub/client.py"/>
+        <source>The proxy&apos;s address</source>
+        <translation>프록시 주소</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/proxy.py"/>
+        <source>The password is in the system&apos;s keyring.</source>
+        <translation>비밀번호는 시스템 키링에 있습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/proxy.py"/>
+        <source>There is no safe keyring here: the password is kept until Greenroom closes.</source>
+        <translation>안전한 키링이 없어 비밀번호는 Greenroom을 닫을 때까지만 유지됩니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/proxy.py"/>
+        <source>The proxy&apos;s password is no longer in the settings file</source>
+        <translation>프록시 비밀번호를 설정 파일에서 지웠습니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/proxy.py"/>
+        <source>there is no safe keyring here, so the password is kept until Greenroom closes</source>
+        <translation>안전한 키링이 없어 Greenroom을 닫을 때까지만 유지됩니다</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/proxy.py"/>
+        <source>Enter it again in Settings, Network after the next start.</source>
+        <translation>다음에 시작한 뒤 설정의 네트워크에서 다시 입력하세요.</translation>
     </message>
     <message>
         <location filename="../../app/settings/section.py"/>
@@ -5440,7 +5491,7 @@
         <location filename="../../engine/checkpoints/json_file.py"/>
         <location filename="../../engine/checkpoints/safetensors_header.py"/>
         <location filename="../../engine/checkpoints/stored.py"/>
-        <location filename="../../engine/checkpoints/tokenizer_files.py"/>
+        <location filename="../../engine/checkpoints/tokenizer_json.py"/>
         <location filename="../../engine/checkpoints/vocabulary_files.py"/>
         <location filename="../../engine/hub/transfer.py"/>
         <source>{name} cannot be read</source>
@@ -5963,19 +6014,20 @@
         <translation>규칙이 이 텍스트에서 실패합니다({value})</translation>
     </message>
     <message>
-        <location filename="../../engine/checkpoints/tokenizer_files.py"/>
-        <source>it is {size} long, which no tokenizer is</source>
-        <translation>크기가 {size}인데, 그런 토크나이저는 없습니다</translation>
+        <location filename="../../engine/checkpoints/tokenizer.py"/>
+        <source>This text is too long for the model</source>
+        <translation>이 텍스트는 모델에 비해 너무 깁니다</translation>
     </message>
     <message>
-        <location filename="../../engine/checkpoints/tokenizer_files.py"/>
-        <source>Download it again.</source>
-        <translation>다시 다운로드하세요.</translation>
+        <location filename="../../engine/checkpoints/tokenizer.py"/>
+        <source>it takes more than {size}</source>
+        <translation>{size}을(를) 넘습니다</translation>
     </message>
     <message>
-        <location filename="../../engine/checkpoints/tokenizer_files.py"/>
-        <source>it is damaged ({value})</source>
-        <translation>손상되었습니다({value})</translation>
+        <location filename="../../engine/checkpoints/tokenizer.py"/>
+        <location filename="../../engine/runtime/engine.py"/>
+        <source>Shorten it.</source>
+        <translation>프롬프트를 줄이세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/tokenizer_gguf.py"/>
@@ -6008,6 +6060,16 @@
         <translation>
             <numerusform>토크나이저의 토큰은 %n개인데 {key} 항목은 {entries}개입니다</numerusform>
         </translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/tokenizer_json.py"/>
+        <source>it is damaged ({value})</source>
+        <translation>손상되었습니다({value})</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/tokenizer_json.py"/>
+        <source>Download it again.</source>
+        <translation>다시 다운로드하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/vocabulary_files.py"/>
@@ -8584,11 +8646,6 @@
         <location filename="../../engine/runtime/engine.py"/>
         <source>Write something.</source>
         <translation>내용을 입력하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/runtime/engine.py"/>
-        <source>Shorten it.</source>
-        <translation>프롬프트를 줄이세요.</translation>
     </message>
     <message>
         <location filename="../../engine/runtime/engine.py"/>
