@@ -7418,8 +7418,8 @@
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>
-        <source>{host} continues its list on another server</source>
-        <translation>{host}의 목록이 다른 서버로 이어집니다</translation>
+        <source>the next page of its list is on another server</source>
+        <translation>목록의 다음 페이지가 다른 서버에 있습니다</translation>
     </message>
     <message>
         <location filename="../../engine/hub/repository.py"/>

@@ -208,7 +208,7 @@ class Hub:
             if httpx2.URL(following).origin != httpx2.URL(self.settings.hub).origin:
                 raise GreenroomError(
                     what,
-                    say("{host} continues its list on another server", host=host),
+                    say("the next page of its list is on another server"),
                     say("Check the hub's address in Settings, Network (or HF_ENDPOINT)."),
                 )
         return document, following

@@ -7,7 +7,6 @@ from plurals import agreeing, calls, counted
 #: Texts whose count is never 1, or none, each as it stands in the code.
 NEVER_ONE = frozenset(
     {
-        "it writes a text of more than {count:,} characters",
         # Sizes of a context, and what does not fit into one.
         "This does not fit: it takes {used} tokens, an answer at least {room}, and the context holds {size}.",
         "{count} tokens of context take {more} more: {all} in all. The model is loaded again for it.",

@@ -101,6 +101,7 @@ def test_what_has_no_translation_keeps_its_form_and_what_it_holds_is_translated(
 NEVER_ONE = frozenset(
     {
         "it is {count:,} characters long",
+        "it writes a text of more than {count:,} characters",
         "it is the first of {count} parts, but its name does not say so",
         "tensor {name} claims {dimensions:,} dimensions",
         "tensor {name} does not start at a multiple of {alignment} bytes",
