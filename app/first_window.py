@@ -79,6 +79,7 @@ class FirstWindow(QObject):
         if event.type() == QEvent.Type.Hide and not event.spontaneous():
             # On its way out it answers nobody; a later start waits for the lock.
             self._server.close()
+            self._window = None
         return False
 
     def _call(self, model: str) -> bool | None:

@@ -29,6 +29,7 @@ from app.engine_worker import (
     TokenCount,
 )
 from app.language import tr
+from app.tasks import wait_for
 from app.words import file_name
 from engine.runtime.events import Begun, GenerationStats, Message, SamplingParams
 
@@ -174,13 +175,13 @@ class EngineHost(QObject):
             self._worker.interrupt(self._answer)
 
     def shutdown(self, timeout: float = 20.0) -> bool:
-        """Stops everything and frees the engine, waiting up to `timeout` seconds. False when it would not end."""
+        """Stops everything and frees the engine, in up to `timeout` seconds. False when it would not end."""
         if self._closed:
             return True
         self._closed = True
         self.stop()
         self._cancel_request()
-        ended = self._worker.close(timeout)
+        ended = wait_for(self._worker.close, timeout)
         if not ended:
             log.error("the engine's thread did not end within %.0f s", timeout)
         # What the worker posted last: the end of an answer must reach those who save it.

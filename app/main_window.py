@@ -74,7 +74,7 @@ class MainWindow(QMainWindow):
         self._live_run: LiveRun | None = None
         self._started = False
         #: It closes, whatever is unsaved.
-        self._ends = False
+        self._ends = self._closing = False
         self._rebuild_soon = QTimer(self, singleShot=True)
         self._rebuild_soon.timeout.connect(self._rebuild)
         self._first_model_waits = False
@@ -544,9 +544,10 @@ class MainWindow(QMainWindow):
         self.close()
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        if not self._ends and not self.chats.may_close():
+        if self._closing or not (self._ends or self.chats.may_close()):
             event.ignore()
             return
+        self._closing = True
         keeping = self.chats.keeping
         self._settings.change(window=self.saveGeometry().toBase64().toStdString())
         self.hide()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import partial
@@ -148,15 +149,20 @@ class _Pool(QObject):
     def shutdown(self, timeout: float) -> bool:
         for task in self._running:
             task.cancel()
-        _, late = wait(self._running.values(), timeout)
-        for _ in self._threads:
+        threads, self._threads = self._threads, []
+        for _ in threads:
             self._work.put(None)
-        if not late:
-            for thread in self._threads:
-                thread.join(timeout)
+        ended = wait_for(_join, threads, timeout)
         self._running.clear()
         self.setParent(None)
-        return not late
+        return ended
+
+
+def _join(threads: list[threading.Thread], timeout: float) -> bool:
+    end = time.monotonic() + timeout
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    return not any(thread.is_alive() for thread in threads)
 
 
 def _serve(work: SimpleQueue[Callable[[], None] | None]) -> None:
@@ -211,8 +217,25 @@ def finish() -> None:
         _pool().wait(0.005)
 
 
+def wait_for(fn: Callable[..., bool], *args: Any) -> bool:
+    """What fn(*args) returns, which waits and has a limit of its own. The event loop runs meanwhile."""
+    done: Future[bool] = Future()
+
+    def work() -> None:
+        try:
+            done.set_result(fn(*args))
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=work, name="greenroom-wait", daemon=True).start()
+    while not done.done():
+        QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 20)
+        wait([done], 0.01)
+    return done.result()
+
+
 def shutdown(timeout: float = 5.0) -> bool:
-    """Cancels what runs and waits up to `timeout` seconds; False when something would not stop.
+    """Cancels what runs and lets it end for up to `timeout` seconds; False when something would not stop.
 
     A later `run` starts afresh.
     """

@@ -90,12 +90,15 @@ class DownloadHost(QObject):
         """Stops downloads; the next start goes on from the same byte."""
         self._closed = True
         self._timer.stop()
+        tasks.wait_for(self._close)
+
+    def _close(self) -> bool:
         # Not for longer: what still opens the manager then sees that it is too late.
-        if self._opening.acquire(timeout=CLOSE_S):
-            manager, self._manager = self._manager, None
-            self._opening.release()
-            if manager is not None:
-                manager.close(CLOSE_S)
+        if not self._opening.acquire(timeout=CLOSE_S):
+            return False
+        manager, self._manager = self._manager, None
+        self._opening.release()
+        return manager is None or manager.close(CLOSE_S)
 
     def _do(self, verb: Callable[[DownloadManager], Any]) -> None:
         if self._closed:

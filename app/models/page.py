@@ -374,7 +374,7 @@ class ModelsPage(QWidget):
         folder = Path(self._settings.values.models_folder or _own_folder())
         if self._trash is None or self._trash.folder != folder:
             if self._trash is not None:
-                self._trash.close()
+                tasks.run(self._trash.close)
             self._trash = Trash(folder)
         loaded = self._host.loaded
         if loaded is not None and loaded.path == row.path:
@@ -407,9 +407,9 @@ class ModelsPage(QWidget):
         self._note.setVisible(bool(text))
 
     def shutdown(self) -> None:
-        """What was deleted is gone now."""
+        """What was deleted goes now; the rest, if the program ends before, goes when it ends the next time."""
         if self._trash is not None:
-            self._trash.close()
+            tasks.run(self._trash.close)
 
     @Slot(object)
     def _show_state(self, state: HostState) -> None:

@@ -31,7 +31,7 @@ class Deleted:
 
 
 class Trash:
-    """A hidden folder inside the models folder, so that moving is instant; emptied at `close` and at the next start.
+    """A hidden folder inside the models folder, so that moving is instant; `close` empties it.
 
     Only what lies in the models folder can be deleted: other programs' files are theirs. Of a folder only the model's
     own files go, and the folder with them where nothing else is in it.

@@ -8,11 +8,15 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+from PySide6.QtCore import QTimer
 from pytestqt.qtbot import QtBot
 
 from app import tasks
+from app.engine_worker import EngineWorker
+from app.host import EngineHost
 from app.models.download_host import DownloadHost
 from app.models.survey import search_hub
 from app.settings.store import SettingsStore
@@ -122,3 +126,47 @@ def test_a_manager_that_is_still_being_opened_does_not_begin_after_the_end(
     tasks.finish()
     assert started == []
     assert host._manager is None
+
+
+def test_the_event_loop_runs_while_closing_waits(qtbot: QtBot) -> None:
+    """A desktop asks a program on its way out whether it still answers, and offers to kill it if not."""
+    ended = threading.Event()
+    answered: list[bool] = []
+
+    def answer() -> None:
+        answered.append(ended.is_set())
+        ended.set()
+
+    QTimer.singleShot(0, answer)
+    assert tasks.wait_for(ended.wait, 20)
+    assert answered == [False]
+
+
+def test_no_end_of_a_part_keeps_the_event_loop(
+    settings: SettingsStore, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part of the program that takes long to end: the engine, a download, and work in the background."""
+    threads: list[str] = []
+
+    def watched(owner: Any, name: str) -> None:
+        real = getattr(owner, name)
+
+        def called(*args: object) -> object:
+            threads.append(threading.current_thread().name)
+            return real(*args)
+
+        monkeypatch.setattr(owner, name, called)
+
+    watched(EngineWorker, "close")
+    watched(DownloadManager, "close")
+    watched(tasks, "_join")
+    with RawServer(silent) as server:
+        settings.change(hub=f"http://{server.address}")
+        downloads, host = DownloadHost(settings), EngineHost()
+        downloads.add(MODEL)
+        assert server.reached.wait(20)
+        tasks.run(int)
+        for part in (host, downloads, tasks):
+            part.shutdown()
+    assert len(threads) == 3
+    assert threading.current_thread().name not in threads

@@ -256,6 +256,7 @@ def test_deleting_can_be_undone_until_the_program_closes(
     with qtbot.waitSignal(page.noteWanted, timeout=LONG):
         next(r for r in page.rows if r.row.path == str(path)).delete.click()
     page.shutdown()
+    tasks.finish()
     assert not (private_data / "models/.trash").exists()
 
 
