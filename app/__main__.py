@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -43,8 +44,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _paint(path: Path, rows: Sequence[Comparison], title: str, use: Use) -> None:
     """A comparison's picture, without a screen. Raises OSError."""
-    import os
-
     # Before Qt looks for a display.
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     from PySide6.QtWidgets import QApplication
@@ -120,7 +119,12 @@ def open_window(model: str | None = None) -> int:
     if path is not None:
         window.load_model(path)
     collect_after(host.answerFinished, window)
-    return application.exec()
+    code = application.exec()
+    if window.hangs:
+        # The interpreter would end its thread in the middle of native code, which aborts the program.
+        logging.shutdown()
+        os._exit(code)
+    return code
 
 
 class _FaultReporter:

@@ -75,6 +75,8 @@ class MainWindow(QMainWindow):
         self._started = False
         #: It closes, whatever is unsaved.
         self._ends = self._closing = False
+        #: Something would not end when the window closed.
+        self.hangs = False
         self._rebuild_soon = QTimer(self, singleShot=True)
         self._rebuild_soon.timeout.connect(self._rebuild)
         self._first_model_waits = False
@@ -552,12 +554,12 @@ class MainWindow(QMainWindow):
         self._settings.change(window=self.saveGeometry().toBase64().toStdString())
         self.hide()
         self.launcher.close()
-        self._host.shutdown()
+        ended = self._host.shutdown()
         if keeping is not None:
             keeping.end()
         if self._chat_page is not None:
             self._chat_page.shutdown()
-        self._downloads.shutdown()
+        ended &= self._downloads.shutdown()
         self._end_pages()
-        tasks.shutdown()
+        self.hangs = not (tasks.shutdown() and ended)
         super().closeEvent(event)

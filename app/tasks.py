@@ -123,8 +123,12 @@ class _Pool(QObject):
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._running: dict[Task, Future[None]] = {}
+        self._closing = False
 
     def start(self, task: Task, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        if self._closing:
+            task.cancel()
+            return
         task.setParent(self)
         ended: Future[None] = Future()
         self._running[task] = ended
@@ -147,12 +151,12 @@ class _Pool(QObject):
         wait(self._running.values(), seconds, FIRST_COMPLETED)
 
     def shutdown(self, timeout: float) -> bool:
+        self._closing = True  # a timer may want something while this waits
         for task in self._running:
             task.cancel()
-        threads, self._threads = self._threads, []
-        for _ in threads:
+        for _ in self._threads:
             self._work.put(None)
-        ended = wait_for(_join, threads, timeout)
+        ended = wait_for(_join, self._threads, timeout)
         self._running.clear()
         self.setParent(None)
         return ended
@@ -227,10 +231,12 @@ def wait_for(fn: Callable[..., bool], *args: Any) -> bool:
         except BaseException as error:
             done.set_exception(error)
 
-    threading.Thread(target=work, name="greenroom-wait", daemon=True).start()
+    thread = threading.Thread(target=work, name="greenroom-wait", daemon=True)
+    thread.start()
     while not done.done():
         QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 20)
         wait([done], 0.01)
+    thread.join()
     return done.result()
 
 

@@ -26,8 +26,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz-seed", type=int, default=0, help="of each fuzzer's first round")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Slow tests run only where they are asked for."""
+    """Slow tests run only where they are asked for. What uses the fuzzer is marked for `-m fuzz`."""
+    for item in items:
+        if "fuzzer" in getattr(item, "fixturenames", ()):
+            item.add_marker("fuzz")
     if "slow" in config.option.markexpr:
         return
     slow = [item for item in items if item.get_closest_marker("slow")]

@@ -86,11 +86,11 @@ class DownloadHost(QObject):
         """In front of everything else that waits."""
         self._do(lambda manager: manager.reorder([download]))
 
-    def shutdown(self) -> None:
-        """Stops downloads; the next start goes on from the same byte."""
+    def shutdown(self) -> bool:
+        """Stops downloads; the next start goes on from the same byte. False when one would not end."""
         self._closed = True
         self._timer.stop()
-        tasks.wait_for(self._close)
+        return tasks.wait_for(self._close)
 
     def _close(self) -> bool:
         # Not for longer: what still opens the manager then sees that it is too late.

@@ -4413,8 +4413,13 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
-        <source>If you saved an access token, it goes to Hugging Face with these requests, and nowhere else.</source>
-        <translation>액세스 토큰을 저장했다면 이 요청과 함께 Hugging Face로만 전송됩니다.</translation>
+        <source>If you saved an access token, it goes with these requests, and nowhere else.</source>
+        <translation>액세스 토큰을 저장했다면 이 요청과 함께 전송되며, 다른 곳으로는 전송되지 않습니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/settings/pages/privacy.py"/>
+        <source>If you set a mirror under Network, all of this goes to the mirror instead of Hugging Face.</source>
+        <translation>네트워크 설정에서 미러를 지정했다면 이 모든 요청은 Hugging Face 대신 그 미러로 전송됩니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>

@@ -170,3 +170,44 @@ def test_no_end_of_a_part_keeps_the_event_loop(
             part.shutdown()
     assert len(threads) == 3
     assert threading.current_thread().name not in threads
+
+
+def test_nothing_begins_while_the_program_ends(qtbot: QtBot) -> None:
+    """A thread that is still in native code when the interpreter goes takes the program down."""
+    began: list[int] = []
+    hanging = threading.Event()
+    tasks.run(hanging.wait, 20)
+
+    def late() -> None:
+        tasks.run(began.append, 1)
+        hanging.set()
+
+    QTimer.singleShot(0, late)
+    assert tasks.shutdown(20)
+    assert began == []
+
+
+def test_a_thread_that_hangs_is_not_ended_in_the_middle_of_native_code(private_data: Path) -> None:
+    SettingsStore().change(welcomed=True, start="nothing")
+    program = """
+import atexit, functools, sys, threading
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QApplication
+from app import __main__, tasks
+tasks.shutdown = functools.partial(tasks.shutdown, 0.1)
+real = QApplication.exec
+def end():
+    tasks.run(threading.Event().wait)
+    (window,) = [each for each in QApplication.topLevelWidgets() if hasattr(each, "end_now")]
+    window.end_now()
+def exec_(*_):
+    QTimer.singleShot(0, end)
+    return real()
+QApplication.exec = exec_
+atexit.register(print, "the interpreter ended its threads")
+sys.exit(__main__.main([]))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], env=environment(private_data), capture_output=True, text=True, timeout=60
+    )
+    assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr

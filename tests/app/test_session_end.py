@@ -34,8 +34,11 @@ def tick():
         question = store.add_message(chat, None, "user", "What is lost?")
         store.finish(store.add_message(chat, question, "assistant"), LONG, None, "end")
         window.chat_page.composer.set_text("half a thought")
-        os.kill(os.getpid(), getattr(signal, end)) if hasattr(signal, end) else window.close()
-        QTimer.singleShot(300, tick)
+        if hasattr(signal, end):
+            os.kill(os.getpid(), getattr(signal, end))
+        else:
+            window.close()
+            QTimer.singleShot(300, tick)
     else:
         # It is still there when its window was only closed: it asks.
         from app.chat.unsaved_question import UnsavedQuestion

@@ -19,7 +19,8 @@ LEAVES = (
     mark(
         "When you download a model, Hugging Face learns which one, and your address on the internet as any site does."
     ),
-    mark("If you saved an access token, it goes to Hugging Face with these requests, and nowhere else."),
+    mark("If you saved an access token, it goes with these requests, and nowhere else."),
+    mark("If you set a mirror under Network, all of this goes to the mirror instead of Hugging Face."),
     mark("A link in an answer opens in your browser, after you have seen where it leads and pressed the button."),
 )
 STAYS = (
