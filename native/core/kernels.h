@@ -15,6 +15,7 @@ enum : size_t {
   kPairTokens = 9   // from here on two strips at once are faster
 };
 
+// clang-format off: it tears the table
 // How weights lie in memory. A strip holds 16 output rows; it is a sequence of steps along the columns. "Lane r" is the
 // r-th piece of four bytes of a load of 64 bytes and belongs to row r.
 //   nibbles     32 columns, 4 loads: byte b of lane r of load j has column 4j + b in the low half, 16 + 4j + b in the
@@ -28,23 +29,19 @@ enum : size_t {
 //   int4_nv     32 columns: nibbles, then 16 e4m3 scales for columns 0 .. 15 and 16 for the others.
 //   int4_xs     256 columns: 2 loads of scale words, 8 times nibbles. Lane r of word p: six bits at 6i are the scale of
 //               group 4p + i; the top bytes are the low and high byte of d (f16).
-//   int4_k      256 columns, 8 groups: 4 loads of scale words, then 8 times nibbles. Lane r of word p: bits 0-5 and
-//   6-11
-//               are scale and minimum of group 2p, bits 12-17 and 18-23 those of group 2p + 1; bits 24-31 of words 0
-//               and 1 are the low and high byte of d, of words 2 and 3 of -dmin (f16).
+//   int4_k      256 columns, 8 groups: 4 loads of scale words, then 8 times nibbles. Lane r of word p: bits 0-5
+//               and 6-11 are scale and minimum of group 2p, bits 12-17 and 18-23 those of group 2p + 1; bits 24-31 of
+//               words 0 and 1 are the low and high byte of d, of words 2 and 3 of -dmin (f16).
 //   int5_f16*   as int4_f16*, with fifth bits behind the nibbles.
 //   int5_k      as int4_k, with fifth bits behind each group's nibbles.
 //   int8_f16    32 columns: bytes, then 16 f16 scales.
-//   int2_k      256 columns: 16 f16 d, 16 f16 -dmin, then 8 groups of pairs and 32 bytes: of columns 0 .. 15 of all
-//   rows,
-//               then of the others, the scale in the low half and the minimum in the high one.
+//   int2_k      256 columns: 16 f16 d, 16 f16 -dmin, then 8 groups of pairs and 32 bytes: of columns 0 .. 15 of
+//               all rows, then of the others, the scale in the low half and the minimum in the high one.
 //   int3_k      256 columns: 16 f16 d, 3 loads of scale words, then 8 groups of pairs and "fifth" (here third) bits.
-//   Lane
-//               r of word p: six bits at 6i are the scale of columns 64p + 16i on; the top bytes of words 0, 1, 2 are
-//               those of columns 192 on.
-//   int6_k      256 columns: 16 f16 d, then 8 groups of nibbles, pairs (the upper two bits) and 32 int8 scales, first
-//   of
-//               all rows for columns 0 .. 15, then for 16 .. 31.
+//               Lane r of word p: six bits at 6i are the scale of columns 64p + 16i on; the top bytes of words 0, 1, 2
+//               are those of columns 192 on.
+//   int6_k      256 columns: 16 f16 d, then 8 groups of nibbles, pairs (the upper two bits) and 32 int8 scales,
+//               first of all rows for columns 0 .. 15, then for 16 .. 31.
 //   *_block*    Scaling::columns columns, at least 32: nibbles or bytes of all of them, then 16 scales of the type
 //               Scaling names, then 16 bytes of zero points if any.
 //   *_halves*   32 columns: nibbles or bytes, then 16 scales for columns 0 .. 15, 16 for the others, zero points alike.
@@ -52,6 +49,7 @@ enum : size_t {
 //               four; then 16 scales. No code is a NaN: where one was stored, the scale is NaN.
 //   bf16         2 columns: 16 rows of adjacent pairs.
 //   f16, f32     1 column: 16 rows.
+// clang-format on
 enum Kind : uint8_t {
   kInt4F16,       // scale * (q - 8), f16 scale
   kInt4F16Min,    // scale * q + min, f16 both
