@@ -1,4 +1,4 @@
-"""Measures what docs/performance.md shows and writes the tables into it.
+"""Measures what docs/engineering/performance.md shows and writes the tables into it.
 
     python tests/benchmarks/publish.py [--peers PEERS.json] [--cold MODEL.gguf ...] [--full MODEL.gguf]
         [--only kernels,curve,peers,prompts,depth,small,cold,full] [--rounds 2] [--note "shared with other work"]
@@ -23,7 +23,7 @@ from typing import Any
 import compare
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "engineering" / "performance.md"
 #: Part of the page -> the options of compare.py that fill it, and the models it is about.
 COMPARISONS = {
     "peers": ("all", ["--tests", "tg64,pp512"]),

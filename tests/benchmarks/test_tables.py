@@ -1,4 +1,4 @@
-"""The arithmetic behind docs/performance.md, and that the page has a place for every table."""
+"""The arithmetic behind docs/engineering/performance.md, and that the page has a place for every table."""
 
 from __future__ import annotations
 
