@@ -20,7 +20,7 @@ settings.load_profile("greenroom")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--stress", type=float, default=30.0, help="seconds of the hybrid runtime's stress test")
+    parser.addoption("--stress", type=float, default=5.0, help="seconds of the hybrid runtime's stress test")
     parser.addoption("--stress-seed", type=int, default=0, help="of its first round")
     parser.addoption("--fuzz", type=float, default=5.0, help="seconds of each fuzzer")
     parser.addoption("--fuzz-seed", type=int, default=0, help="of each fuzzer's first round")

@@ -57,12 +57,12 @@ class EngineProfile:
 
 
 #: Ours, where nothing was measured. On a Zen 5 virtual machine without other programs
-#: (docs/engineering/performance.md) decode reached 80 to 87 % of the read loop beside what layers and experts cost. In prompts wide matrices took 750 to 800
-#: GOP/s a core on int4 and 700 on int8 codes, capped at AVX2 330 and 190; a number between two matrices 0.17 to 0.35
-#: ns; attention 200, 110 and 12 GOP/s, and 375 where pairs of bf16 are multiplied; keys and values in f16 20 to 26 GB/s
-#: with 3 to 8 heads to each of them, 11 to 20 capped at AVX2. Most CPUs are slower and more threads share less well, so
-#: the likely figures lie below. The GPU's are estimates from the number of launches (5 to 10 us each) until they are
-#: measured.
+#: (docs/engineering/performance.md) decode reached 80 to 87 % of the read loop beside what layers and experts cost. In
+#: prompts wide matrices took 750 to 800 GOP/s a core on int4 and 700 on int8 codes, capped at AVX2 330 and 190; a
+#: number between two matrices 0.17 to 0.35 ns; attention 200, 110 and 12 GOP/s, and 375 where pairs of bf16 are
+#: multiplied; keys and values in f16 20 to 26 GB/s with 3 to 8 heads to each of them, 11 to 20 capped at AVX2. Most
+#: CPUs are slower and more threads share less well, so the likely figures lie below. The GPU's are estimates from the
+#: number of launches (5 to 10 us each) until they are measured.
 GREENROOM = EngineProfile(
     share_small=0.78,
     share_large=0.84,
