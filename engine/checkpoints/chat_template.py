@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-from engine.checkpoints.template_process import TemplateFailed, TemplateProcess
+from engine.checkpoints.template_process import LONGEST, TemplateFailed, TemplateProcess
 from engine.errors import GreenroomError
 from engine.words import say
 
@@ -242,14 +242,18 @@ class ChatTemplate:
                 contents.append(core)
             else:
                 turns.append(_as_dict(message))
-        parts = re.split(f"{stand_in}([0-9]+){stand_in}", self.render(turns, **extra))
-        if any(stand_in in part for part in parts):
+        parts = re.split(f"{stand_in}([0-9]{{1,9}}){stand_in}", self.render(turns, **extra))
+        numbers = [int(number) for number in parts[1::2]]
+        known = max(numbers, default=-1) < len(contents)
+        # A stand-in is short: what it stands for might not fit as often as the template writes it.
+        fits = known and sum(map(len, parts[::2])) + sum(len(contents[number]) for number in numbers) <= LONGEST
+        if not fits or any(stand_in in part for part in parts):
             # A template that cuts what is said must see it.
             return self.render(messages, **extra), []
         text = parts[0]
         places = []
-        for number, after in zip(parts[1::2], parts[2::2], strict=True):
-            content = contents[int(number)]
+        for number, after in zip(numbers, parts[2::2], strict=True):
+            content = contents[number]
             places.append((len(text), len(text) + len(content)))
             text += content + after
         return text, places

@@ -47,6 +47,7 @@ _MAX_NAME_BYTES = 1_024
 _MAX_STRING_BYTES = 16 << 20
 _MAX_STRINGS = 1 << 22  # elements of all string arrays together; Gemma has 800,000 tokens and merges
 _MAX_CONFIG_ARRAY = 4_096
+_MAX_CONFIG_ELEMENTS = 1 << 18  # of all those arrays together; models have some for each block
 _MAX_DIMENSIONS = 4
 _MAX_ALIGNMENT = 1 << 20
 _WINDOW = 1 << 18
@@ -144,6 +145,7 @@ class _Parser:
         self._window = b""
         self._window_start = 0
         self._strings_left = _MAX_STRINGS
+        self._elements_left = _MAX_CONFIG_ELEMENTS
 
     def parse(self) -> GgufHeader:
         self._check_start()
@@ -216,6 +218,9 @@ class _Parser:
 
     def _elements(self, array: StoredArray) -> Iterator[Any]:
         """Elements of an array that was just stepped over."""
+        self._elements_left -= array.count
+        if self._elements_left < 0:
+            self._refuse(say("its header has longer lists than any model"))
         end, self._at = self._at, array.offset
         for _ in range(array.count):
             yield self._value("", array.kind)

@@ -18,6 +18,7 @@ import pprint  # noqa: F401
 import sys
 import textwrap  # noqa: F401
 import time
+import unicodedata  # noqa: F401 (names in texts: "\\N{BULLET}")
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial

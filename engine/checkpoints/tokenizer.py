@@ -89,6 +89,7 @@ class Tokenizer:
         self._growth = growth(backend)
         added = backend.get_added_tokens_decoder()
         self._added = {token: record.content for token, record in added.items()}
+        self._added_letters = frozenset(content for content in self._added.values() if len(content) < 2)
         self.special_ids = frozenset(token for token, record in added.items() if record.special)
         if vocab_size is None:
             vocab_size = max(backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
@@ -192,15 +193,21 @@ class Tokenizer:
     def _letters(self, text: str) -> list[int]:
         """Tokens for a text of which the whole is one token, without that one.
 
-        The model's own merges decide, in halves, for some vocabularies know a control token's spelling as a word.
+        The model's own merges decide behind the first letter. Some vocabularies know a control token's spelling as a
+        word: what still holds one is halved, and halved again.
         """
-        if len(text) < 2:
-            pieces: list[int] = [] if text in self._added.values() else self._words(text)
-            return pieces
         found: list[int] = []
-        for half in (text[:1], text[1:]):
-            words = self._words(half)
-            found += self._letters(half) if not words or self._added.keys() & set(words) else words
+        parts = [text[1:], text[:1]]
+        while parts:
+            part = parts.pop()
+            words = self._words(part)
+            if words and self._added.keys().isdisjoint(words):
+                found += words
+            elif len(part) > 1:
+                middle = len(part) // 2
+                parts += [part[middle:], part[:middle]]
+            elif part not in self._added_letters:
+                found += words
         return found
 
     def _words(self, text: str) -> list[int]:

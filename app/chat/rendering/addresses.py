@@ -15,8 +15,10 @@ _ENCODED = QUrl.ComponentFormattingOption.FullyEncoded
 _HOST = re.compile(r"[a-z0-9._-]{1,253}|[0-9a-f:.]{2,45}")
 #: No mail address is longer.
 LONGEST_MAIL = 320
-#: What mail programs take for the name of a file on this computer.
-_ATTACHMENTS = ("attach", "attachment")
+#: What a mail address may fill in. Some mail programs take others for the name of a file on this computer, however they
+#: are written, and look for them behind any "?" or "#".
+_MAIL_FIELDS = frozenset({"to", "cc", "bcc", "subject", "body", "in-reply-to"})
+_MAIL = re.compile(r"[^\s?&#\"<>\x00-\x1f\x7f]+")
 #: Encoded characters beyond ASCII.
 _OTHERS = re.compile(r"(?:%[89A-F][0-9A-F])+")
 #: The most of an address that a tool tip shows.
@@ -68,7 +70,7 @@ def _web(url: QUrl) -> str:
 def _mail(url: QUrl) -> str:
     path = url.path(_ENCODED)
     names = (name.lower() for name, _ in QUrlQuery(url).queryItems(QUrl.ComponentFormattingOption.FullyDecoded))
-    harmless = not any(name in _ATTACHMENTS for name in names)
+    harmless = _MAIL_FIELDS.issuperset(names) and not url.hasFragment() and _MAIL.fullmatch(unquote(path)) is not None
     return f"{MAIL}:{path}" if harmless and not url.host() and 0 < len(path) <= LONGEST_MAIL else ""
 
 

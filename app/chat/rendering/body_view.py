@@ -31,6 +31,9 @@ LONGEST_VIEW = 14_000
 #: for so many seconds between two turns of the event loop.
 LONG_TEXT, COSTLY_TEXT = 6000, 10_000
 SLICE, SLICE_COST, SLICE_SECONDS = 800, 5000, 0.015
+#: Blocks with widgets of their own that are shown at once, and characters that are shown without counting them. Such a
+#: block may be a line of six characters.
+MOST_BLOCKS, UNCOUNTED = 12, 60
 #: Blocks with fewer characters than SMALL that get widgets of their own in one message. Further ones are shown as text:
 #: a model caught in a loop writes thousands of empty code blocks, each of which would take ten widgets.
 SMALL, MOST_SMALL = 64, 300
@@ -64,6 +67,16 @@ def _is_small(leaf: Leaf) -> bool:
     if isinstance(leaf, Table):
         return sum(len(span.text) for row in leaf.rows for cell in row for span in cell) < SMALL
     return isinstance(leaf, Rule) or (isinstance(leaf, (Code, Math)) and len(leaf.text) < SMALL)
+
+
+def _are_many(leaves: Sequence[Leaf]) -> bool:
+    return sum(not isinstance(leaf, Text) for leaf in leaves) > MOST_BLOCKS
+
+
+def _has_many_blocks(text: str, start: int, end: int) -> bool:
+    """Whether that piece has, as far as can be told without all that stands above its first line."""
+    begin = max(text.rfind("\n", 0, start) + 1, start - SLICE)
+    return end - start > UNCOUNTED and _are_many(parse(text[begin:end]))
 
 
 def _as_text(leaf: Leaf) -> Text:
@@ -150,9 +163,9 @@ class BodyView(QWidget):
         self._forget_links()
         self._text = self._rest = ""
         self._grows = False
-        if len(text) <= LONG_TEXT and cost(text) <= COSTLY_TEXT:
+        if len(text) <= LONG_TEXT and cost(text) <= COSTLY_TEXT and not _are_many(leaves := parse(text)):
             self._text = text
-            self._change(0, parse(text))
+            self._change(0, leaves)
         else:
             self._rest = text
             self._parser = StreamParser(references)
@@ -167,8 +180,9 @@ class BodyView(QWidget):
             self._parser = StreamParser()
             self._text = ""
         self._grows = True
-        more = len(text) - len(self._text)
-        if self._rest or more > LONG_TEXT or cost(text[-more:]) > SLICE_COST:
+        start, end = len(self._text), len(text)
+        much = end - start > LONG_TEXT or cost(text[start:]) > SLICE_COST
+        if self._rest or much or _has_many_blocks(text, start, end):
             self._rest = text
             if not self._slices.isActive():
                 self._show_slice()
@@ -242,7 +256,10 @@ class BodyView(QWidget):
             # A line without end is laid out anew for each slice: with growing ones, that is a few times.
             line = len(self._text) - self._text.rfind("\n")
             start = len(self._text)
-            self._show(self._rest[: affordable(self._rest, start, start + max(SLICE, line // 2), SLICE_COST)])
+            end = affordable(self._rest, start, start + max(SLICE, line // 2), SLICE_COST)
+            while _has_many_blocks(self._rest, start, end):
+                end = start + (end - start) // 2
+            self._show(self._rest[:end])
             if len(self._text) == len(self._rest):
                 self._rest = ""
                 if not self._grows:

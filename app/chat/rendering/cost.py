@@ -18,6 +18,7 @@ _BLOCKS = re.compile(
 
 def cost(text: str) -> int:
     """The cost of a text in plain characters: of "word" 4, of a code block with one letter about 600."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     signs = sum(map(text.count, _SIGNS))
     return len(text) + LINE * text.count("\n") + SIGN * signs + BLOCK * len(_BLOCKS.findall(text))
 

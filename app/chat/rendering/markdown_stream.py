@@ -29,6 +29,8 @@ from app.chat.rendering.markdown_tables import Size
 #: Characters, and their cost, after which a paragraph that is being written is cut: parsing and laying it out again
 #: must stay quick.
 LONGEST_PARAGRAPH, COSTLIEST_PARAGRAPH = 2500, 5000
+#: What each quote around a line adds to its cost.
+QUOTED_LINE = 5
 #: Characters of an unfinished line by which it has become what it will be.
 LONGEST_HALF = 200
 #: Blanks at the end of a text that are read as they are.
@@ -160,7 +162,7 @@ class StreamParser:
         if self._table is not None and len(rest) > 1:
             self._settle_marker(walker, rest, unsettled)
         grows_alone = self._fence is not None or self._table is not None
-        if offset > 0 or grows_alone or not _is_long(tail):
+        if offset > 0 or grows_alone or not _is_long(tail, leaves):
             return settled, leaves
         if not self._settle_within(walker, unknown, tail, leaves):
             leaves = self._cut_paragraph(walker, tokens, tail, leaves)
@@ -214,7 +216,7 @@ class StreamParser:
         if line is None or not leaves or not isinstance(leaves[-1], Text):
             return leaves
         begins = max(line_offset(tail, line), len(self._lead.text))
-        if not _is_long(tail[begins:]):
+        if not _is_long(tail[begins:], leaves):
             return leaves
         self._settle_references(line)
         cut = place_to_cut(tail, begins + (len(tail) - begins) // 2, len(tail) - 100)
@@ -258,8 +260,11 @@ class StreamParser:
         return self._defined_late and not self._complete
 
 
-def _is_long(text: str) -> bool:
-    return len(text) > LONGEST_PARAGRAPH or cost(text) > COSTLIEST_PARAGRAPH
+def _is_long(text: str, leaves: Sequence[Leaf]) -> bool:
+    """leaves: of which the last stands at the end of the text. Each quote around it reads all of its lines."""
+    quotes = leaves[-1].quote if leaves else 0
+    reading = quotes * QUOTED_LINE * text.count("\n")
+    return len(text) > LONGEST_PARAGRAPH or cost(text) + reading > COSTLIEST_PARAGRAPH
 
 
 def _with_few_blank_lines(text: str) -> str:

@@ -120,6 +120,30 @@ def test_a_failing_template_says_why(source: str) -> None:
         ChatTemplate(source).render(TALK)
 
 
+@pytest.mark.parametrize("number", ["1", "99", "9" * 5000])
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_template_that_makes_up_what_is_said_breaks_nothing(number: str, kept: bool) -> None:
+    """In place of what may be taken for control tokens it is given a sign, and the number of the message."""
+    source = "{{ '\\ue000' ~ '" + number + "' ~ '\\ue000' }}"
+    text, places = ChatTemplate(source).render_apart([Line("user", "Hi")], lambda said: kept)
+    assert text == f"\ue000{number}\ue000"
+    assert places == []
+
+
+def test_what_is_said_is_not_put_in_more_often_than_a_prompt_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.checkpoints.chat_template.LONGEST", 1000)
+    asked = []
+    template = ChatTemplate("{{ messages[0].content * 20 }}")
+    rendered = template.render
+    monkeypatch.setattr(template, "render", lambda turns: asked.append(turns) or rendered(turns))
+    short, long = Line("user", "a" * 50), Line("user", "a" * 51)
+    assert template.render_apart([short], bool) == ("a" * 1000, [(n, n + 50) for n in range(0, 1000, 50)])
+    assert len(asked) == 1
+    # The child is asked for the whole text, and knows a limit.
+    assert template.render_apart([long], bool) == ("a" * 1020, [])
+    assert asked[-1] == [long]
+
+
 def test_a_template_without_end_is_refused() -> None:
     with pytest.raises(GreenroomError, match="characters long"):
         ChatTemplate("x" * 1_000_001)

@@ -129,6 +129,10 @@ HOSTILE = {
     "alignment 3": (model(keys=(pair("general.alignment", UINT32, u32(3)),)), "not a power of two"),
     "alignment 2^31": (model(keys=(pair("general.alignment", UINT32, u32(1 << 31)),)), "not a power of two"),
     "alignment no number": (model(keys=(pair("general.alignment", STRING, text("32")),)), "not a power of two"),
+    "many lists": (
+        model(keys=tuple(pair(f"k{n}", ARRAY, u32(0) + u64(4096) + bytes(4096)) for n in range(65))),
+        "longer lists than any model",
+    ),
     "unprintable name": (model(record("\x1b[2J", kind=3000)), r"\\x1b"),
 }
 

@@ -328,6 +328,10 @@ def test_every_filter_works_where_no_file_can_be_opened() -> None:
     assert ChatTemplate(everything).render([]) == made.from_string(everything).render()
 
 
+def test_signs_can_be_named_where_no_file_can_be_opened() -> None:
+    assert ChatTemplate(r"{{ '\N{BULLET} a' }}").render([]) == "• a"
+
+
 NONSENSE = {
     "nothing": "",
     "half a length": "out.write(b'abc')",

@@ -246,6 +246,23 @@ def test_what_is_put_before_a_text(processor: Any, wanted: bool, tmp_path: Path)
     assert opened(tmp_path / "m", backend).encode("a") == [0, 2][1 - wanted :]
 
 
+def test_a_control_token_that_takes_endless_spaces_is_what_it_spells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = tokenizers.Tokenizer(models.BPE({"<c>": 0, "▁": 1, "c": 2}, []))
+    backend.add_tokens([AddedToken("<c>", rstrip=True, special=True), AddedToken("▁", special=True)])
+    tokenizer = opened(tmp_path / "m", backend)
+    cut: list[int] = []
+    words = tokenizer._words
+    monkeypatch.setattr(tokenizer, "_words", lambda text: cut.append(len(text)) or words(text))
+    text = "<c>" + " " * 10_000
+    assert tokenizer.encode(text, special=False) == [0]
+    controls = tokenizer.special_ids
+    assert tokenizer.encode(text, special=False, literal=[(0, len(text))], controls=controls) == [2] + [1] * 10_000
+    # Halves of halves: each letter is looked at some times, not once for each letter before it.
+    assert sum(cut) < 20 * len(text)
+
+
 def test_a_text_is_bounded_once_it_is_normalized(tmp_path: Path) -> None:
     backend = tokenizers.Tokenizer(models.BPE({"a": 0, "b": 1}, []))
     plain = opened(tmp_path / "plain", backend)

@@ -18,6 +18,11 @@ DEEP = "www.bank.example.login." + "a." * 100 + "evil.example"
         ("https://example.org/a?b=c#d", "https://example.org", "/a?b=c#d"),
         ("HTTPS://EXAMPLE.org:8443/A", "https://example.org:8443", "/A"),
         ("mailto:a@example.org?subject=x", "mailto:a@example.org", "?subject=x"),
+        (
+            "mailto:a@b.example,c@d.example?CC=e@f.example&body=x",
+            "mailto:a@b.example,c@d.example",
+            "?CC=e@f.example&body=x",
+        ),
         ("https://ko.example.org/%ED%95%9C%EA%B5%AD", "https://ko.example.org", "/한국"),
         # A name and a password before the host.
         ("https://bank.example@evil.example/x", "https://evil.example", "/x"),
@@ -76,6 +81,8 @@ def test_what_is_shown_is_where_it_leads(text, place, rest):
         *("https://" + "a" * 300 + ".example/", "https://" + "a." * 200 + "example/"),
         *("mailto:", "mailto://evil.example", "mailto:" + "a@b.example," * 100),
         *("mailto:a@b.example?attach=/etc/passwd", "mailto:a@b.example?x=1&%41ttachment=x"),
+        *("mailto:a@b.example#?attach=/etc/passwd", "mailto:a@b.example??attach=x", "mailto:a@b.example?%20attach=x"),
+        *("mailto:a@b.example%3Fattach=/etc/passwd", "mailto:a@b.example%20--attach%20x", "mailto:a%0Ab@c.example"),
     ],
 )
 def test_anything_else_is_shown_as_it_was_written_and_never_opened(text):

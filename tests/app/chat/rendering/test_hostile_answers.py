@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication, QScrollArea, QWidget
 
 from app import tasks
 from app.chat.rendering import markdown
-from app.chat.rendering.body_view import MOST_SMALL, SMALL, BodyView
+from app.chat.rendering.body_view import MOST_BLOCKS, MOST_SMALL, SMALL, BodyView
 from app.chat.rendering.code_view import CodeView
 from app.chat.rendering.flow_view import FlowView
 from app.chat.rendering.markdown import Table, Text
@@ -122,12 +122,25 @@ def test_an_update_is_little_work(kind, shown, monkeypatch):
     assert shown.slowest < SECONDS
 
 
+@pytest.mark.parametrize("size", [SIZE, SIZE // 2])
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_whole_answer_is_shown_a_little_at_a_time(kind, shown):
-    text = HOSTILE[kind](SIZE)[:SIZE]
+def test_a_whole_answer_is_shown_a_little_at_a_time(kind, size, shown, monkeypatch):
+    text = HOSTILE[kind](size)[:size]
+    made, made_at_once = [], []
+    add, change = BodyView._add, BodyView._change
+    monkeypatch.setattr(BodyView, "_add", lambda body, widget: made.append(widget) or add(body, widget))
+
+    def count(body, keep, leaves):
+        before = len(made)
+        change(body, keep, leaves)
+        made_at_once.append(len(made) - before)
+
+    monkeypatch.setattr(BodyView, "_change", count)
     shown.step(lambda: shown.body.set_text(text))
     while not shown.body.complete:
         shown.step(lambda: None)
+    # Each has text above it, and what was half a block is made anew.
+    assert max(made_at_once) <= 3 * MOST_BLOCKS
     assert shown.body.text == text
     assert shown.slowest < SECONDS
     shown.step(lambda: shown.body.set_width(400))
@@ -144,6 +157,22 @@ def test_beyond_a_number_of_small_blocks_they_are_text(kind, shown):
     assert sum(name != "TextView" for name in kinds) == MOST_SMALL
     assert len(kinds) <= 2 * MOST_SMALL + 40
     assert len(shown.body.leaves) > 1.5 * MOST_SMALL
+
+
+def test_many_blocks_that_come_at_once_are_shown_a_little_at_a_time(shown, monkeypatch):
+    made = []
+    add = BodyView._add
+    monkeypatch.setattr(BodyView, "_add", lambda body, widget: made.append(widget) or add(body, widget))
+    monkeypatch.setattr("app.chat.rendering.body_view.SLICE_SECONDS", 0)
+    text = "-     x\n" * 200
+    shown.body.grow(text[:8])
+    shown.body.grow(text)
+    assert len(made) <= 3 * MOST_BLOCKS
+    while shown.body.text != text:
+        before = len(made)
+        shown.step(lambda: None)
+        assert len(made) - before <= 3 * MOST_BLOCKS
+    assert_shown(shown.body)
 
 
 def test_a_large_block_behind_many_small_ones_has_a_widget(shown):
