@@ -5549,6 +5549,11 @@
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <source>its header has longer lists than any model</source>
+        <translation>헤더의 목록이 어떤 모델보다도 깁니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>its header claims more strings than any model has, {count:,} in a list</source>
         <translation>헤더에 어떤 모델보다도 많은 문자열이 있다고 되어 있습니다: 한 목록에 {count:,}개</translation>
     </message>
