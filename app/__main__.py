@@ -140,9 +140,9 @@ class _FaultReporter:
         if isinstance(error, Exception):
             self._window.show_fault(
                 GreenroomError(
-                    say("Something in Greenroom went wrong"),
+                    say("Something went wrong in Greenroom"),
                     f"{kind.__name__}: {error}",
-                    say("You can go on; the log has the details."),
+                    say("You can keep working. See the log for details."),
                 )
             )
 

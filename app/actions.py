@@ -34,35 +34,35 @@ ACTIONS = (
     ActionSpec("new_chat", mark("New chat"), "Ctrl+N", "plus", "File"),
     ActionSpec("open_file", mark("Open a model file…"), "Ctrl+O", "file", "File"),
     ActionSpec("open_folder", mark("Open a model folder…"), "Ctrl+Shift+O", "folder", "File"),
-    ActionSpec("eject", mark("Eject the model"), "", "", "File"),
+    ActionSpec("eject", mark("Unload the model"), "", "", "File"),
     ActionSpec("quit", mark("Quit"), "Ctrl+Q", "", "File"),
     ActionSpec("search", mark("Search chats"), "Ctrl+F", "search", "Chat"),
     ActionSpec("find", mark("Find in this chat"), "Ctrl+Shift+F", "search", "Chat"),
-    ActionSpec("chat_options", mark("How this chat answers…"), "Ctrl+.", "sliders", "Chat"),
-    ActionSpec("regenerate", mark("Answer again"), "Ctrl+R", "refresh", "Chat"),
+    ActionSpec("chat_options", mark("Chat settings…"), "Ctrl+.", "sliders", "Chat"),
+    ActionSpec("regenerate", mark("Regenerate answer"), "Ctrl+R", "refresh", "Chat"),
     ActionSpec("copy_answer", mark("Copy the last answer"), "Ctrl+Shift+C", "copy", "Chat"),
     ActionSpec("rename_chat", mark("Rename this chat…"), "", "", "Chat"),
-    ActionSpec("pin_chat", mark("Pin this chat, or unpin it"), "", "", "Chat"),
+    ActionSpec("pin_chat", mark("Pin or unpin this chat"), "", "", "Chat"),
     ActionSpec("delete_chat", mark("Delete this chat"), "Ctrl+Shift+Backspace", "", "Chat"),
     ActionSpec("import_chats", mark("Import chats…"), "", "", "Chat"),
     ActionSpec("export_chat", mark("Export this chat…"), "Ctrl+Shift+S", "", "Chat"),
-    ActionSpec("stop", mark("Stop the answer, or the loading"), "Esc", "stop", "Chat"),
+    ActionSpec("stop", mark("Stop"), "Esc", "stop", "Chat"),
     ActionSpec("focus_message", mark("Write a message"), "Ctrl+L", "edit", "Chat"),
     ActionSpec("palette", mark("Find a command, chat, model or setting…"), "Ctrl+K", "search", "View"),
     ActionSpec("stage", mark("Stage"), "Ctrl+Shift+E", "stage", "View", checkable=True),
-    ActionSpec("performance", mark("Performance of the answers"), "Ctrl+Shift+P", "gauge", "View", checkable=True),
-    ActionSpec("copy_card", mark("Copy the benchmark card"), "", "copy", "View"),
+    ActionSpec("performance", mark("Performance panel"), "Ctrl+Shift+P", "gauge", "View", checkable=True),
+    ActionSpec("copy_card", mark("Copy benchmark card"), "", "copy", "View"),
     ActionSpec("zoom_in", mark("Larger text"), "Ctrl++", "", "View"),
     ActionSpec("zoom_out", mark("Smaller text"), "Ctrl+-", "", "View"),
-    ActionSpec("zoom_reset", mark("Usual text size"), "Ctrl+0", "", "View"),
-    ActionSpec("toggle_theme", mark("Light or dark"), "Ctrl+Shift+L", "", "View"),
+    ActionSpec("zoom_reset", mark("Reset text size"), "Ctrl+0", "", "View"),
+    ActionSpec("toggle_theme", mark("Switch light/dark theme"), "Ctrl+Shift+L", "", "View"),
     ActionSpec("show_chat", mark("Chat"), "Ctrl+1", "chat", "Go"),
     ActionSpec("show_models", mark("Models"), "Ctrl+2", "models", "Go"),
     ActionSpec("show_hardware", mark("This PC"), "Ctrl+3", "chip", "Go"),
     ActionSpec("show_settings", mark("Settings"), "Ctrl+,", "settings", "Go"),
     ActionSpec("measure", mark("Measure this PC"), "", "gauge", "Go"),
-    ActionSpec("compare", mark("Compare PCs for one model…"), "", "sliders", "Go"),
-    ActionSpec("wizard", mark("Set up this PC again…"), "", "", "Go"),
+    ActionSpec("compare", mark("Compare machines…"), "", "sliders", "Go"),
+    ActionSpec("wizard", mark("Run setup again…"), "", "", "Go"),
 )
 SPECS = {spec.key: spec for spec in ACTIONS}
 #: Further keys for an action that has its usual one: what people press without Shift.
@@ -195,10 +195,10 @@ def refusal(key: str, shortcut: str) -> str:
     pressed = keys[0]
     held = pressed.keyboardModifiers()
     if pressed.key() in _MOVING or shortcut_of(keys) in _EDITING:
-        return tr("{keys} is needed where text is written. Choose other keys.", keys=named)
+        return tr("{keys} is reserved for editing text. Choose another shortcut.", keys=named)
     if Qt.Key.Key_F1 <= pressed.key() <= Qt.Key.Key_F35 or held & _COMMANDING:
         return ""
-    return tr("{keys} alone is for writing. Hold Ctrl or Alt with it, or choose a function key.", keys=named)
+    return tr("{keys} alone is used for typing. Add Ctrl or Alt, or choose a function key.", keys=named)
 
 
 def shortcut_of(keys: QKeySequence) -> str:

@@ -177,9 +177,9 @@ def _refusal(name: str, plan: OffloadPlan) -> GreenroomError:
     what = say("{name} was not loaded", name=name)
     if plan.mode == "too_large":
         takes = needed(plan.bytes.ram_total)
-        why = say("it is too large for this PC: it takes {takes} of RAM", takes=takes)
-        return GreenroomError(what, why, say("Choose a smaller file, or load it anyway."))
-    return GreenroomError(what, plan.label, say("Close other programs, choose a smaller file, or load it anyway."))
+        why = say("it is too large for this PC: it needs {takes} of RAM", takes=takes)
+        return GreenroomError(what, why, say("Choose a smaller model, or load it anyway."))
+    return GreenroomError(what, plan.label, say("Close other programs, choose a smaller model, or load it anyway."))
 
 
 class AnswerBuffer:
@@ -290,14 +290,14 @@ class EngineWorker:
         checkpoint = None
         try:
             report = self._progress_to(request, state)
-            report(Progress(0, 0, say("Reading the model's header")))
+            report(Progress(0, 0, say("Reading the model header")))
             path = self._demo(progress=report) if request.path == DEMO else request.path
             checkpoint = self._api.open_checkpoint(path)
             state = replace(state, model_name=_name(request.path, checkpoint))
             report = self._progress_to(request, state)
-            report(Progress(0, 0, say("Looking at this PC")))
+            report(Progress(0, 0, say("Checking this PC")))
             hardware = self._api.probe(present=True)
-            report(Progress(0, 0, say("Working out where everything goes")))
+            report(Progress(0, 0, say("Planning what goes where")))
             wishes = dict(request.wishes)
             if self._loaded and self._loaded.plan:
                 wishes["unload_bytes"] = self._loaded.plan.bytes.ram_total
@@ -418,7 +418,9 @@ class EngineWorker:
         others = OtherPrograms()
         try:
             if self._engine is None:
-                raise GreenroomError(say("There is no answer"), say("no model is loaded"), say("Load a model first."))
+                raise GreenroomError(
+                    say("The message was not answered"), say("no model is loaded"), say("Load a model first.")
+                )
             if not request.cancelled.is_set():
                 events = self._engine.generate(
                     request.messages,
@@ -434,11 +436,11 @@ class EngineWorker:
                     self._buffer.add(event.text, stats, event.thought)
                     reason = event.stop_reason or reason
         except Exception as error:
-            reason, failure = "error", as_greenroom_error(error, say("The answer broke off"))
+            reason, failure = "error", as_greenroom_error(error, say("The answer was interrupted"))
         steps, lost = self._stepped_down(), False
         if failure is not None and self._engine is not None and not self._engine.loaded:
             self._release()
-            remedy = say("Greenroom loads the model again by itself; if that fails, restart Greenroom.")
+            remedy = say("Greenroom will load the model again. If that fails, restart Greenroom.")
             failure, lost = GreenroomError(failure.what, failure.why, remedy), True
         self._post(AnswerResult("".join(text), stats, reason, failure, "".join(thought), steps, lost))
         self._learn(stats, others.share())

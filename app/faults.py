@@ -16,5 +16,5 @@ def as_greenroom_error(error: BaseException, what: str) -> GreenroomError:
         return error
     log.error("%s", what, exc_info=error)
     return GreenroomError(
-        what, f"{type(error).__name__}: {error}", say("This is a fault in Greenroom; the log has the details.")
+        what, f"{type(error).__name__}: {error}", say("This is a bug in Greenroom. See the log for details.")
     )

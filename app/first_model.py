@@ -70,8 +70,8 @@ class FirstModel(QObject):
 
     def _tell_gone(self, model: Path) -> None:
         note = GreenroomError(
-            tr("{name} is not here any more", name=file_name(model)),
-            tr("there is nothing at {path}", path=home_path(model)),
+            tr("{name} was not found", name=file_name(model)),
+            tr("{path} does not exist", path=home_path(model)),
             tr("Connect its disk, or choose another model."),
         )
         actions = [(tr("Choose a model"), lambda: self._notices.pageWanted.emit("models"))]
@@ -101,11 +101,11 @@ class FirstModel(QObject):
             return
         self._demo_offered = True
         note = GreenroomError(
-            tr("The demo model is not here yet"),
-            tr("it is put together once from a download of 93 MB"),
-            tr("Get it now, or open a model you have."),
+            tr("The demo model is not installed yet"),
+            tr("setting it up takes a one-time download of 93 MB"),
+            tr("Download it now, or open a model you have."),
         )
-        actions = [(tr("Get the demo model"), self.get_demo)]
+        actions = [(tr("Download the demo model"), self.get_demo)]
         self._notices.show(note, "info", "demo", actions, closed=self._decline)
 
     def _decline(self) -> None:

@@ -41,9 +41,11 @@ def make_writable(folder: Path) -> Path:
             pass
     except OSError as error:
         raise GreenroomError(
-            say("Nothing can be saved in {folder}", folder=folder),
+            say("Greenroom cannot save to {folder}", folder=folder),
             (error.strerror or str(error)).lower(),
-            say("Free some space or correct the folder's permissions; until then this session is kept in memory only."),
+            say(
+                "Free some disk space or fix the folder's permissions. Until then, this session is kept in memory only."
+            ),
         ) from error
     return folder
 

@@ -70,14 +70,14 @@ class Notices(QObject):
     @Slot(object)
     def show_download(self, status: DownloadStatus) -> None:
         note = GreenroomError(
-            tr("{name} is here", name=status.name),
-            tr("it is downloaded and verified"),
-            tr("Load it whenever you like."),
+            tr("{name} is ready", name=status.name),
+            tr("the download is complete and verified"),
+            tr("You can load it now."),
         )
         path = str(status.path)
         actions = [
-            (tr("Load it"), lambda: self.loadWanted.emit(path, False)),
-            (tr("Show it"), lambda: self.pageWanted.emit("models")),
+            (tr("Load"), lambda: self.loadWanted.emit(path, False)),
+            (tr("Show"), lambda: self.pageWanted.emit("models")),
         ]
         self.show(note, "info", "download-finished", actions)
 
@@ -109,7 +109,7 @@ class Notices(QObject):
         if plan is not None and refused:
             actions += self._ways_around(state.model_name, plan, path)
         if loaded is not None:
-            stays = tr("{name} stays loaded.", name=loaded.model_name)
+            stays = tr("{name} is still loaded.", name=loaded.model_name)
             error = GreenroomError(error.what, error.why, f"{told(error.remedy)} {stays}")
         elif path != DEMO:
             actions.append((tr("Use the demo model"), lambda: self.loadWanted.emit(DEMO, False)))
@@ -122,6 +122,6 @@ class Notices(QObject):
             self.loadWanted.emit(path, True)
 
         return [
-            (tr("Show the sum"), lambda: self.sumWanted.emit(model, plan, anyway)),
+            (tr("Show the calculation"), lambda: self.sumWanted.emit(model, plan, anyway)),
             (tr("Load anyway"), anyway),
         ]

@@ -146,7 +146,7 @@ class TopBar(QWidget):
     @Slot()
     def _show_shortcuts(self) -> None:
         self.stage.setChecked(self._actions["stage"].isChecked())
-        self.stage.setToolTip(self._actions.tip("stage", tr("Show where the experts are at work")))
+        self.stage.setToolTip(self._actions.tip("stage", tr("Show experts at work")))
 
     def show_models(self, here: Sequence[LocalModel]) -> None:
         """What the picker is to offer besides the recent ones."""
@@ -171,7 +171,7 @@ class TopBar(QWidget):
         if state.plan is not None:
             share, _, _ = state.plan.cached.partition(" ")
             self.cached.setText(tr("{share} of experts cached in VRAM", share=share) if share else "")
-            self.chip.setToolTip(tr("Show the sum behind this"))
+            self.chip.setToolTip(tr("Show the calculation"))
         self.cancel.setVisible(state.busy)
         self.progress.setVisible(state.busy)
         self.message.setText(told(state.progress.message) if state.busy and state.progress else "")
@@ -187,7 +187,7 @@ class TopBar(QWidget):
             speed = self._state.plan.prediction.decode_tps
             tip = tr("Predicted: {speed} tok/s, from {range}.", speed=about(speed), range=rate_range(speed))
             if self._measured > 0:
-                tip += " " + tr("The last answer: {speed} tok/s.", speed=rate(self._measured))
+                tip += " " + tr("Last answer: {speed} tok/s.", speed=rate(self._measured))
             self.speed.setToolTip(tip)
         self._share_room()
 
@@ -284,10 +284,10 @@ class TopBar(QWidget):
         menu.addAction(tr("All models on this PC")).triggered.connect(lambda: self.modelsWanted.emit())
         if self._state.plan is not None:
             menu.addSeparator()
-            menu.addAction(tr("Show the sum behind this")).triggered.connect(self._open_plan)
+            menu.addAction(tr("Show the calculation")).triggered.connect(self._open_plan)
         if self._state.kind in ("ready", "generating"):
             menu.addSeparator()
-            menu.addAction(tr("Eject (free its memory)")).triggered.connect(lambda: self.ejected.emit())
+            menu.addAction(tr("Unload (free its memory)")).triggered.connect(lambda: self.ejected.emit())
         return menu
 
     def _add_model(self, menu: QMenu, text: str, path: str, current: str | None) -> None:

@@ -22,7 +22,7 @@ _LICENCES = {
     "llama4": "Llama 4",
     "llama3": "Llama 3",
     "gemma": "Gemma",
-    "other": mark("own licence"),
+    "other": mark("custom licence"),
 }
 #: A range wider than this says less than its likely figure.
 _VAGUE = 2.5

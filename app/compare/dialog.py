@@ -55,7 +55,7 @@ class MachineLine(QWidget):
         self.price.show_value(None)
         self.price.setFixedWidth(theme().px(PRICE_WIDTH))
         kinds = ((tr("per hour"), HOURLY), (tr("to buy"), BOUGHT))
-        self.kind = Combo(tr("What the price of {name} is for", name=name), kinds)
+        self.kind = Combo(tr("Price type for {name}", name=name), kinds)
         self.kind.setFixedWidth(theme().px(PRICE_WIDTH - 20))
         self.price.chosen.connect(self._tell)
         self.kind.currentIndexChanged.connect(self._tell)
@@ -114,7 +114,7 @@ class CompareDialog(QDialog):
         self._report, self._compare = report, compare
         self._task: tasks.Task | None = None
         self.lines: list[MachineLine] = []
-        self.setWindowTitle(tr("Is it worth it?"))
+        self.setWindowTitle(tr("Compare machines"))
         self.setMinimumSize(MINIMUM)
         self.resize(SIZE.boundedTo(self.screen().availableGeometry().size() - QSize(24, 56)))
         known = tuple((entry.name, entry.id) for entry in models())
@@ -124,10 +124,10 @@ class CompareDialog(QDialog):
         self.quant = Combo(tr("Quantisation"), ())
         self.quant.setFixedWidth(theme().px(FIELD_WIDTH))
         self._name_quants()
-        self.context = WholeNumber(tr("Tokens in the conversation"), CONTEXT_RANGE, tr("Usual context"))
+        self.context = WholeNumber(tr("Context in tokens"), CONTEXT_RANGE, tr("Default context"))
         self.context.show_value(context)
-        self.years = Fraction(tr("Years of use of a bought machine"), (0.5, 20.0), 3.0, "3", 0.5)
-        self.hours = Fraction(tr("Hours a day that it answers"), (0.5, 24.0), 8.0, "8", 0.5)
+        self.years = Fraction(tr("Years a bought machine is used"), (0.5, 20.0), 3.0, "3", 0.5)
+        self.hours = Fraction(tr("Hours of use per day"), (0.5, 24.0), 8.0, "8", 0.5)
         self.context.setFixedWidth(theme().px(FIELD_WIDTH))
         for field, value in ((self.years, 3.0), (self.hours, 8.0)):
             field.setFixedWidth(theme().px(FIELD_WIDTH))
@@ -151,8 +151,8 @@ class CompareDialog(QDialog):
     def _build(self) -> None:
         content = QVBoxLayout()
         content.setSpacing(8)
-        content.addWidget(label(tr("Is it worth it?"), "title"))
-        lead = tr("One model on several machines: where it would live there, how fast it would be, what it would cost.")
+        content.addWidget(label(tr("Compare machines"), "title"))
+        lead = tr("Compare one model on several machines: where its parts go, how fast it runs, and what it costs.")
         content.addWidget(label(lead, "muted", wrap=True))
         content.addSpacing(6)
         content.addLayout(WrapRow(self.model, self.quant, self.context, gap=10))
@@ -200,17 +200,15 @@ class CompareDialog(QDialog):
         self._bought.hide()
         box.addWidget(self._bought)
         box.addSpacing(4)
-        box.addWidget(label(tr("Another machine: name what differs from this PC"), "muted", wrap=True))
-        self.ram = WholeNumber(tr("RAM in gigabytes"), RAM_RANGE, tr("RAM as here"))
-        self.vram = WholeNumber(
-            tr("Memory of the graphics card in gigabytes; 0 for none"), VRAM_RANGE, tr("VRAM as here")
-        )
+        box.addWidget(label(tr("Add a machine: enter what differs from this PC"), "muted", wrap=True))
+        self.ram = WholeNumber(tr("RAM in gigabytes"), RAM_RANGE, tr("Same RAM"))
+        self.vram = WholeNumber(tr("VRAM in gigabytes; 0 for no GPU"), VRAM_RANGE, tr("Same VRAM"))
         for field in (self.ram, self.vram):
             field.setSuffix(" GB")
             field.show_value(None)
             field.setFixedWidth(theme().px(FIELD_WIDTH - 20))
-        self.cpu = _name(tr("Processor, as it is sold"), tr("e.g. EPYC 9355"))
-        self.gpu = _name(tr("Graphics card, as it is sold"), tr("e.g. RTX 4090"))
+        self.cpu = _name(tr("CPU model"), tr("e.g. EPYC 9355"))
+        self.gpu = _name(tr("GPU model"), tr("e.g. RTX 4090"))
         self.more = button(tr("Add"), icon="plus", name=tr("Add this machine"))
         self.more.clicked.connect(self._add)
         box.addLayout(WrapRow(self.ram, self.vram, self.cpu, self.gpu, self.more))
@@ -322,21 +320,23 @@ class CompareDialog(QDialog):
             save(path)
         except OSError as error:
             why = error.strerror or str(error)
-            self._complain(GreenroomError(tr("{path} cannot be written", path=path), why, tr("Choose another place.")))
+            self._complain(
+                GreenroomError(tr("{path} could not be saved", path=path), why, tr("Choose another folder."))
+            )
 
 
 def save_picture(path: Path, rows: Sequence[Comparison], title: str, use: Use) -> None:
     """Raises OSError when it cannot be written."""
-    note = tr("Speeds are of answers, one at a time.")
+    note = tr("Speeds are for one answer at a time.")
     if any(row.cost_per_million for row in rows):
         note = tr(
-            "Costs are per million tokens of answer, one at a time; bought machines are used {years}, {hours}, without "
-            "electricity.",
+            "Costs are per million answer tokens, one answer at a time. Bought machines are used for {years}, "
+            "{hours}; electricity is not included.",
             years=_years(use.years),
             hours=_hours(use.hours_per_day),
         )
     if not paint_comparison(rows, title, note).save(str(path), "PNG"):
-        raise OSError(0, tr("it is no place for a picture"))
+        raise OSError(0, tr("a picture cannot be saved there"))
 
 
 def _name(name: str, example: str) -> QLineEdit:

@@ -65,7 +65,9 @@ def compared(
     checkpoint = described(model)
     if checkpoint is None:
         raise GreenroomError(
-            say('There is no model "{model}"', model=model), say("no list has it"), say("Choose another.")
+            say('The model "{model}" was not found', model=model),
+            say("it is not in the catalogue"),
+            say("Choose another model."),
         )
     return compare(checkpoint, [entry.machine(here) for entry in entries], context, use)
 
@@ -87,7 +89,7 @@ def _money(low: float, likely: float, high: float) -> dict[str, str]:
 
 def place(row: Comparison) -> str:
     """The plan's label, of a machine that need not be this PC."""
-    return tr("Too large for it") if row.mode == "too_large" else told(row.label)
+    return tr("Too large") if row.mode == "too_large" else told(row.label)
 
 
 def amounts(row: Comparison) -> list[str]:

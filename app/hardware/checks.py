@@ -34,7 +34,7 @@ _DISKS = {
     "ssd": "SSD",
     "hdd": mark("hard disk"),
     "network": mark("network"),
-    "memory": mark("in memory"),
+    "memory": mark("RAM disk"),
 }
 
 _WORDS = {
@@ -77,7 +77,7 @@ def so_far(report: HardwareReport, known: Collection[str]) -> list[Check]:
 
 
 def _wait(title: str) -> Check:
-    return Check("wait", title, tr("Looking…"))
+    return Check("wait", title, tr("Checking…"))
 
 
 def checks(report: HardwareReport) -> list[Check]:
@@ -100,7 +100,7 @@ def checks(report: HardwareReport) -> list[Check]:
             Check(
                 "note",
                 "Graphics",
-                tr("No graphics card with its own memory was found. Models run on the processor."),
+                tr("No GPU with its own memory was found. Models run on the CPU."),
             )
         )
     found += [
@@ -117,7 +117,7 @@ def checks(report: HardwareReport) -> list[Check]:
             Check(
                 "note",
                 mark("Memory nodes"),
-                tr("RAM is spread over {count} nodes (NUMA); each is near some cores.", count=len(report.numa)),
+                tr("RAM is split across {count} NUMA nodes, each close to some cores.", count=len(report.numa)),
             )
         )
     found.append(_disk(report))
@@ -151,7 +151,7 @@ def _processor(cpu: CpuReport, warning: str) -> Check:
     sentence = tr("{name}, {cores}.", name=plain_name(told(cpu.name)), cores=cores)
     if not warning and cpu.usable_cores < cpu.physical_cores:
         warning = tr(
-            "This program may use only {count} of them: raise the container's or the system's limit to use more.",
+            "Greenroom may use only {count} of them. Raise the container or system limit to use more.",
             count=cpu.usable_cores,
         )
     return (
@@ -168,14 +168,14 @@ def _instructions(cpu: CpuReport, warning: str) -> Check:
     blocked = list(dict.fromkeys(_WORDS[n] for n in cpu.isa.cpu if n in _WORDS and n not in cpu.isa.usable))
     if "avx2" not in cpu.isa.usable:
         otherwise = tr(
-            "AVX2 is missing, or switched off in the BIOS or the virtual machine. Models run, but slowly. Switch it "
-            "on there, or choose the smallest models."
+            "AVX2 is missing, or turned off in the BIOS or the virtual machine. Models run, but slowly. Turn "
+            "it on there, or choose the smallest models."
         )
         return Check("bad", "Instructions", told(warning) or otherwise, note)
     sentence = f"{', '.join(usable)}."
     if blocked:
         otherwise = tr(
-            "The system keeps {names} from programs; update it, or let the virtual machine have it.",
+            "The system does not let programs use {names}. Update the system, or allow it in the virtual machine.",
             names=", ".join(blocked),
         )
         return Check("warn", "Instructions", f"{sentence} {told(warning) or otherwise}", note)
@@ -211,10 +211,10 @@ def _memory(report: HardwareReport, warning: str) -> Check:
         fastest, threads = _read_speed(report)
         note = tr("{speed} GB/s with %n threads", n=threads, speed=f"{fastest:.1f}")
     if memory.total_bytes < TOO_LITTLE_MEMORY:
-        little = tr("That is enough for the smallest models only: add RAM for others.")
+        little = tr("This is enough for the smallest models only. Add RAM to run larger ones.")
         return Check("bad", "Memory", f"{sentence} {told(warning) or little}", note)
     if memory.available_bytes < LOW_MEMORY:
-        little = tr("That is little: close other programs before loading.")
+        little = tr("Little RAM is free. Close other programs before you load a model.")
         return Check("warn", "Memory", f"{sentence} {little}", note)
     if warning:
         return Check("warn", "Memory", f"{sentence} {told(warning)}", note)
@@ -237,7 +237,7 @@ def _graphics(gpu: GpuReport, warning: str, speed: DeviceSpeed | None) -> Check:
         said = f"{why} {amounts}." if gpu.name in why else f"{gpu.name}, {amounts}. {why}"
         return Check("warn", "Graphics", said, note)
     if gpu.vendor.lower() != "nvidia":
-        unused = tr("{name}, {amounts}. It is not used: this version computes on NVIDIA GPUs only.", **facts)
+        unused = tr("{name}, {amounts}. Not used: this version supports NVIDIA GPUs only.", **facts)
         return Check("note", "Graphics", unused, note)
     return Check("good", "Graphics", f"{gpu.name}, {amounts}.", note)
 
@@ -247,13 +247,13 @@ def _disk(report: HardwareReport) -> Check:
     note = tr(_DISKS[disk.kind]) if disk.kind in _DISKS else ""
     if not disk.known:
         unread = tr(
-            "{folder}: its free space could not be read. Give yourself permission, or choose another folder in the "
-            "settings.",
+            "{folder}: the free space could not be read. Check the folder's permissions, or choose another "
+            "folder in the settings.",
             folder=home_path(Path(disk.path)),
         )
         return Check("warn", "Disk", unread, note)
     sentence = tr("{folder}: {amount} free.", folder=home_path(Path(disk.path)), amount=gigabytes(disk.free_bytes))
     if disk.free_bytes < LOW_DISK:
-        remedy = tr("Larger models will not fit there: free some space, or choose another folder in the settings.")
+        remedy = tr("Larger models will not fit there. Free some space, or choose another folder in the settings.")
         return Check("warn", "Disk", f"{sentence} {remedy}", note)
     return Check("good", "Disk", sentence, note)

@@ -45,17 +45,17 @@ class HardwarePage(QWidget):
         self.report: HardwareReport | None = None
 
         head = PageHead(tr("This PC"))
-        self.again = button("", icon="refresh", kind="ghost", role="muted", name=tr("Look again"), tip=tr("Look again"))
+        self.again = button("", icon="refresh", kind="ghost", role="muted", name=tr("Refresh"), tip=tr("Refresh"))
         self.again.clicked.connect(self.refresh)
         self.measure = button(tr("Measure this PC"), icon="gauge")
         self.measure.clicked.connect(self.start_measuring)
-        self.copy = button(tr("Copy report"), icon="copy", tip=tr("As text, without serial numbers or names of users"))
+        self.copy = button(tr("Copy report"), icon="copy", tip=tr("As text, without serial numbers or user names"))
         self.copy.setEnabled(False)
         self.copy.clicked.connect(self._copy)
         self._copied = QTimer(self, singleShot=True, interval=COPIED_MS)
         self._copied.timeout.connect(lambda: self.copy.setText(tr("Copy report")))
         head.add(self.again, self.copy, self.measure)
-        self._lead = label(tr("Measured here, kept here. Nothing is sent anywhere."), "muted", wrap=True)
+        self._lead = label(tr("Measured and kept on this PC. Nothing is sent anywhere."), "muted", wrap=True)
 
         self._progress = QProgressBar()
         self._progress.setTextVisible(False)
@@ -79,7 +79,7 @@ class HardwarePage(QWidget):
         self._card.hide()
 
         self.what_if = WhatIfPanel(api)
-        self.guide = button(tr("Open the set-up guide again"), name=tr("Open the set-up guide again"))
+        self.guide = button(tr("Run setup again"), name=tr("Run setup again"))
         self.guide.clicked.connect(self.wizardWanted)
 
         content = QVBoxLayout()
@@ -121,12 +121,12 @@ class HardwarePage(QWidget):
         if self._probing is not None and self._probing.running:
             return
         if self.report is None:
-            self._lead.setText(tr("Looking at this PC…"))
+            self._lead.setText(tr("Checking this PC…"))
         self._probing = tasks.run(self._api.probe, done=self.show_report, failed=self._fail)
 
     def show_report(self, report: HardwareReport) -> None:
         self.report = report
-        self._lead.setText(tr("Measured here, kept here. Nothing is sent anywhere."))
+        self._lead.setText(tr("Measured and kept on this PC. Nothing is sent anywhere."))
         self._card.show_checks(checks(report))
         self._card.show()
         self.copy.setEnabled(True)
@@ -184,6 +184,6 @@ class HardwarePage(QWidget):
 
     def _fail(self, error: GreenroomError) -> None:
         self._end_measuring()
-        self._lead.setText(tr("Measured here, kept here. Nothing is sent anywhere."))
+        self._lead.setText(tr("Measured and kept on this PC. Nothing is sent anywhere."))
         self._trouble.setText(in_words(error))
         self._trouble.show()

@@ -26,7 +26,7 @@ def report_text(report: HardwareReport) -> str:
         said = check.sentence
         if check.title == "Disk":
             free = gigabytes(report.disk.free_bytes)
-            said = tr("{amount} free.", amount=free) if report.disk.known else tr("Free space not known.")
+            said = tr("{amount} free.", amount=free) if report.disk.known else tr("Free space unknown.")
         note = f" ({check.note})" if check.note else ""
         lines.append(f"[{_STATES[check.state]}] {tr(check.title)}: {said}{note}")
     speeds = report.memory.bandwidth_gbs or {}
@@ -34,8 +34,8 @@ def report_text(report: HardwareReport) -> str:
         measured = ", ".join(
             tr("{speed} with {threads}", speed=f"{speeds[key]:.1f}", threads=key) for key in sorted(speeds, key=int)
         )
-        lines.append(tr("Memory reads in GB/s by threads: {measured}", measured=measured))
-    usable = " ".join(report.cpu.isa.usable) or tr("none known")
+        lines.append(tr("RAM read speed in GB/s by number of threads: {measured}", measured=measured))
+    usable = " ".join(report.cpu.isa.usable) or tr("unknown")
     lines.append(tr("Instruction sets: {names}", names=usable))
     return _without_names("\n".join(lines)) + "\n"
 

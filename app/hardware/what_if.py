@@ -33,7 +33,7 @@ RAM_RANGE, VRAM_RANGE, CONTEXT_RANGE = (2, 6144), (0, 1024), (512, 1 << 20)
 FIELD_WIDTH = 224
 #: Two columns of fields need more room than this.
 ROOMY = 768
-BEST = mark("The best for it")
+BEST = mark("Best match")
 ANY_DISK = 1 << 62
 
 
@@ -101,18 +101,18 @@ class WhatIfPanel(QFrame):
         self._task: tasks.Task | None = None
         self.row: ModelRow | None = None
         self.setProperty("surface", "card")
-        self.ram = WholeNumber(tr("RAM in gigabytes"), RAM_RANGE, tr("As it is"))
-        self.vram = WholeNumber(tr("Memory of the graphics card in gigabytes; 0 for none"), VRAM_RANGE, tr("As it is"))
+        self.ram = WholeNumber(tr("RAM in gigabytes"), RAM_RANGE, tr("Unchanged"))
+        self.vram = WholeNumber(tr("VRAM in gigabytes; 0 for no GPU"), VRAM_RANGE, tr("Unchanged"))
         for field in (self.ram, self.vram):
             field.setSuffix(" GB")
             field.show_value(None)
             field.chosen.connect(self._later)
-        self.cpu = _name(tr("Processor, as it is sold"), tr("e.g. Ryzen 9 7950X"))
-        self.gpu = _name(tr("Graphics card, as it is sold"), tr("e.g. RTX 4090"))
+        self.cpu = _name(tr("CPU model"), tr("e.g. Ryzen 9 7950X"))
+        self.gpu = _name(tr("GPU model"), tr("e.g. RTX 4090"))
         entries = [(row.name, row.entry.id) for row in find_offers() if row.entry is not None]
-        entries += [(tr("{model}, plan only", model=entry.name), entry.id) for entry in references()]
+        entries += [(tr("{model} (plan only)", model=entry.name), entry.id) for entry in references()]
         self.model = Combo(tr("Model"), ((tr(BEST), ""), *entries))
-        self.context = WholeNumber(tr("Tokens in the conversation"), CONTEXT_RANGE, tr("Usual"))
+        self.context = WholeNumber(tr("Context in tokens"), CONTEXT_RANGE, tr("Default"))
         self.context.show_value(None)
         self.context.chosen.connect(self._later)
         self.model.setSizeAdjustPolicy(Combo.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
@@ -126,7 +126,7 @@ class WhatIfPanel(QFrame):
         self._parts: list[tuple[QWidget, QWidget]] = []
         for title, field in (
             (tr("RAM"), self.ram),
-            (tr("GPU memory"), self.vram),
+            (tr("VRAM"), self.vram),
             (tr("Processor"), self.cpu),
             (tr("GPU"), self.gpu),
             (tr("Model"), self.model),
@@ -139,7 +139,7 @@ class WhatIfPanel(QFrame):
         self._columns = 0
         self.name = label("", "heading", wrap=True)
         self.chip = ChipButton()
-        self.chip.setToolTip(tr("Show the sum behind this"))
+        self.chip.setToolTip(tr("Show the calculation"))
         self.chip.clicked.connect(self._open_plan)
         # Empty until there is an answer.
         self.chip.hide()
@@ -153,9 +153,9 @@ class WhatIfPanel(QFrame):
         column = QVBoxLayout(self)
         column.setContentsMargins(16, 14, 16, 16)
         column.setSpacing(6)
-        column.addWidget(label(tr("What if it had other parts?"), "heading"))
+        column.addWidget(label(tr("What if this PC had other parts?"), "heading"))
         column.addWidget(
-            label(tr("For this PC with more memory, or another one. Nothing is bought or changed."), "muted", True)
+            label(tr("See what would run with more memory, or on another PC. Nothing is changed."), "muted", True)
         )
         column.addSpacing(6)
         column.addLayout(self._fields)
@@ -239,8 +239,8 @@ class WhatIfPanel(QFrame):
         self.chip.setVisible(plan is not None)
         self.speed.setVisible(plan is not None and plan.runnable)
         if row is None:
-            self.name.setText(tr("None of the catalogue's models would fit"))
-            self.figures.setText(tr("Give it more RAM, or a graphics card with memory of its own."))
+            self.name.setText(tr("No model in the catalogue would fit"))
+            self.figures.setText(tr("Add RAM, or a GPU with its own memory."))
         elif plan is None:
             self.name.setText(row.name)
             self.figures.setText(row.problem or "")

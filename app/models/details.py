@@ -30,7 +30,7 @@ from engine.placement.plan import OffloadPlan
 WIDTH, HEIGHT = 900, 620
 _LABEL, _SIZE, _CHIP, _SPEED = 168, 76, 250, 104
 _GAP, _SIDE = 12, 16
-FROM_SHAPE = mark("Modes and speeds are worked out from the model's published shape.")
+FROM_SHAPE = mark("Plans and speeds are calculated from the model's published structure.")
 #: Gigabytes of memory that machines are sold with.
 _MACHINES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 
@@ -70,7 +70,7 @@ class DetailsDialog(QDialog):
             context = tr("up to %n tokens", n=entry.context)
             facts = (
                 tr(
-                    "{params_total} weights, {params_active} used for each token",
+                    "{params_total} weights, {params_active} active per token",
                     params_total=billions(entry.params_total),
                     params_active=billions(entry.params_active),
                 ),
@@ -136,14 +136,14 @@ class DetailsDialog(QDialog):
             self._note.setText(f"{tr(FROM_SHAPE)} {smallest_machine(min(totals))}")
 
     def _download_listed(self, choice: ChoiceRow, download: CatalogueDownload) -> None:
-        choice.set_busy(tr("Asking…"))
+        choice.set_busy(tr("Checking…"))
         settings = network_settings(self._settings.values)
         self._tasks.append(
             tasks.run(find_remote, settings, download, done=self._start, failed=partial(self._complain_at, choice))
         )
 
     def _ask(self, repo: str) -> None:
-        self._note.setText(tr("Asking Hugging Face what {repo} holds…", repo=repo))
+        self._note.setText(tr("Checking {repo} on Hugging Face…", repo=repo))
         self._card.hide()
         settings = network_settings(self._settings.values)
         self._tasks.append(
@@ -158,13 +158,13 @@ class DetailsDialog(QDialog):
             choice.offer_plan()
             self._add(choice)
         self._card.show()
-        words = [tr("A plan reads the file's header first, a few megabytes of it.")]
+        words = [tr("Planning first downloads the file's header, a few megabytes.")]
         if repository.gated:
-            words.insert(0, tr("Its terms must be accepted on its page first: {repo}.", repo=repository.repo))
+            words.insert(0, tr("Accept the model's terms on its page first: {repo}.", repo=repository.repo))
         self._note.setText(" ".join(words))
 
     def _plan(self, choice: ChoiceRow, model: RemoteModel) -> None:
-        choice.set_busy(tr("Reading its header…"))
+        choice.set_busy(tr("Reading the header…"))
         values = self._settings.values
         args = (self._api, network_settings(values), model, self._report, values.context, self._wishes())
         self._tasks.append(
@@ -196,8 +196,8 @@ def smallest_machine(needed_bytes: int) -> str:
 
     enough = next((size for size in _MACHINES if size << 30 >= needed_bytes + ram_reserve(size << 30)), None)
     if enough is None:
-        return tr("No usual machine has enough memory for the smallest.")
-    return tr("The smallest wants a machine with {enough} GB of memory, RAM and VRAM together.", enough=enough)
+        return tr("Even the smallest needs more memory than common PCs have.")
+    return tr("The smallest needs a PC with {enough} GB of RAM and VRAM together.", enough=enough)
 
 
 class ChoiceRow(QFrame):
@@ -225,17 +225,17 @@ class ChoiceRow(QFrame):
         size = label(f"{'~' if about else ''}{gigabytes(nbytes)}")
         size.setFixedWidth(theme().px(_SIZE))
         if about:
-            size.setToolTip(tr("Worked out from the model's shape"))
+            size.setToolTip(tr("Calculated from the model's structure"))
         self.chip = ChipButton()
         self.chip.clicked.connect(self._open_plan)
         self.plan = button(
             tr("Plan"),
             kind="link",
             name=tr("Plan {name}", name=name),
-            tip=tr("Read its header and work out where it would live"),
+            tip=tr("Read the header and plan what goes where"),
         )
         self.plan.clicked.connect(self.planWanted)
-        self._state = label(tr("working it out…"), "small", wrap=True)
+        self._state = label(tr("calculating…"), "small", wrap=True)
         self._speed = label("", "strong")
         self._speed.setFixedWidth(theme().px(_SPEED))
         self.get = button(tr("Download"), name=tr("Download {name}", name=name))

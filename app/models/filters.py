@@ -36,8 +36,8 @@ class FilterLine(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         whole = tr("Filter, or press Enter to search Hugging Face")
-        self.search = HintField((whole, tr("Filter, Enter searches the hub"), tr("Filter")))
-        self.search.setAccessibleName(tr("Filter the models, or press Enter to search Hugging Face"))
+        self.search = HintField((whole, tr("Filter, or Enter to search"), tr("Filter")))
+        self.search.setAccessibleName(tr("Filter models, or press Enter to search Hugging Face"))
         self.search.setClearButtonEnabled(True)
         self.search.setMinimumWidth(theme().px(140))
         self.search.setMaximumWidth(theme().px(360))
@@ -45,12 +45,12 @@ class FilterLine(QWidget):
         self.fits = _toggle(tr("Fits this PC"))
         self.fits.toggled.connect(lambda on: self.chosen.emit({"fits": on}))
         self.free = _toggle(tr("Free licence"))
-        self.free.setToolTip(tr("Only models that anybody may use for anything"))
+        self.free.setToolTip(tr("Only models that anyone may use for any purpose"))
         self.free.toggled.connect(lambda on: self.chosen.emit({"free": on}))
         sizes = [(tr("Any size"), 0), *((tr("Up to {size} GB", size=n), n * 10**9) for n in SIZES)]
         self.sizes = _choice(tr("Size"), sizes, lambda value: self.chosen.emit({"largest": value}))
         sorts = [(tr(text), key) for text, key in SORTS]
-        self.sorts = _choice(tr("Order"), sorts, lambda value: self.chosen.emit({"sort": value}))
+        self.sorts = _choice(tr("Sort order"), sorts, lambda value: self.chosen.emit({"sort": value}))
         self._choices, self._pairs = QBoxLayout(QBoxLayout.Direction.LeftToRight), []
         self._choices.setSpacing(_GAP)
         for parts in ((self.fits, self.free), (self.sizes, self.sorts)):

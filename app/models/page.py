@@ -77,7 +77,7 @@ class ModelsPage(QWidget):
         open_file.clicked.connect(self.fileWanted)
         open_folder = button(tr("Open a folder…"), icon="folder")
         open_folder.clicked.connect(self.folderWanted)
-        again = button("", icon="refresh", kind="ghost", role="muted", name=tr("Look again"), tip=tr("Look again"))
+        again = button("", icon="refresh", kind="ghost", role="muted", name=tr("Refresh"), tip=tr("Refresh"))
         again.clicked.connect(self.refresh)
         head.add(again, open_file, open_folder)
 
@@ -103,7 +103,7 @@ class ModelsPage(QWidget):
         column.addWidget(head)
         column.addWidget(self.filters)
         # Where the first rows will stand.
-        self._looking = label(tr("Looking at what is here…"), "small")
+        self._looking = label(tr("Looking for models…"), "small")
         column.addWidget(self._looking)
         column.addWidget(self.list, 1)
         column.addWidget(self._note)
@@ -234,7 +234,7 @@ class ModelsPage(QWidget):
 
     def _show_hits(self, hits: list[ModelRow]) -> None:
         self._hits = hits
-        self._say("" if hits else tr("Hugging Face has nothing like that."))
+        self._say("" if hits else tr("No results on Hugging Face."))
         self._show_shelf()
         self.list.verticalScrollBar().setValue(0)
 
@@ -259,8 +259,8 @@ class ModelsPage(QWidget):
     def _where(self) -> str:
         folder = Path(self._settings.values.models_folder or _own_folder())
         return tr(
-            "Downloads and models in {folder} are listed. Files and folders opened from elsewhere, "
-            "and models of other programs, are used where they are, never copied.",
+            "Shows the downloads and models in {folder}. Models opened from elsewhere or found in other "
+            "programs are used in place, never copied.",
             folder=home_path(folder),
         )
 
@@ -384,8 +384,8 @@ class ModelsPage(QWidget):
     def _deleted(self, deleted: Deleted) -> None:
         note = GreenroomError(
             tr("{name} was deleted", name=deleted.name),
-            tr("it can be brought back until Greenroom closes"),
-            tr("Its room is freed then."),
+            tr("this can still be undone"),
+            tr("The disk space is freed when Greenroom closes."),
         )
         self.noteWanted.emit(note, [(tr("Undo"), lambda: self._restore(deleted))])
         self.refresh()

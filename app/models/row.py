@@ -98,9 +98,9 @@ class RowWidget(QFrame):
         self._detail = label("", "small", wrap=True)
         self._problem = label("", "warn-small", wrap=True)
         self.chip = ChipButton()
-        self.chip.setToolTip(tr("Show the sum behind this"))
+        self.chip.setToolTip(tr("Show the calculation"))
         self.chip.clicked.connect(self._open_plan)
-        self._waiting = label(tr("working it out…"), "small")
+        self._waiting = label(tr("calculating…"), "small")
         self._chip_cell = _cell(theme().px(CHIP_WIDTH), self.chip, self._waiting)
         self._speed = label("", "strong")
         self._unit = label("tok/s", "small")
@@ -137,12 +137,12 @@ class RowWidget(QFrame):
         self.load.clicked.connect(self._load)
         self.delete = button("", icon="trash", kind="ghost", role="muted", name=tr("Delete"), tip=tr("Delete"))
         self.delete.clicked.connect(lambda: self.deleteWanted.emit(self.row))
-        self.others = button(tr("Details"), kind="link", tip=tr("Its other quantisations"))
+        self.others = button(tr("Details"), kind="link", tip=tr("Other quantisations"))
         self.others.clicked.connect(lambda: self.detailsWanted.emit(self.row))
         idle = _cell(None, self.load, self.delete, self.others)
 
         self._loaded_mark = label(tr("● Loaded"), "accent")
-        self.eject = button(tr("Eject"), tip=tr("Free its memory"))
+        self.eject = button(tr("Unload"), tip=tr("Free its memory"))
         self.eject.clicked.connect(self.ejectWanted)
         loaded = _cell(None, self._loaded_mark, self.eject)
 
@@ -162,10 +162,10 @@ class RowWidget(QFrame):
         self.pause.clicked.connect(self._pause_or_resume)
         self.drop = button(tr("Cancel"), kind="link")
         self.drop.clicked.connect(lambda: self._about_download(self.dropWanted))
-        self.hurry = button(tr("Next"), kind="link", tip=tr("Before everything else that waits"))
+        self.hurry = button(tr("Next"), kind="link", tip=tr("Download this one next"))
         self.hurry.clicked.connect(lambda: self._about_download(self.hurryWanted))
         self._page = ""
-        self.visit = button(tr("Page"), kind="link", tip=tr("Open its page in the browser"))
+        self.visit = button(tr("Page"), kind="link", tip=tr("Open the model page in the browser"))
         self.visit.clicked.connect(lambda: QDesktopServices.openUrl(QUrl(self._page)))
         coming = _progress_cell(self._came, self._came_bar, self.pause, self.drop, self.hurry, self.visit)
         for page in (idle, loaded, busy, offer, coming):
@@ -190,14 +190,14 @@ class RowWidget(QFrame):
         self._size.setText(row.size if row.nbytes else "")
         for part, verb in (
             (self.load, tr("Load")),
-            (self.eject, tr("Eject")),
+            (self.eject, tr("Unload")),
             (self.delete, tr("Delete")),
             (self.get, tr("Download")),
         ):
             part.setAccessibleName(f"{verb} {row.name}")
         self.details.setAccessibleName(tr("Details of {name}", name=row.name))
         self.delete.setVisible(row.own)
-        self.get.setText(tr("Asking…") if row.asked else tr("Download") if row.choice is not None else tr("Choose…"))
+        self.get.setText(tr("Checking…") if row.asked else tr("Download") if row.choice is not None else tr("Choose…"))
         self.get.setEnabled(not row.asked)
         self.details.setVisible(row.choice is not None)
         self.chip.setVisible(row.plan is not None)

@@ -86,7 +86,7 @@ def figures(row: ModelRow) -> str:
 def chip_size(row: ModelRow, of: Measures) -> QSize:
     """Of the chip with the plan's label, or of what stands there until there is a plan."""
     if row.plan is None:
-        return of.small.size(0, tr("working it out…"))
+        return of.small.size(0, tr("calculating…"))
     text = of.chip.horizontalAdvance(told(row.plan.short_label))
     return QSize(of.empty_chip.width() + text, of.empty_chip.height())
 

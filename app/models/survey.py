@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEMO_NAME = mark("Demo model")
-DEMO_DETAIL = mark("A small demonstration model; it errs often")
-DEMO_MISSING = mark("A small demonstration model, at first a download of 93 MB")
-DEMO_UNMADE = mark("A small demonstration model, put together when first loaded")
+DEMO_DETAIL = mark("Small demo model. It makes mistakes.")
+DEMO_MISSING = mark("Small demo model. Downloads 93 MB the first time.")
+DEMO_UNMADE = mark("Small demo model. Built when you first load it.")
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,10 @@ def find_here(folder: Path | None, opened: Sequence[str]) -> list[ModelRow]:
             known.add(identity(path))
             rows.append(
                 ModelRow(
-                    text, file_name(path), tr("opened in {parent}, used in place", parent=path.parent), checkpoint=path
+                    text,
+                    file_name(path),
+                    tr("opened from {parent}, used in place", parent=path.parent),
+                    checkpoint=path,
                 )
             )
     return _name_duplicates(rows)
@@ -154,7 +157,7 @@ def _name_duplicates(rows: list[ModelRow]) -> list[ModelRow]:
         if row.path in alike and row.checkpoint is not None:
             same = first.setdefault((alike[row.path], fingerprint(row.checkpoint)), row)
             if same is not row:
-                row = replace(row, detail=f"{row.detail} · {tr('the same file as {name}', name=same.name)}")
+                row = replace(row, detail=f"{row.detail} · {tr('same file as {name}', name=same.name)}")
         named.append(row)
     return named
 
@@ -341,7 +344,7 @@ def search_hub(settings: NetworkSettings, text: str) -> list[ModelRow]:
                     hit.repo.partition("/")[0],
                     licence_name(hit.licence),
                     tr("%n downloads", n=hit.downloads),
-                    tr("terms to accept first") if hit.gated else "",
+                    tr("accept terms first") if hit.gated else "",
                 )
                 if part
             ),

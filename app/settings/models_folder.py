@@ -28,7 +28,7 @@ class ModelsFolder(Sided):
         self.folder.setFixedWidth(theme().px(CONTROL_WIDTH))
         self.choose = button(tr("Choose…"), name=tr("Choose the models folder"))
         self.choose.clicked.connect(self._choose)
-        self.default = button(tr("Use the default"), kind="link")
+        self.default = button(tr("Reset to default"), kind="link")
         self.default.clicked.connect(lambda: settings.change(models_folder=None))
         self._buttons = buttons = QHBoxLayout()
         buttons.addStretch(1)
@@ -48,7 +48,7 @@ class ModelsFolder(Sided):
         self._buttons.setStretch(self._buttons.count() - 1, 1 if left else 0)
 
     def show_values(self, values: Settings) -> None:
-        self.folder.setText(values.models_folder or tr("The program's own folder"))
+        self.folder.setText(values.models_folder or tr("Default folder"))
         self.default.setVisible(values.models_folder is not None)
 
     @Slot()
@@ -72,8 +72,8 @@ class ModelsFolder(Sided):
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         box.setWindowTitle(tr("Models folder"))
         box.setTextFormat(Qt.TextFormat.PlainText)
-        box.setText(tr("Move the models that lie in {folder} to the new folder?", folder=home_path(old)))
-        box.setInformativeText(tr("On the same disk that takes a moment. Otherwise they stay where they are."))
+        box.setText(tr("Move the models in {folder} to the new folder?", folder=home_path(old)))
+        box.setInformativeText(tr("On the same disk this takes a moment. Models are not moved to another disk."))
         move = box.addButton(tr("Move them"), QMessageBox.ButtonRole.AcceptRole)
         box.addButton(tr("Leave them there"), QMessageBox.ButtonRole.DestructiveRole)
         cancel = box.addButton(QMessageBox.StandardButton.Cancel)

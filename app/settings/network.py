@@ -109,9 +109,9 @@ class Token(QWidget):
 
     def _show_source(self, source: str) -> None:
         said = {
-            "environment": tr("HF_TOKEN is set and is used."),
-            "keyring": tr("One is in the keyring."),
-            "none": tr("None is stored."),
+            "environment": tr("Using the token from HF_TOKEN."),
+            "keyring": tr("A token is saved in the keyring."),
+            "none": tr("No token is saved."),
         }
         self.state.setText(said[source])
         self.remove.setVisible(source == "keyring")

@@ -56,12 +56,12 @@ class SettingsPage(QWidget):
             self.entries[page.key] = entry
             pages.addWidget(entry)
         pages.addStretch(1)
-        self.box = Combo(tr("Page of the settings"), tuple((tr(page.title), page.key) for page in PAGES))
+        self.box = Combo(tr("Settings page"), tuple((tr(page.title), page.key) for page in PAGES))
         self.box.activated.connect(lambda: self.show_section(self.box.currentData()))
 
         self._content = QVBoxLayout()
         self._content.setSpacing(8)
-        self._nothing = label(tr("No setting has these words."), "muted", wrap=True)
+        self._nothing = label(tr("No settings found."), "muted", wrap=True)
         self._content.addWidget(self._nothing)
         self._content.addStretch(1)
         self._area = scrolled(self._content, CONTENT_WIDTH)

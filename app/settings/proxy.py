@@ -28,7 +28,7 @@ class Proxy(Line):
         self._settings = settings
         self.state = label("", "small", wrap=True)
         self.state.setFixedWidth(theme().px(CONTROL_WIDTH))
-        self.remove = button(tr("Remove"), kind="link", name=tr("Remove the proxy's password"))
+        self.remove = button(tr("Remove"), kind="link", name=tr("Remove the proxy password"))
         self.remove.clicked.connect(self._forget)
         self._box.addWidget(self.state)
         self._box.addWidget(self.remove, 0, Qt.AlignmentFlag.AlignRight)
@@ -48,7 +48,7 @@ class Proxy(Line):
 
     @staticmethod
     def _check_address(text: str) -> None:
-        check_address(split_password(text)[0], say("The proxy's address"), proxy=True)
+        check_address(split_password(text)[0], say("The proxy address"), proxy=True)
 
     def _keep(self, text: str) -> None:
         address, password = split_password(text)
@@ -69,8 +69,8 @@ class Proxy(Line):
 
     def _say(self, place: str) -> None:
         said = {
-            "keyring": tr("The password is in the system's keyring."),
-            "run": tr("There is no safe keyring here: the password is kept until Greenroom closes."),
+            "keyring": tr("The password is saved in the system keyring."),
+            "run": tr("No secure keyring was found. The password is kept until Greenroom closes."),
             "none": "",
         }[place]
         self.state.setText(said)
@@ -91,9 +91,9 @@ def move_old_password(settings: SettingsStore, show: Callable[[GreenroomError], 
         if not kept:
             show(
                 GreenroomError(
-                    tr("The proxy's password is no longer in the settings file"),
-                    tr("there is no safe keyring here, so the password is kept until Greenroom closes"),
-                    tr("Enter it again in Settings, Network after the next start."),
+                    tr("The proxy password is no longer in the settings file"),
+                    tr("no secure keyring was found, so the password is kept until Greenroom closes"),
+                    tr("Enter it again under Settings > Network after the next start."),
                 )
             )
 

@@ -89,7 +89,7 @@ class Section(QWidget):
         self.page = page
         self._settings = settings
         self.reset = button(
-            tr("Use the defaults"), kind="link", name=tr("{page}: use the defaults", page=tr(page.title))
+            tr("Reset to defaults"), kind="link", name=tr("{page}: reset to defaults", page=tr(page.title))
         )
         self.reset.clicked.connect(lambda: settings.reset(page.fields))
         head = QHBoxLayout()

@@ -26,15 +26,15 @@ class ShortcutField(QWidget):
         title = tr(spec.text).rstrip("…")
         self.keys = QKeySequenceEdit()
         self.keys.setMaximumSequenceLength(1)
-        self.keys.setAccessibleName(tr("Shortcut of {action}", action=title))
+        self.keys.setAccessibleName(tr("Shortcut for {action}", action=title))
         self.keys.setFixedWidth(theme().px(WIDTH))
         self.keys.editingFinished.connect(self._take)
         self.clear = button(
-            "", icon="cross", kind="ghost", role="muted", name=tr("No shortcut for {action}", action=title)
+            "", icon="cross", kind="ghost", role="muted", name=tr("Remove the shortcut for {action}", action=title)
         )
         self.clear.clicked.connect(lambda: self._save(""))
         self.reset = button(
-            "", icon="refresh", kind="ghost", role="muted", name=tr("The usual shortcut of {action}", action=title)
+            "", icon="refresh", kind="ghost", role="muted", name=tr("Reset the shortcut for {action}", action=title)
         )
         self.reset.clicked.connect(self._back)
         for part in (self.clear, self.reset):
@@ -43,7 +43,7 @@ class ShortcutField(QWidget):
             policy.setRetainSizeWhenHidden(True)
             part.setSizePolicy(policy)
         self.trouble = label("", "warn-small", wrap=True)
-        self.take = button(tr("Take it"), kind="link")
+        self.take = button(tr("Reassign"), kind="link")
         self.take.clicked.connect(self._take_over)
         row = QHBoxLayout()
         row.setSpacing(2)
@@ -90,7 +90,7 @@ class ShortcutField(QWidget):
             return
         native = self.keys.keySequence().toString(QKeySequence.SequenceFormat.NativeText)
         other = tr(self._other.text).rstrip("…")
-        self._complain(tr("{keys} belongs to: {action}", keys=native, action=other), can_take=True)
+        self._complain(tr("{keys} is already used by: {action}", keys=native, action=other), can_take=True)
 
     def _complain(self, text: str, can_take: bool = False) -> None:
         self.trouble.setText(text)

@@ -75,7 +75,7 @@ class StagePanel(QWidget):
         self.view = StageView()
         self.nothing = label("", "small", wrap=True)
         self.meaning = button("", kind="link")
-        self.meaning.setToolTip(tr("Show the last moment, or the whole run"))
+        self.meaning.setToolTip(tr("Switch between recent activity and the whole run"))
         self.meaning.clicked.connect(self._switch_meaning)
         self._places = QHBoxLayout()
         self._places.setSpacing(12)
@@ -89,8 +89,8 @@ class StagePanel(QWidget):
         self._legend.addWidget(self.meaning, 0, Qt.AlignmentFlag.AlignLeft)
         self._legend.addStretch(1)
         self.served, self.bar = _Row(tr("Served from VRAM")), _ShareBar()
-        self.from_ram = _Row(tr("Experts from RAM per token"), tr("RAM per token"))
-        self.bandwidth = _Row(tr("RAM bandwidth they use"), tr("RAM bandwidth"))
+        self.from_ram = _Row(tr("Read from RAM per token"), tr("RAM per token"))
+        self.bandwidth = _Row(tr("RAM bandwidth used"), tr("RAM bandwidth"))
         self.hand_off = _Row(tr("CPU ↔ GPU hand-off"))
         self.replay_bar = ReplayBar()
         self.replay_bar.opened.connect(self.open_replay)
@@ -184,9 +184,9 @@ class StagePanel(QWidget):
         if activity is None:
             loaded = self._host.loaded is not None
             self.nothing.setText(
-                tr("This model has no experts to choose from: all of it works for every token.")
+                tr("This model has no experts: all of it is used for every token.")
                 if loaded
-                else tr("Load a mixture-of-experts model to see which of its experts work, and where they live.")
+                else tr("Load a mixture-of-experts model to see which experts are used and where they are.")
             )
             self.shape.setText("")
         else:
@@ -223,7 +223,7 @@ class StagePanel(QWidget):
             self._share_of_ram(read * activity.decoded_per_second) if live and read else "", optional=True
         )
         hand_off = status.handoff_s if live and status is not None else 0.0
-        said = tr("{time} µs a layer", time=f"{hand_off * 1e6:.0f}") if hand_off else ""
+        said = tr("{time} µs per layer", time=f"{hand_off * 1e6:.0f}") if hand_off else ""
         self.hand_off.show_value(said, optional=True)
         self.replay_bar.show_time()
 
@@ -340,7 +340,7 @@ class StagePanel(QWidget):
 
 
 def _meaning(overall: bool) -> str:
-    return tr("stronger = used more often") if overall else tr("stronger = used lately")
+    return tr("stronger = used more often") if overall else tr("stronger = used recently")
 
 
 class _Key(QWidget):

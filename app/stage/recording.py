@@ -111,7 +111,7 @@ def open_recording(path: Path) -> Recording:
     try:
         return _parsed(data)
     except (ValueError, RecursionError, struct.error, zlib.error) as error:
-        raise _not_opened(path, tr("it is no run kept by Greenroom, or it is damaged")) from error
+        raise _not_opened(path, tr("it is not a run saved by Greenroom, or it is damaged")) from error
 
 
 def _not_opened(path: Path, why: str) -> GreenroomError:

@@ -41,7 +41,7 @@ class ReplayBar(QWidget):
         self.again.clicked.connect(self.lastWanted)
         self.save = button(tr("Save…"), kind="link", name=tr("Save this run"))
         self.save.clicked.connect(self._save)
-        self.open = button(tr("Open a run…"), kind="link", name=tr("Open a run that was saved"))
+        self.open = button(tr("Open a run…"), kind="link", name=tr("Open a saved run"))
         self.open.clicked.connect(self._open)
         first = QHBoxLayout()
         first.setContentsMargins(0, 0, 0, 0)
@@ -56,9 +56,9 @@ class ReplayBar(QWidget):
         self.play = button("", icon="play", kind="ghost", name=tr("Play"))
         self.play.clicked.connect(self._toggle)
         self.slider = QSlider(Qt.Orientation.Horizontal)
-        self.slider.setAccessibleName(tr("Place in the run"))
+        self.slider.setAccessibleName(tr("Position in the run"))
         self.slider.valueChanged.connect(self._seek)
-        self.speed = Choice(tr("Speed of the replay"))
+        self.speed = Choice(tr("Replay speed"))
         for factor in SPEEDS:
             self.speed.addItem(f"{factor:g}×", factor)
         self.speed.setCurrentIndex(SPEEDS.index(1.0))
@@ -102,7 +102,7 @@ class ReplayBar(QWidget):
         cut = recording is not None and recording.full
         if cut:
             kept = clock(recording.seconds)
-            said = tr("Only the first {time} of this run are kept: a longer one takes too much memory.", time=kept)
+            said = tr("Only the first {time} of this run was recorded. More would take too much memory.", time=kept)
             self.cut.setText(said)
         self.cut.setVisible(cut)
 
@@ -114,7 +114,7 @@ class ReplayBar(QWidget):
         if replay is not None:
             replay.speed = float(self.speed.currentData())
             replay.changed.connect(self.show_time)
-            self.title.setText(replay.recording.model or tr("A run"))
+            self.title.setText(replay.recording.model or tr("Run"))
             self.slider.blockSignals(True)
             self.slider.setRange(0, max(1, round(replay.recording.seconds * STEPS)))
             self.slider.setPageStep(STEPS * 5)
@@ -172,7 +172,7 @@ class ReplayBar(QWidget):
 
     @Slot()
     def _open(self) -> None:
-        dialog = self._dialog(tr("Open a run that was saved"))
+        dialog = self._dialog(tr("Open a saved run"))
         dialog.setFileMode(FileDialog.FileMode.ExistingFile)
         dialog.fileSelected.connect(lambda path: self.open_from(Path(path)))
         dialog.open()

@@ -36,7 +36,7 @@ def summarise(activity: Activity) -> str:
         said.append(tr("%n of {all} experts are in VRAM.", n=in_vram, all=activity.cells))
     served = activity.served_from_vram
     if served is None:
-        said.append(tr("None has been called yet."))
+        said.append(tr("No expert has been called yet."))
         return " ".join(said)
     if in_vram or activity.from_vram:
         said.append(tr("{share} of the calls were served from VRAM.", share=percent(served)))

@@ -75,21 +75,21 @@ class PlanPopover(QWidget):
         if plan.bytes.vram_total:
             box.addLayout(_row("VRAM", needed(plan.bytes.vram_total), "strong"))
         box.addLayout(_row("RAM", needed(plan.bytes.ram_total), "strong"))
-        box.addLayout(_row(tr("Answers, predicted"), expected(plan.prediction.decode_tps), "strong"))
+        box.addLayout(_row(tr("Predicted answer speed"), expected(plan.prediction.decode_tps), "strong"))
         if measured > 0:
-            box.addLayout(_row(tr("Answers, measured"), tr("{measured} tok/s", measured=rate(measured)), "strong"))
-        box.addLayout(_row(tr("Reading, predicted"), expected(plan.prediction.prefill_tps), "small"))
+            box.addLayout(_row(tr("Measured answer speed"), tr("{measured} tok/s", measured=rate(measured)), "strong"))
+        box.addLayout(_row(tr("Predicted reading speed"), expected(plan.prediction.prefill_tps), "small"))
         bottleneck = f"{sentence(told(plan.prediction.bottleneck)).rstrip('.')}."
         # A word joiner: a unit is not broken at its slash.
         box.addWidget(label(bottleneck.replace("/", "/\u2060"), "small", wrap=True))
         if plan.runnable and (lines := plan.time_sum()):
-            box.addWidget(label(tr("What a token's time is made of"), "strong"))
+            box.addWidget(label(tr("Time per token, by part"), "strong"))
             for line in lines:
                 box.addWidget(label(told(line).replace("/", "/\u2060"), "small", wrap=True))
 
         if plan.alternatives:
             box.addSpacing(4)
-            box.addWidget(label(tr("What else would work"), "strong"))
+            box.addWidget(label(tr("Alternatives"), "strong"))
             for line in plan.alternatives:
                 box.addWidget(label(told(line), "small", wrap=True))
         if load_anyway is not None:

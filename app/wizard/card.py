@@ -59,7 +59,7 @@ class OfferCard(QFrame):
         head.addStretch(1)
         self.chip = ChipButton()
         self.chip.show_plan(plan)
-        self.chip.setToolTip(tr("Show the sum behind this"))
+        self.chip.setToolTip(tr("Show the calculation"))
         self.chip.clicked.connect(self._open_plan)
         self._said = said
         self._detail = detail = label(said, "small", wrap=True)
@@ -86,7 +86,9 @@ class OfferCard(QFrame):
             self.action.clicked.connect(lambda: self.downloadWanted.emit(self.row))
             self.action.setEnabled(disk_free is None or row.nbytes <= disk_free)
         else:
-            self.action = button(tr("Show the sum"), name=tr("Show the sum for {model}", model=row.name))
+            self.action = button(
+                tr("Show the calculation"), name=tr("Show the calculation for {model}", model=row.name)
+            )
             self.action.clicked.connect(self._open_plan)
         side = QVBoxLayout()
         side.setSpacing(8)
@@ -126,5 +128,5 @@ def needs(row: ModelRow, disk_free: int | None) -> str:
         return tr("Would need {amounts}.", amounts=amounts) + hint
     if disk_free is not None and row.nbytes > disk_free:
         more = gigabytes(row.nbytes - disk_free)
-        return tr("{amounts}. Its download needs {more} more free disk space.", amounts=amounts, more=more)
+        return tr("{amounts}. The download needs {more} more free disk space.", amounts=amounts, more=more)
     return amounts

@@ -99,27 +99,27 @@ class WelcomePage(Page):
             "models",
             mark("Large models on an ordinary PC"),
             mark(
-                "Mixture-of-experts models use a small part of themselves for each word. Greenroom keeps the experts "
-                "in RAM, where there is room, and the rest on the graphics card, if there is one."
+                "Mixture-of-experts models use only a small part of their weights for each token. Greenroom "
+                "keeps the experts in RAM, where there is room, and the rest on the GPU, if there is one."
             ),
         ),
         (
             "gauge",
-            mark("The truth before the download"),
-            mark("It looks at this PC, and says of each model whether it fits, how fast it will be, and why."),
+            mark("Know before you download"),
+            mark("Greenroom checks this PC and tells you whether each model fits, how fast it will be, and why."),
         ),
         (
             "check",
             mark("Nothing leaves this PC"),
             mark(
-                "Chats, files and measurements stay here. The network is used only for what you ask to be downloaded."
+                "Chats, files and measurements stay here. The network is used only for things you choose to download."
             ),
         ),
     )
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(
-            mark("Welcome to Greenroom"), mark("Chat with language models that run on this PC alone."), parent
+            mark("Welcome to Greenroom"), mark("Chat with language models that run entirely on this PC."), parent
         )
         self.name = mark("Welcome")
         for point in self.POINTS:
@@ -128,7 +128,7 @@ class WelcomePage(Page):
 
 
 class ThisPcPage(Page):
-    LEAD = mark("Measured here, kept here. Nothing is sent anywhere.")
+    LEAD = mark("Measured and kept on this PC. Nothing is sent anywhere.")
 
     def __init__(self, findings: Findings, parent: QWidget | None = None) -> None:
         super().__init__(mark("This PC"), self.LEAD, parent)
@@ -139,7 +139,7 @@ class ThisPcPage(Page):
         self._bar.setTextVisible(False)
         self._bar.setAccessibleName(tr("Measuring memory speed"))
         self._doing = ElideLabel("", "small")
-        self.skip = button(tr("Skip"), name=tr("Skip measuring the memory"))
+        self.skip = button(tr("Skip"), name=tr("Skip measuring memory"))
         self.skip.clicked.connect(findings.skip)
         self.work = QWidget()
         work = QHBoxLayout(self.work)
@@ -197,10 +197,10 @@ class FitsPage(Page):
     downloadWanted = Signal(object)
 
     MEASURED = mark(
-        "Predicted for this PC from its own measurements. After your first answer you will see predicted beside "
-        "measured."
+        "Predicted from measurements of this PC. After your first answer you will see predicted and measured "
+        "speeds together."
     )
-    GUESSED = mark("Predicted from what is known of such PCs: wide ranges, since this one's memory was not measured.")
+    GUESSED = mark("Predicted from similar PCs. The ranges are wide because this PC's memory was not measured.")
 
     def __init__(self, findings: Findings, parent: QWidget | None = None) -> None:
         super().__init__(mark("What fits"), "", parent)
@@ -247,25 +247,24 @@ class FitsPage(Page):
 def _why_nothing_yet(found: Findings) -> str:
     if found.probe_error is not None:
         return tr(
-            "{why} Without that nothing can be predicted; the Models page tries again.", why=str(found.probe_error)
+            "{why} Nothing can be predicted until this works. The Models page will try again.",
+            why=str(found.probe_error),
         )
     if found.fits_error is not None:
         return str(found.fits_error)
-    return tr("Working out what the models of the catalogue would do here…")
+    return tr("Calculating how the models in the catalogue would run here…")
 
 
 def _bottom_line(fits: Fits, report: HardwareReport) -> str:
     best = fits.best
     if best is not None and best.plan is not None:
         said = sentence(told(best.plan.prediction.bottleneck)).rstrip(".").replace("/s", "/\u2060s")
-        return tr("{why}. More models, and other sizes of these, are on the Models page.", why=said)
+        return tr("{why}. Find more models and sizes on the Models page.", why=said)
     if any(row.plan is not None and row.plan.runnable for row in fits.rows):
-        return tr(
-            "There is not enough free disk space for a download: free some, or choose another folder in the settings."
-        )
+        return tr("There is not enough disk space for a download. Free some, or choose another folder in the settings.")
     return tr(
-        "None of the catalogue's models fits in {amount} of free RAM. Close other programs or add RAM; the demo model "
-        "runs here already.",
+        "No model in the catalogue fits in {amount} of free RAM. Close other programs or add RAM. The demo "
+        "model runs here already.",
         amount=gigabytes(report.memory.available_bytes),
     )
 
@@ -276,9 +275,7 @@ class StartPage(Page):
     chosen = Signal()
 
     def __init__(self, findings: Findings, parent: QWidget | None = None) -> None:
-        super().__init__(
-            mark("Start"), mark("Choose what to begin with. Everything else can be changed later."), parent
-        )
+        super().__init__(mark("Start"), mark("Choose how to start. You can change everything later."), parent)
         self._findings = findings
         self.demo = QRadioButton(tr("Chat now with the built-in demo model"))
         self.download = QRadioButton(tr("Download the recommended model"))
@@ -318,8 +315,8 @@ class StartPage(Page):
     @Slot()
     def _show(self) -> None:
         here = self._findings.demo_here
-        kind = tr("A small demonstration model; it errs often, but shows how chatting here feels.")
-        when = tr("No download.") if here or here is None else tr("It needs a download of 93 MB once.")
+        kind = tr("A small demo model. It makes mistakes, but shows what chatting in Greenroom is like.")
+        when = tr("No download needed.") if here or here is None else tr("It needs a one-time download of 93 MB.")
         self._demo_about.setText(f"{kind} {when}")
         self.demo.setAccessibleDescription(self._demo_about.text())
         fits = self._findings.fits
@@ -332,7 +329,7 @@ class StartPage(Page):
         speed = rate_range(best.plan.prediction.decode_tps)
         predicted = tr("predicted {range} tok/s", range=speed).replace("/s", "/\u2060s")
         what = f"{best.size} · {told(best.plan.short_label)} · {predicted}."
-        self._download_about.setText(f"{what} {tr('The download goes on in the background and can be paused.')}")
+        self._download_about.setText(f"{what} {tr('It downloads in the background and can be paused.')}")
         self.download.setAccessibleDescription(self._download_about.text())
 
     def _mark(self) -> None:

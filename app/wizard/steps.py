@@ -84,7 +84,7 @@ class Steps(QWidget):
             self._rows.append((mark, text))
         column.addStretch(1)
         self.skip = button(
-            tr("Skip the set-up"), kind="link", tip=tr("Close this. It can be opened again on the This PC page")
+            tr("Skip setup"), kind="link", tip=tr("Close setup. You can run it again from the This PC page")
         )
         self.skip.clicked.connect(self.skipped)
         column.addWidget(self.skip, 0, Qt.AlignmentFlag.AlignLeft)

@@ -100,7 +100,7 @@ class Findings(QObject):
         self._measuring = tasks.run(
             self._study.measure, done=self._take_measured, failed=self._measure_failed, progress=self.progressed.emit
         )
-        self.progressed.emit(Progress(0, 0, tr("Starting to read the memory")))
+        self.progressed.emit(Progress(0, 0, tr("Starting to measure memory speed")))
         self.changed.emit()
 
     @Slot()

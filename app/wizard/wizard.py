@@ -34,7 +34,7 @@ class SetupWizard(QWizard):
     def __init__(self, study: Study, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.findings = Findings(study, self)
-        self.setWindowTitle(tr("Greenroom: set-up"))
+        self.setWindowTitle(tr("Greenroom setup"))
         self.setWizardStyle(QWizard.WizardStyle.ModernStyle)
         self.setOption(QWizard.WizardOption.NoCancelButton)
         self.setOption(QWizard.WizardOption.NoBackButtonOnStartPage)

@@ -5,13 +5,13 @@
     <name>greenroom</name>
     <message>
         <location filename="../../app/__main__.py"/>
-        <source>Something in Greenroom went wrong</source>
+        <source>Something went wrong in Greenroom</source>
         <translation>Greenroom에서 문제가 발생했습니다</translation>
     </message>
     <message>
         <location filename="../../app/__main__.py"/>
-        <source>You can go on; the log has the details.</source>
-        <translation>계속 사용할 수 있습니다. 자세한 내용은 로그에 있습니다.</translation>
+        <source>You can keep working. See the log for details.</source>
+        <translation>계속 사용할 수 있습니다. 자세한 내용은 로그를 확인하세요.</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
@@ -58,7 +58,7 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
-        <source>Eject the model</source>
+        <source>Unload the model</source>
         <translation>모델 내리기</translation>
     </message>
     <message>
@@ -81,13 +81,13 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
-        <source>How this chat answers…</source>
-        <translation>이 채팅의 답변 방식…</translation>
+        <source>Chat settings…</source>
+        <translation>채팅 설정…</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
-        <source>Answer again</source>
-        <translation>다시 답변</translation>
+        <source>Regenerate answer</source>
+        <translation>답변 다시 생성</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
@@ -101,7 +101,7 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
-        <source>Pin this chat, or unpin it</source>
+        <source>Pin or unpin this chat</source>
         <translation>이 채팅 고정 또는 고정 해제</translation>
     </message>
     <message>
@@ -122,8 +122,9 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
-        <source>Stop the answer, or the loading</source>
-        <translation>답변 또는 불러오기 중지</translation>
+        <location filename="../../app/chat/composing/composer.py"/>
+        <source>Stop</source>
+        <translation>중지</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
@@ -145,12 +146,14 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
-        <source>Performance of the answers</source>
-        <translation>답변 성능</translation>
+        <source>Performance panel</source>
+        <translation>성능 패널</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
-        <source>Copy the benchmark card</source>
+        <location filename="../../app/chat/speed/performance_panel.py"/>
+        <location filename="../../app/stage/panel.py"/>
+        <source>Copy benchmark card</source>
         <translation>벤치마크 카드 복사</translation>
     </message>
     <message>
@@ -165,13 +168,13 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
-        <source>Usual text size</source>
-        <translation>기본 글자 크기</translation>
+        <source>Reset text size</source>
+        <translation>글자 크기 초기화</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
-        <source>Light or dark</source>
-        <translation>밝게/어둡게 전환</translation>
+        <source>Switch light/dark theme</source>
+        <translation>밝은/어두운 테마 전환</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
@@ -208,23 +211,23 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
-        <source>Compare PCs for one model…</source>
-        <translation>한 모델로 PC 비교…</translation>
+        <source>Compare machines…</source>
+        <translation>기기 비교…</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
-        <source>Set up this PC again…</source>
-        <translation>이 PC 다시 설정…</translation>
+        <source>Run setup again…</source>
+        <translation>초기 설정 다시 하기…</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
-        <source>{keys} is needed where text is written. Choose other keys.</source>
-        <translation>{keys}은(는) 글을 쓸 때 필요합니다. 다른 키를 고르세요.</translation>
+        <source>{keys} is reserved for editing text. Choose another shortcut.</source>
+        <translation>{keys}은(는) 글을 편집할 때 쓰는 키입니다. 다른 단축키를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/actions.py"/>
-        <source>{keys} alone is for writing. Hold Ctrl or Alt with it, or choose a function key.</source>
-        <translation>{keys}만으로는 글을 쓰는 키입니다. Ctrl이나 Alt와 함께 누르거나 기능 키를 고르세요.</translation>
+        <source>{keys} alone is used for typing. Add Ctrl or Alt, or choose a function key.</source>
+        <translation>{keys}만으로는 글자를 입력하는 키입니다. Ctrl이나 Alt를 더하거나 기능 키를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
@@ -673,11 +676,6 @@
         <location filename="../../app/chat/composing/composer.py"/>
         <source>Attach</source>
         <translation>첨부</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/composing/composer.py"/>
-        <source>Stop</source>
-        <translation>중지</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/composer.py"/>
@@ -1298,6 +1296,7 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
+        <location filename="../../app/hardware/what_if.py"/>
         <source>Default</source>
         <translation>기본값</translation>
     </message>
@@ -1914,12 +1913,6 @@
         <location filename="../../app/chat/speed/performance_panel.py"/>
         <source>Bandwidth used</source>
         <translation>사용한 대역폭</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/speed/performance_panel.py"/>
-        <location filename="../../app/stage/panel.py"/>
-        <source>Copy benchmark card</source>
-        <translation>벤치마크 카드 복사</translation>
     </message>
     <message>
         <location filename="../../app/chat/speed/performance_panel.py"/>
@@ -2560,8 +2553,8 @@
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
-        <source>What the price of {name} is for</source>
-        <translation>{name}의 가격 기준</translation>
+        <source>Price type for {name}</source>
+        <translation>{name}의 가격 유형</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
@@ -2572,8 +2565,8 @@
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
-        <source>Is it worth it?</source>
-        <translation>그만한 가치가 있나요?</translation>
+        <source>Compare machines</source>
+        <translation>기기 비교</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
@@ -2590,28 +2583,28 @@
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <location filename="../../app/hardware/what_if.py"/>
-        <source>Tokens in the conversation</source>
-        <translation>대화의 토큰 수</translation>
+        <source>Context in tokens</source>
+        <translation>컨텍스트(토큰)</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
-        <source>Usual context</source>
+        <source>Default context</source>
         <translation>기본 컨텍스트</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
-        <source>Years of use of a bought machine</source>
+        <source>Years a bought machine is used</source>
         <translation>구입한 기기의 사용 연수</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
-        <source>Hours a day that it answers</source>
-        <translation>하루 답변 시간</translation>
+        <source>Hours of use per day</source>
+        <translation>하루 사용 시간</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
-        <source>One model on several machines: where it would live there, how fast it would be, what it would cost.</source>
-        <translation>한 모델을 여러 기기에서 비교합니다: 어디에 배치되는지, 얼마나 빠른지, 비용은 얼마인지.</translation>
+        <source>Compare one model on several machines: where its parts go, how fast it runs, and what it costs.</source>
+        <translation>한 모델을 여러 기기에서 비교합니다: 각 부분이 어디에 배치되는지, 얼마나 빠른지, 비용은 얼마인지.</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
@@ -2635,8 +2628,8 @@
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
-        <source>Another machine: name what differs from this PC</source>
-        <translation>다른 기기: 이 PC와 다른 것만 적으세요</translation>
+        <source>Add a machine: enter what differs from this PC</source>
+        <translation>기기 추가: 이 PC와 다른 것만 입력하세요</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
@@ -2646,25 +2639,25 @@
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
-        <source>RAM as here</source>
-        <translation>RAM 그대로</translation>
+        <source>Same RAM</source>
+        <translation>같은 RAM</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <location filename="../../app/hardware/what_if.py"/>
-        <source>Memory of the graphics card in gigabytes; 0 for none</source>
-        <translation>그래픽 카드 메모리(기가바이트). 없으면 0</translation>
+        <source>VRAM in gigabytes; 0 for no GPU</source>
+        <translation>VRAM(기가바이트). GPU가 없으면 0</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
-        <source>VRAM as here</source>
-        <translation>VRAM 그대로</translation>
+        <source>Same VRAM</source>
+        <translation>같은 VRAM</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <location filename="../../app/hardware/what_if.py"/>
-        <source>Processor, as it is sold</source>
-        <translation>프로세서(판매 이름)</translation>
+        <source>CPU model</source>
+        <translation>CPU 모델명</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
@@ -2674,8 +2667,8 @@
     <message>
         <location filename="../../app/compare/dialog.py"/>
         <location filename="../../app/hardware/what_if.py"/>
-        <source>Graphics card, as it is sold</source>
-        <translation>그래픽 카드(판매 이름)</translation>
+        <source>GPU model</source>
+        <translation>GPU 모델명</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
@@ -2695,28 +2688,29 @@
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
-        <source>{path} cannot be written</source>
+        <source>{path} could not be saved</source>
         <translation>{path}에 저장할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
+        <location filename="../../app/stage/recording.py"/>
         <location filename="../../engine/hub/trash.py"/>
-        <source>Choose another place.</source>
-        <translation>다른 위치를 선택하세요.</translation>
+        <source>Choose another folder.</source>
+        <translation>다른 폴더를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
-        <source>Speeds are of answers, one at a time.</source>
+        <source>Speeds are for one answer at a time.</source>
         <translation>속도는 한 번에 하나씩 답변할 때의 값입니다.</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
-        <source>Costs are per million tokens of answer, one at a time; bought machines are used {years}, {hours}, without electricity.</source>
-        <translation>비용은 한 번에 하나씩 답변할 때 답변 토큰 백만 개당 금액입니다. 구입한 기기는 {years} 동안 {hours} 사용하며 전기 요금은 뺍니다.</translation>
+        <source>Costs are per million answer tokens, one answer at a time. Bought machines are used for {years}, {hours}; electricity is not included.</source>
+        <translation>비용은 한 번에 하나씩 답변할 때 답변 토큰 백만 개당 금액입니다. 구입한 기기는 {years} 동안 {hours} 사용하는 것으로 계산하며 전기 요금은 포함하지 않습니다.</translation>
     </message>
     <message>
         <location filename="../../app/compare/dialog.py"/>
-        <source>it is no place for a picture</source>
+        <source>a picture cannot be saved there</source>
         <translation>그림을 저장할 수 없는 위치입니다</translation>
     </message>
     <message numerus="yes">
@@ -2751,18 +2745,18 @@
     <message>
         <location filename="../../app/compare/study.py"/>
         <location filename="../../engine/hub/library.py"/>
-        <source>There is no model &quot;{model}&quot;</source>
-        <translation>모델 &quot;{model}&quot;이(가) 없습니다</translation>
+        <source>The model &quot;{model}&quot; was not found</source>
+        <translation>모델 &quot;{model}&quot;을(를) 찾을 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/compare/study.py"/>
-        <source>no list has it</source>
-        <translation>어느 목록에도 없습니다</translation>
+        <source>it is not in the catalogue</source>
+        <translation>카탈로그에 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/compare/study.py"/>
-        <source>Choose another.</source>
-        <translation>다른 것을 선택하세요.</translation>
+        <source>Choose another model.</source>
+        <translation>다른 모델을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/compare/study.py"/>
@@ -2771,8 +2765,8 @@
     </message>
     <message>
         <location filename="../../app/compare/study.py"/>
-        <source>Too large for it</source>
-        <translation>이 기기에는 너무 큼</translation>
+        <source>Too large</source>
+        <translation>너무 큼</translation>
     </message>
     <message>
         <location filename="../../app/compare/study.py"/>
@@ -2809,32 +2803,32 @@
     </message>
     <message>
         <location filename="../../app/engine_worker.py"/>
-        <source>it is too large for this PC: it takes {takes} of RAM</source>
-        <translation>RAM {takes}가 필요하여 이 PC에는 너무 큽니다</translation>
+        <source>it is too large for this PC: it needs {takes} of RAM</source>
+        <translation>RAM {takes}가 필요해 이 PC에는 너무 큽니다</translation>
     </message>
     <message>
         <location filename="../../app/engine_worker.py"/>
-        <source>Choose a smaller file, or load it anyway.</source>
-        <translation>더 작은 파일을 선택하거나 그래도 불러오세요.</translation>
+        <source>Choose a smaller model, or load it anyway.</source>
+        <translation>더 작은 모델을 선택하거나 그래도 불러오세요.</translation>
     </message>
     <message>
         <location filename="../../app/engine_worker.py"/>
-        <source>Close other programs, choose a smaller file, or load it anyway.</source>
-        <translation>다른 프로그램을 닫거나, 더 작은 파일을 선택하거나, 그래도 불러오세요.</translation>
+        <source>Close other programs, choose a smaller model, or load it anyway.</source>
+        <translation>다른 프로그램을 닫거나, 더 작은 모델을 선택하거나, 그래도 불러오세요.</translation>
     </message>
     <message>
         <location filename="../../app/engine_worker.py"/>
-        <source>Reading the model&apos;s header</source>
+        <source>Reading the model header</source>
         <translation>모델 헤더를 읽는 중</translation>
     </message>
     <message>
         <location filename="../../app/engine_worker.py"/>
-        <source>Looking at this PC</source>
+        <source>Checking this PC</source>
         <translation>이 PC를 확인하는 중</translation>
     </message>
     <message>
         <location filename="../../app/engine_worker.py"/>
-        <source>Working out where everything goes</source>
+        <source>Planning what goes where</source>
         <translation>배치를 계산하는 중</translation>
     </message>
     <message>
@@ -2850,8 +2844,8 @@
     </message>
     <message>
         <location filename="../../app/engine_worker.py"/>
-        <source>There is no answer</source>
-        <translation>답변이 없습니다</translation>
+        <source>The message was not answered</source>
+        <translation>답변하지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../app/engine_worker.py"/>
@@ -2866,28 +2860,28 @@
     <message>
         <location filename="../../app/engine_worker.py"/>
         <location filename="../../engine/executors/torch_executor.py"/>
-        <source>The answer broke off</source>
+        <source>The answer was interrupted</source>
         <translation>답변이 중간에 끊겼습니다</translation>
     </message>
     <message>
         <location filename="../../app/engine_worker.py"/>
-        <source>Greenroom loads the model again by itself; if that fails, restart Greenroom.</source>
-        <translation>Greenroom이 모델을 스스로 다시 불러옵니다. 그래도 안 되면 Greenroom을 다시 시작하세요.</translation>
+        <source>Greenroom will load the model again. If that fails, restart Greenroom.</source>
+        <translation>Greenroom이 모델을 자동으로 다시 불러옵니다. 그래도 안 되면 Greenroom을 다시 시작하세요.</translation>
     </message>
     <message>
         <location filename="../../app/faults.py"/>
-        <source>This is a fault in Greenroom; the log has the details.</source>
-        <translation>Greenroom의 오류입니다. 자세한 내용은 로그에 있습니다.</translation>
+        <source>This is a bug in Greenroom. See the log for details.</source>
+        <translation>Greenroom의 오류입니다. 자세한 내용은 로그를 확인하세요.</translation>
     </message>
     <message>
         <location filename="../../app/first_model.py"/>
-        <source>{name} is not here any more</source>
+        <source>{name} was not found</source>
         <translation>{name} 모델을 찾을 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/first_model.py"/>
-        <source>there is nothing at {path}</source>
-        <translation>{path} 위치에 아무것도 없습니다</translation>
+        <source>{path} does not exist</source>
+        <translation>{path}이(가) 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/first_model.py"/>
@@ -2896,33 +2890,33 @@
     </message>
     <message>
         <location filename="../../app/first_model.py"/>
-        <source>The demo model is not here yet</source>
-        <translation>데모 모델이 아직 없습니다</translation>
+        <source>The demo model is not installed yet</source>
+        <translation>데모 모델이 아직 설치되지 않았습니다</translation>
     </message>
     <message>
         <location filename="../../app/first_model.py"/>
-        <source>it is put together once from a download of 93 MB</source>
-        <translation>93 MB를 내려받아 한 번 만들어야 합니다</translation>
+        <source>setting it up takes a one-time download of 93 MB</source>
+        <translation>준비하려면 처음 한 번 93 MB를 다운로드해야 합니다</translation>
     </message>
     <message>
         <location filename="../../app/first_model.py"/>
-        <source>Get it now, or open a model you have.</source>
-        <translation>지금 받거나, 가지고 있는 모델을 여세요.</translation>
+        <source>Download it now, or open a model you have.</source>
+        <translation>지금 다운로드하거나 가지고 있는 모델을 여세요.</translation>
     </message>
     <message>
         <location filename="../../app/first_model.py"/>
-        <source>Get the demo model</source>
-        <translation>데모 모델 받기</translation>
+        <source>Download the demo model</source>
+        <translation>데모 모델 다운로드</translation>
     </message>
     <message>
         <location filename="../../app/folders.py"/>
-        <source>Nothing can be saved in {folder}</source>
-        <translation>{folder}에 아무것도 저장할 수 없습니다</translation>
+        <source>Greenroom cannot save to {folder}</source>
+        <translation>{folder}에 저장할 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/folders.py"/>
-        <source>Free some space or correct the folder&apos;s permissions; until then this session is kept in memory only.</source>
-        <translation>디스크 공간을 비우거나 폴더 권한을 고치세요. 그때까지 이번 실행의 내용은 메모리에만 보관됩니다.</translation>
+        <source>Free some disk space or fix the folder&apos;s permissions. Until then, this session is kept in memory only.</source>
+        <translation>디스크 공간을 확보하거나 폴더 권한을 고치세요. 그때까지 이번 실행의 내용은 메모리에만 보관됩니다.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/check_row.py"/>
@@ -2961,18 +2955,20 @@
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
-        <source>in memory</source>
-        <translation>메모리</translation>
+        <source>RAM disk</source>
+        <translation>RAM 디스크</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
-        <source>Looking…</source>
+        <location filename="../../app/models/details.py"/>
+        <location filename="../../app/models/row.py"/>
+        <source>Checking…</source>
         <translation>확인 중…</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
-        <source>No graphics card with its own memory was found. Models run on the processor.</source>
-        <translation>전용 메모리가 있는 그래픽 카드를 찾지 못했습니다. 모델은 프로세서에서 실행됩니다.</translation>
+        <source>No GPU with its own memory was found. Models run on the CPU.</source>
+        <translation>전용 메모리가 있는 GPU를 찾지 못했습니다. 모델은 CPU에서 실행됩니다.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
@@ -2982,7 +2978,7 @@
     <message>
         <location filename="../../app/hardware/checks.py"/>
         <source>{name} shares the system&apos;s RAM, so its memory is not counted as VRAM.</source>
-        <translation>{name}은(는) 시스템 RAM을 함께 쓰므로 그 메모리를 VRAM으로 세지 않습니다.</translation>
+        <translation>{name}은(는) 시스템 RAM을 함께 쓰므로 그 메모리는 VRAM에 포함하지 않습니다.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
@@ -2991,8 +2987,8 @@
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
-        <source>RAM is spread over {count} nodes (NUMA); each is near some cores.</source>
-        <translation>RAM이 노드 {count}개(NUMA)에 나뉘어 있고, 노드마다 가까운 코어가 다릅니다.</translation>
+        <source>RAM is split across {count} NUMA nodes, each close to some cores.</source>
+        <translation>RAM이 노드 {count}개(NUMA)로 나뉘어 있으며, 코어마다 가까운 노드가 다릅니다.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
@@ -3025,8 +3021,8 @@
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
-        <source>This program may use only {count} of them: raise the container&apos;s or the system&apos;s limit to use more.</source>
-        <translation>이 프로그램은 그중 {count}개만 쓸 수 있습니다. 더 쓰려면 컨테이너나 시스템의 제한을 높이세요.</translation>
+        <source>Greenroom may use only {count} of them. Raise the container or system limit to use more.</source>
+        <translation>Greenroom은 그중 {count}개만 쓸 수 있습니다. 더 쓰려면 컨테이너나 시스템의 제한을 높이세요.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
@@ -3035,12 +3031,12 @@
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
-        <source>AVX2 is missing, or switched off in the BIOS or the virtual machine. Models run, but slowly. Switch it on there, or choose the smallest models.</source>
-        <translation>AVX2가 없거나 BIOS 또는 가상 머신에서 꺼져 있습니다. 모델은 실행되지만 느립니다. 그곳에서 켜거나 가장 작은 모델을 선택하세요.</translation>
+        <source>AVX2 is missing, or turned off in the BIOS or the virtual machine. Models run, but slowly. Turn it on there, or choose the smallest models.</source>
+        <translation>AVX2가 없거나 BIOS 또는 가상 머신에서 꺼져 있습니다. 모델이 실행되지만 느립니다. BIOS나 가상 머신에서 켜거나 가장 작은 모델을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
-        <source>The system keeps {names} from programs; update it, or let the virtual machine have it.</source>
+        <source>The system does not let programs use {names}. Update the system, or allow it in the virtual machine.</source>
         <translation>시스템이 프로그램의 {names} 사용을 막고 있습니다. 시스템을 업데이트하거나 가상 머신에서 허용하세요.</translation>
     </message>
     <message>
@@ -3067,13 +3063,13 @@
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
-        <source>That is enough for the smallest models only: add RAM for others.</source>
-        <translation>가장 작은 모델만 실행할 수 있습니다. 다른 모델을 쓰려면 RAM을 늘리세요.</translation>
+        <source>This is enough for the smallest models only. Add RAM to run larger ones.</source>
+        <translation>가장 작은 모델만 실행할 수 있습니다. 더 큰 모델을 쓰려면 RAM을 늘리세요.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
-        <source>That is little: close other programs before loading.</source>
-        <translation>여유가 적습니다. 모델을 불러오기 전에 다른 프로그램을 닫으세요.</translation>
+        <source>Little RAM is free. Close other programs before you load a model.</source>
+        <translation>남은 RAM이 적습니다. 모델을 불러오기 전에 다른 프로그램을 닫으세요.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
@@ -3093,13 +3089,13 @@
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
-        <source>{name}, {amounts}. It is not used: this version computes on NVIDIA GPUs only.</source>
-        <translation>{name}, {amounts}. 이 버전은 NVIDIA GPU에서만 계산하므로 사용하지 않습니다.</translation>
+        <source>{name}, {amounts}. Not used: this version supports NVIDIA GPUs only.</source>
+        <translation>{name}, {amounts}. 이 버전은 NVIDIA GPU만 지원하므로 사용하지 않습니다.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
-        <source>{folder}: its free space could not be read. Give yourself permission, or choose another folder in the settings.</source>
-        <translation>{folder}: 남은 공간을 읽을 수 없습니다. 접근 권한을 주거나 설정에서 다른 폴더를 선택하세요.</translation>
+        <source>{folder}: the free space could not be read. Check the folder&apos;s permissions, or choose another folder in the settings.</source>
+        <translation>{folder}: 남은 공간을 읽을 수 없습니다. 폴더 권한을 확인하거나 설정에서 다른 폴더를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
@@ -3108,8 +3104,8 @@
     </message>
     <message>
         <location filename="../../app/hardware/checks.py"/>
-        <source>Larger models will not fit there: free some space, or choose another folder in the settings.</source>
-        <translation>큰 모델은 들어가지 않습니다. 공간을 비우거나 설정에서 다른 폴더를 선택하세요.</translation>
+        <source>Larger models will not fit there. Free some space, or choose another folder in the settings.</source>
+        <translation>큰 모델은 들어가지 않습니다. 공간을 확보하거나 설정에서 다른 폴더를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/gauge.py"/>
@@ -3119,8 +3115,8 @@
     <message>
         <location filename="../../app/hardware/page.py"/>
         <location filename="../../app/models/page.py"/>
-        <source>Look again</source>
-        <translation>다시 확인</translation>
+        <source>Refresh</source>
+        <translation>새로 고침</translation>
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
@@ -3129,14 +3125,14 @@
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
-        <source>As text, without serial numbers or names of users</source>
-        <translation>텍스트로 복사하며 일련번호와 사용자 이름은 넣지 않습니다</translation>
+        <source>As text, without serial numbers or user names</source>
+        <translation>텍스트로 복사합니다. 일련번호와 사용자 이름은 포함하지 않습니다</translation>
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
         <location filename="../../app/wizard/pages.py"/>
-        <source>Measured here, kept here. Nothing is sent anywhere.</source>
-        <translation>이 PC에서 측정하고 이 PC에만 보관합니다. 어디에도 보내지 않습니다.</translation>
+        <source>Measured and kept on this PC. Nothing is sent anywhere.</source>
+        <translation>이 PC에서 측정해 이 PC에만 보관합니다. 어디에도 보내지 않습니다.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
@@ -3145,12 +3141,12 @@
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
-        <source>Open the set-up guide again</source>
-        <translation>설정 안내 다시 열기</translation>
+        <source>Run setup again</source>
+        <translation>초기 설정 다시 하기</translation>
     </message>
     <message>
         <location filename="../../app/hardware/page.py"/>
-        <source>Looking at this PC…</source>
+        <source>Checking this PC…</source>
         <translation>이 PC를 확인하고 있습니다…</translation>
     </message>
     <message>
@@ -3165,7 +3161,7 @@
     </message>
     <message>
         <location filename="../../app/hardware/report_text.py"/>
-        <source>Free space not known.</source>
+        <source>Free space unknown.</source>
         <translation>남은 공간을 알 수 없습니다.</translation>
     </message>
     <message>
@@ -3175,13 +3171,13 @@
     </message>
     <message>
         <location filename="../../app/hardware/report_text.py"/>
-        <source>Memory reads in GB/s by threads: {measured}</source>
-        <translation>스레드 수별 메모리 읽기 속도(GB/s): {measured}</translation>
+        <source>RAM read speed in GB/s by number of threads: {measured}</source>
+        <translation>스레드 수별 RAM 읽기 속도(GB/s): {measured}</translation>
     </message>
     <message>
         <location filename="../../app/hardware/report_text.py"/>
-        <source>none known</source>
-        <translation>알려진 것 없음</translation>
+        <source>unknown</source>
+        <translation>알 수 없음</translation>
     </message>
     <message>
         <location filename="../../app/hardware/report_text.py"/>
@@ -3190,12 +3186,12 @@
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
-        <source>The best for it</source>
-        <translation>이 PC에 가장 알맞은 것</translation>
+        <source>Best match</source>
+        <translation>가장 알맞은 모델</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
-        <source>As it is</source>
+        <source>Unchanged</source>
         <translation>현재 그대로</translation>
     </message>
     <message>
@@ -3205,13 +3201,8 @@
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
-        <source>{model}, plan only</source>
-        <translation>{model}, 계획만</translation>
-    </message>
-    <message>
-        <location filename="../../app/hardware/what_if.py"/>
-        <source>Usual</source>
-        <translation>기본</translation>
+        <source>{model} (plan only)</source>
+        <translation>{model} (배치 계획만)</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
@@ -3221,11 +3212,13 @@
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
-        <source>GPU memory</source>
-        <translation>GPU 메모리</translation>
+        <location filename="../../app/statusbar.py"/>
+        <source>VRAM</source>
+        <translation>VRAM</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
+        <location filename="../../app/settings/pages/performance.py"/>
         <location filename="../../app/statusbar.py"/>
         <source>GPU</source>
         <translation>GPU</translation>
@@ -3238,20 +3231,21 @@
     <message>
         <location filename="../../app/hardware/what_if.py"/>
         <location filename="../../app/models/row.py"/>
+        <location filename="../../app/notices.py"/>
         <location filename="../../app/topbar.py"/>
         <location filename="../../app/wizard/card.py"/>
-        <source>Show the sum behind this</source>
+        <source>Show the calculation</source>
         <translation>계산 내역 보기</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
-        <source>What if it had other parts?</source>
-        <translation>부품이 다르다면?</translation>
+        <source>What if this PC had other parts?</source>
+        <translation>이 PC의 부품이 다르다면?</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
-        <source>For this PC with more memory, or another one. Nothing is bought or changed.</source>
-        <translation>메모리를 늘린 이 PC 또는 다른 PC를 가정합니다. 실제로 바뀌는 것은 없습니다.</translation>
+        <source>See what would run with more memory, or on another PC. Nothing is changed.</source>
+        <translation>메모리를 늘리거나 다른 PC를 쓸 때 무엇이 실행되는지 확인합니다. 실제로 바뀌는 것은 없습니다.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
@@ -3260,13 +3254,13 @@
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
-        <source>None of the catalogue&apos;s models would fit</source>
-        <translation>카탈로그의 모델 가운데 들어가는 것이 없습니다</translation>
+        <source>No model in the catalogue would fit</source>
+        <translation>카탈로그에 들어갈 수 있는 모델이 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
-        <source>Give it more RAM, or a graphics card with memory of its own.</source>
-        <translation>RAM을 늘리거나 전용 메모리가 있는 그래픽 카드를 추가하세요.</translation>
+        <source>Add RAM, or a GPU with its own memory.</source>
+        <translation>RAM을 늘리거나 전용 메모리가 있는 GPU를 추가하세요.</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
@@ -3285,8 +3279,8 @@
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
-        <source>Modes and speeds are worked out from the model&apos;s published shape.</source>
-        <translation>실행 방식과 속도는 공개된 모델 구조로 계산합니다.</translation>
+        <source>Plans and speeds are calculated from the model&apos;s published structure.</source>
+        <translation>배치 계획과 속도는 공개된 모델 구조로 계산합니다.</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/models/details.py"/>
@@ -3297,8 +3291,8 @@
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
-        <source>{params_total} weights, {params_active} used for each token</source>
-        <translation>가중치 {params_total}, 토큰마다 {params_active} 사용</translation>
+        <source>{params_total} weights, {params_active} active per token</source>
+        <translation>가중치 {params_total}, 토큰당 활성 {params_active}</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
@@ -3307,39 +3301,33 @@
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
-        <location filename="../../app/models/row.py"/>
-        <source>Asking…</source>
-        <translation>확인 중…</translation>
+        <source>Checking {repo} on Hugging Face…</source>
+        <translation>Hugging Face에서 {repo}을(를) 확인하고 있습니다…</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
-        <source>Asking Hugging Face what {repo} holds…</source>
-        <translation>Hugging Face에서 {repo}의 내용을 확인하고 있습니다…</translation>
+        <source>Planning first downloads the file&apos;s header, a few megabytes.</source>
+        <translation>배치 계획을 세우려면 먼저 파일 헤더 몇 메가바이트를 다운로드합니다.</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
-        <source>A plan reads the file&apos;s header first, a few megabytes of it.</source>
-        <translation>계획을 세울 때는 먼저 파일 헤더 몇 메가바이트를 읽습니다.</translation>
+        <source>Accept the model&apos;s terms on its page first: {repo}.</source>
+        <translation>먼저 모델 페이지에서 약관에 동의하세요: {repo}.</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
-        <source>Its terms must be accepted on its page first: {repo}.</source>
-        <translation>먼저 모델 페이지에서 약관에 동의해야 합니다: {repo}.</translation>
-    </message>
-    <message>
-        <location filename="../../app/models/details.py"/>
-        <source>Reading its header…</source>
+        <source>Reading the header…</source>
         <translation>헤더를 읽고 있습니다…</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
-        <source>No usual machine has enough memory for the smallest.</source>
-        <translation>가장 작은 것도 일반적인 기기의 메모리에는 들어가지 않습니다.</translation>
+        <source>Even the smallest needs more memory than common PCs have.</source>
+        <translation>가장 작은 것도 일반적인 PC의 메모리에는 들어가지 않습니다.</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
-        <source>The smallest wants a machine with {enough} GB of memory, RAM and VRAM together.</source>
-        <translation>가장 작은 것에는 RAM과 VRAM을 합쳐 {enough} GB의 메모리가 필요합니다.</translation>
+        <source>The smallest needs a PC with {enough} GB of RAM and VRAM together.</source>
+        <translation>가장 작은 것을 쓰려면 RAM과 VRAM을 합쳐 {enough} GB인 PC가 필요합니다.</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/models/details.py"/>
@@ -3350,24 +3338,24 @@
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
-        <source>Worked out from the model&apos;s shape</source>
+        <source>Calculated from the model&apos;s structure</source>
         <translation>모델 구조로 계산함</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <source>Plan {name}</source>
-        <translation>{name} 계획 세우기</translation>
+        <translation>{name} 배치 계획</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
-        <source>Read its header and work out where it would live</source>
+        <source>Read the header and plan what goes where</source>
         <translation>헤더를 읽고 어디에 배치될지 계산합니다</translation>
     </message>
     <message>
         <location filename="../../app/models/details.py"/>
         <location filename="../../app/models/row.py"/>
         <location filename="../../app/models/row_size.py"/>
-        <source>working it out…</source>
+        <source>calculating…</source>
         <translation>계산 중…</translation>
     </message>
     <message>
@@ -3415,7 +3403,7 @@
     </message>
     <message>
         <location filename="../../app/models/filters.py"/>
-        <source>Filter, Enter searches the hub</source>
+        <source>Filter, or Enter to search</source>
         <translation>찾기, Enter로 허브 검색</translation>
     </message>
     <message>
@@ -3425,7 +3413,7 @@
     </message>
     <message>
         <location filename="../../app/models/filters.py"/>
-        <source>Filter the models, or press Enter to search Hugging Face</source>
+        <source>Filter models, or press Enter to search Hugging Face</source>
         <translation>모델을 목록에서 찾거나, Enter를 눌러 Hugging Face에서 검색합니다</translation>
     </message>
     <message>
@@ -3440,7 +3428,7 @@
     </message>
     <message>
         <location filename="../../app/models/filters.py"/>
-        <source>Only models that anybody may use for anything</source>
+        <source>Only models that anyone may use for any purpose</source>
         <translation>누구나 어떤 목적으로든 쓸 수 있는 모델만</translation>
     </message>
     <message>
@@ -3460,8 +3448,8 @@
     </message>
     <message>
         <location filename="../../app/models/filters.py"/>
-        <source>Order</source>
-        <translation>정렬</translation>
+        <source>Sort order</source>
+        <translation>정렬 순서</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
@@ -3475,8 +3463,8 @@
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
-        <source>Looking at what is here…</source>
-        <translation>이 PC의 모델을 확인하고 있습니다…</translation>
+        <source>Looking for models…</source>
+        <translation>모델을 찾고 있습니다…</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
@@ -3485,13 +3473,13 @@
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
-        <source>Hugging Face has nothing like that.</source>
-        <translation>Hugging Face에 그런 모델이 없습니다.</translation>
+        <source>No results on Hugging Face.</source>
+        <translation>Hugging Face에 검색 결과가 없습니다.</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
-        <source>Downloads and models in {folder} are listed. Files and folders opened from elsewhere, and models of other programs, are used where they are, never copied.</source>
-        <translation>{folder}의 다운로드와 모델을 보여 줍니다. 다른 곳에서 연 파일과 폴더, 다른 프로그램의 모델은 복사하지 않고 그 자리에서 사용합니다.</translation>
+        <source>Shows the downloads and models in {folder}. Models opened from elsewhere or found in other programs are used in place, never copied.</source>
+        <translation>{folder}의 다운로드와 모델을 보여 줍니다. 다른 곳에서 연 모델과 다른 프로그램의 모델은 복사하지 않고 그 자리에서 사용합니다.</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
@@ -3500,16 +3488,17 @@
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
-        <source>it can be brought back until Greenroom closes</source>
-        <translation>Greenroom을 닫기 전까지 되돌릴 수 있습니다</translation>
+        <source>this can still be undone</source>
+        <translation>아직 되돌릴 수 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/models/page.py"/>
-        <source>Its room is freed then.</source>
-        <translation>그 공간은 그때 비워집니다.</translation>
+        <source>The disk space is freed when Greenroom closes.</source>
+        <translation>디스크 공간은 Greenroom을 닫을 때 비워집니다.</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
+        <location filename="../../app/notices.py"/>
         <source>Load</source>
         <translation>불러오기</translation>
     </message>
@@ -3520,7 +3509,7 @@
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
-        <source>Its other quantisations</source>
+        <source>Other quantisations</source>
         <translation>다른 양자화</translation>
     </message>
     <message>
@@ -3530,7 +3519,7 @@
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
-        <source>Eject</source>
+        <source>Unload</source>
         <translation>내리기</translation>
     </message>
     <message>
@@ -3562,13 +3551,13 @@
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
-        <source>Before everything else that waits</source>
-        <translation>기다리는 다른 것보다 먼저</translation>
+        <source>Download this one next</source>
+        <translation>이 모델을 다음으로 다운로드</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
-        <source>Open its page in the browser</source>
-        <translation>브라우저에서 페이지 열기</translation>
+        <source>Open the model page in the browser</source>
+        <translation>브라우저에서 모델 페이지 열기</translation>
     </message>
     <message>
         <location filename="../../app/models/row.py"/>
@@ -3604,7 +3593,7 @@
     <message>
         <location filename="../../app/models/row.py"/>
         <source>Planning…</source>
-        <translation>계획 계산 중…</translation>
+        <translation>배치 계획 중…</translation>
     </message>
     <message>
         <location filename="../../app/models/row_size.py"/>
@@ -3637,18 +3626,18 @@
     </message>
     <message>
         <location filename="../../app/models/survey.py"/>
-        <source>A small demonstration model; it errs often</source>
-        <translation>작은 데모 모델이며 자주 틀립니다</translation>
+        <source>Small demo model. It makes mistakes.</source>
+        <translation>작은 데모 모델입니다. 실수가 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/models/survey.py"/>
-        <source>A small demonstration model, at first a download of 93 MB</source>
-        <translation>작은 데모 모델이며 처음에 93 MB를 내려받습니다</translation>
+        <source>Small demo model. Downloads 93 MB the first time.</source>
+        <translation>작은 데모 모델입니다. 처음에 93 MB를 다운로드합니다.</translation>
     </message>
     <message>
         <location filename="../../app/models/survey.py"/>
-        <source>A small demonstration model, put together when first loaded</source>
-        <translation>작은 데모 모델이며 처음 불러올 때 만들어집니다</translation>
+        <source>Small demo model. Built when you first load it.</source>
+        <translation>작은 데모 모델입니다. 처음 불러올 때 만들어집니다.</translation>
     </message>
     <message>
         <location filename="../../app/models/survey.py"/>
@@ -3657,12 +3646,12 @@
     </message>
     <message>
         <location filename="../../app/models/survey.py"/>
-        <source>opened in {parent}, used in place</source>
+        <source>opened from {parent}, used in place</source>
         <translation>{parent}에서 열어 그 자리에서 사용</translation>
     </message>
     <message>
         <location filename="../../app/models/survey.py"/>
-        <source>the same file as {name}</source>
+        <source>same file as {name}</source>
         <translation>{name}과(와) 같은 파일</translation>
     </message>
     <message>
@@ -3684,49 +3673,38 @@
     </message>
     <message>
         <location filename="../../app/models/survey.py"/>
-        <source>terms to accept first</source>
+        <source>accept terms first</source>
         <translation>먼저 약관 동의 필요</translation>
     </message>
     <message>
         <location filename="../../app/notices.py"/>
-        <source>{name} is here</source>
+        <source>{name} is ready</source>
         <translation>{name} 준비 완료</translation>
     </message>
     <message>
         <location filename="../../app/notices.py"/>
-        <source>it is downloaded and verified</source>
+        <source>the download is complete and verified</source>
         <translation>다운로드와 검증을 마쳤습니다</translation>
     </message>
     <message>
         <location filename="../../app/notices.py"/>
-        <source>Load it whenever you like.</source>
-        <translation>언제든 불러올 수 있습니다.</translation>
+        <source>You can load it now.</source>
+        <translation>지금 불러올 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/notices.py"/>
-        <source>Load it</source>
-        <translation>불러오기</translation>
-    </message>
-    <message>
-        <location filename="../../app/notices.py"/>
-        <source>Show it</source>
+        <source>Show</source>
         <translation>보기</translation>
     </message>
     <message>
         <location filename="../../app/notices.py"/>
-        <source>{name} stays loaded.</source>
-        <translation>{name} 모델은 계속 불러온 상태입니다.</translation>
+        <source>{name} is still loaded.</source>
+        <translation>{name} 모델은 계속 사용할 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/notices.py"/>
         <source>Use the demo model</source>
         <translation>데모 모델 사용</translation>
-    </message>
-    <message>
-        <location filename="../../app/notices.py"/>
-        <location filename="../../app/wizard/card.py"/>
-        <source>Show the sum</source>
-        <translation>계산 내역 보기</translation>
     </message>
     <message>
         <location filename="../../app/palette/entries.py"/>
@@ -3760,13 +3738,13 @@
     </message>
     <message>
         <location filename="../../app/palette/palette.py"/>
-        <source>What was found</source>
-        <translation>찾은 결과</translation>
+        <source>Results</source>
+        <translation>결과</translation>
     </message>
     <message>
         <location filename="../../app/palette/palette.py"/>
-        <source>Nothing fits these words.</source>
-        <translation>이 단어와 맞는 것이 없습니다.</translation>
+        <source>No results.</source>
+        <translation>결과가 없습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/models_folder.py"/>
@@ -3775,13 +3753,13 @@
     </message>
     <message>
         <location filename="../../app/settings/models_folder.py"/>
-        <source>Use the default</source>
-        <translation>기본값 사용</translation>
+        <source>Reset to default</source>
+        <translation>기본값으로 되돌리기</translation>
     </message>
     <message>
         <location filename="../../app/settings/models_folder.py"/>
-        <source>The program&apos;s own folder</source>
-        <translation>프로그램 기본 폴더</translation>
+        <source>Default folder</source>
+        <translation>기본 폴더</translation>
     </message>
     <message>
         <location filename="../../app/settings/models_folder.py"/>
@@ -3791,13 +3769,13 @@
     </message>
     <message>
         <location filename="../../app/settings/models_folder.py"/>
-        <source>Move the models that lie in {folder} to the new folder?</source>
+        <source>Move the models in {folder} to the new folder?</source>
         <translation>{folder}에 있는 모델을 새 폴더로 옮길까요?</translation>
     </message>
     <message>
         <location filename="../../app/settings/models_folder.py"/>
-        <source>On the same disk that takes a moment. Otherwise they stay where they are.</source>
-        <translation>같은 디스크라면 금방 끝납니다. 아니면 그대로 둡니다.</translation>
+        <source>On the same disk this takes a moment. Models are not moved to another disk.</source>
+        <translation>같은 디스크라면 금방 끝납니다. 다른 디스크로는 옮기지 않습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/models_folder.py"/>
@@ -3827,17 +3805,17 @@
     </message>
     <message>
         <location filename="../../app/settings/network.py"/>
-        <source>HF_TOKEN is set and is used.</source>
-        <translation>HF_TOKEN이 설정되어 있어 사용합니다.</translation>
+        <source>Using the token from HF_TOKEN.</source>
+        <translation>HF_TOKEN의 토큰을 사용합니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/network.py"/>
-        <source>One is in the keyring.</source>
-        <translation>키링에 저장되어 있습니다.</translation>
+        <source>A token is saved in the keyring.</source>
+        <translation>토큰이 키링에 저장되어 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/network.py"/>
-        <source>None is stored.</source>
+        <source>No token is saved.</source>
         <translation>저장된 토큰이 없습니다.</translation>
     </message>
     <message>
@@ -3847,13 +3825,13 @@
     </message>
     <message>
         <location filename="../../app/settings/page.py"/>
-        <source>Page of the settings</source>
+        <source>Settings page</source>
         <translation>설정 페이지</translation>
     </message>
     <message>
         <location filename="../../app/settings/page.py"/>
-        <source>No setting has these words.</source>
-        <translation>이 단어가 있는 설정이 없습니다.</translation>
+        <source>No settings found.</source>
+        <translation>찾은 설정이 없습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
@@ -3862,8 +3840,8 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
-        <source>Free software under the Apache licence, version 2.0.</source>
-        <translation>Apache 라이선스 2.0의 자유 소프트웨어입니다.</translation>
+        <source>Free software under the Apache License 2.0.</source>
+        <translation>Apache License 2.0에 따른 자유 소프트웨어입니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
@@ -3872,23 +3850,24 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
-        <source>Terms</source>
-        <translation>조건</translation>
+        <source>Licence text</source>
+        <translation>라이선스 전문</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
-        <source>Looking them up…</source>
-        <translation>확인하고 있습니다…</translation>
+        <location filename="../../app/statusbar.py"/>
+        <source>Loading…</source>
+        <translation>불러오는 중…</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
-        <source>see its terms</source>
-        <translation>조건 참조</translation>
+        <source>see licence text</source>
+        <translation>전문 참조</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
-        <source>It came without a text; its licence is named above.</source>
-        <translation>전문이 함께 제공되지 않았습니다. 라이선스는 위에 적혀 있습니다.</translation>
+        <source>No licence text is included. The licence is named above.</source>
+        <translation>라이선스 전문이 들어 있지 않습니다. 라이선스 이름은 위에 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
@@ -3907,8 +3886,8 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/about.py"/>
-        <source>Of everything that Greenroom ships or runs on. Choose one to read its terms.</source>
-        <translation>Greenroom에 포함되거나 실행에 쓰이는 모든 것의 라이선스입니다. 하나를 골라 조건을 읽어 보세요.</translation>
+        <source>Everything that Greenroom ships or runs on. Choose an item to read its licence.</source>
+        <translation>Greenroom에 포함되거나 실행에 쓰이는 모든 구성 요소입니다. 항목을 선택하면 라이선스를 읽을 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
@@ -3922,8 +3901,8 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
-        <source>What the model is told before every chat. Leave it empty for none.</source>
-        <translation>모든 채팅에 앞서 모델에 전할 말입니다. 없으면 비워 두세요.</translation>
+        <source>Sent to the model at the start of every chat. Leave empty for none.</source>
+        <translation>모든 채팅을 시작할 때 모델에 보내는 글입니다. 필요 없으면 비워 두세요.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
@@ -3932,33 +3911,33 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
-        <source>0 always takes the likeliest word; higher is more varied.</source>
-        <translation>0이면 항상 가장 가능성 높은 단어를 고르고, 높을수록 다양해집니다.</translation>
+        <source>0 always picks the most likely word. Higher = more varied.</source>
+        <translation>0이면 항상 가능성이 가장 높은 단어를 고릅니다. 높을수록 다양해집니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
-        <source>Only the likeliest words that together reach this share are considered.</source>
-        <translation>합쳐서 이 비율이 되는 가장 가능성 높은 단어들만 고려합니다.</translation>
+        <source>Sample from the most likely words that add up to this probability.</source>
+        <translation>확률을 합쳐 이 값이 될 때까지 가능성이 높은 단어 중에서 고릅니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
-        <source>1 is off; a little more keeps small models from looping.</source>
-        <translation>1이면 꺼짐. 조금 높이면 작은 모델이 같은 말을 되풀이하지 않습니다.</translation>
+        <source>1 is off. A slightly higher value keeps small models from repeating themselves.</source>
+        <translation>1이면 꺼집니다. 조금 높이면 작은 모델이 같은 말을 되풀이하지 않습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
-        <source>In tokens; where an answer is cut off at the latest.</source>
-        <translation>토큰 단위. 답변은 늦어도 여기서 끊깁니다.</translation>
+        <source>In tokens. Longer answers are cut off.</source>
+        <translation>토큰 단위입니다. 더 긴 답변은 끊깁니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
-        <source>Until the model ends it</source>
-        <translation>모델이 끝낼 때까지</translation>
+        <source>Until the model stops</source>
+        <translation>모델이 멈출 때까지</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/answers.py"/>
-        <source>A chat&apos;s own settings go before these.</source>
-        <translation>채팅별 설정이 이 설정보다 우선합니다.</translation>
+        <source>Settings made in a chat override these.</source>
+        <translation>채팅에서 지정한 설정이 이 설정보다 우선합니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
@@ -3972,8 +3951,8 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
-        <source>Light, dark, or as the system has it.</source>
-        <translation>밝게, 어둡게 또는 시스템 설정대로.</translation>
+        <source>Light, dark, or the same as the system.</source>
+        <translation>밝게, 어둡게 또는 시스템과 같게.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
@@ -3998,8 +3977,8 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
-        <source>Of all text. Ctrl and + or - change it anywhere.</source>
-        <translation>모든 글자에 적용됩니다. 어디서든 Ctrl과 + 또는 -로 바꿀 수 있습니다.</translation>
+        <source>Applies to all text. Press Ctrl and + or - to change it anywhere.</source>
+        <translation>모든 글자에 적용됩니다. 어디서든 Ctrl과 + 또는 -를 눌러 바꿀 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
@@ -4008,7 +3987,7 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
-        <source>How much room there is around buttons and fields.</source>
+        <source>Space around buttons and fields.</source>
         <translation>버튼과 입력란 주위의 여백입니다.</translation>
     </message>
     <message>
@@ -4028,13 +4007,13 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
-        <source>The stage then shows the whole run instead of glowing with every token.</source>
-        <translation>토큰마다 빛나는 대신 스테이지에 전체 실행을 보여 줍니다.</translation>
+        <source>The stage shows the whole run instead of glowing with each token.</source>
+        <translation>스테이지가 토큰마다 빛나는 대신 전체 실행을 보여 줍니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/appearance.py"/>
-        <source>As little as possible</source>
-        <translation>최소한으로</translation>
+        <source>Reduce motion</source>
+        <translation>움직임 줄이기</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
@@ -4048,7 +4027,7 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
-        <source>Holds at once.</source>
+        <source>Takes effect immediately.</source>
         <translation>바로 적용됩니다.</translation>
     </message>
     <message>
@@ -4058,13 +4037,13 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
-        <source>The window opens first, then this loads.</source>
-        <translation>창을 먼저 연 뒤에 불러옵니다.</translation>
+        <source>Loads after the window opens.</source>
+        <translation>창이 열린 뒤에 불러옵니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
-        <source>The model used last</source>
-        <translation>마지막에 쓴 모델</translation>
+        <source>Last used model</source>
+        <translation>마지막으로 쓴 모델</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
@@ -4083,8 +4062,8 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
-        <source>While you write a message. Shift+Enter always begins a new line.</source>
-        <translation>메시지를 쓸 때의 동작입니다. Shift+Enter는 항상 줄을 바꿉니다.</translation>
+        <source>When you write a message. Shift+Enter always starts a new line.</source>
+        <translation>메시지를 쓸 때의 동작입니다. Shift+Enter를 누르면 항상 줄이 바뀝니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
@@ -4093,44 +4072,44 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/general.py"/>
-        <source>Begins a new line</source>
+        <source>Starts a new line</source>
         <translation>줄 바꾸기</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/models.py"/>
-        <source>Where Greenroom looks for models and puts downloads. Files elsewhere can be opened as well.</source>
+        <source>Where Greenroom looks for models and saves downloads. You can also open files from elsewhere.</source>
         <translation>Greenroom이 모델을 찾고 다운로드를 저장하는 곳입니다. 다른 곳의 파일도 열 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/models.py"/>
-        <source>Models of LM Studio, Ollama and Hugging Face are found where they are, and used in place.</source>
-        <translation>LM Studio, Ollama, Hugging Face의 모델은 있는 자리에서 찾아 그대로 사용합니다.</translation>
+        <source>Models from LM Studio, Ollama and Hugging Face are found and used in place.</source>
+        <translation>LM Studio, Ollama, Hugging Face의 모델을 찾아 그 자리에서 사용합니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
-        <source>The system&apos;s</source>
-        <translation>시스템 설정</translation>
+        <source>System default</source>
+        <translation>시스템 기본값</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <location filename="../../engine/hub/client.py"/>
-        <source>The hub&apos;s address</source>
+        <source>The hub address</source>
         <translation>허브 주소</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
-        <source>The hub&apos;s address was not saved</source>
+        <source>The hub address was not saved</source>
         <translation>허브 주소를 저장하지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
-        <source>a name or password in it would be kept in the settings file</source>
-        <translation>주소에 든 이름이나 비밀번호가 설정 파일에 그대로 남게 됩니다</translation>
+        <source>it contains a name or password, which would be saved in the settings file</source>
+        <translation>주소에 이름이나 비밀번호가 들어 있어 설정 파일에 저장됩니다</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
-        <source>Leave it out, and save an access token instead.</source>
-        <translation>그 부분을 빼고, 대신 액세스 토큰을 저장하세요.</translation>
+        <source>Leave it out and save an access token instead.</source>
+        <translation>그 부분을 빼고 대신 액세스 토큰을 저장하세요.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
@@ -4146,8 +4125,8 @@
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <location filename="../../app/settings/pages/privacy.py"/>
-        <source>Nothing is asked of the network, not even when you press a button that would.</source>
-        <translation>네트워크에 아무것도 요청하지 않습니다. 그런 버튼을 눌러도 마찬가지입니다.</translation>
+        <source>Greenroom does not use the network, even when you press a button that would.</source>
+        <translation>Greenroom이 네트워크를 사용하지 않습니다. 네트워크가 필요한 버튼을 눌러도 마찬가지입니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
@@ -4157,13 +4136,13 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
-        <source>Downloads at once</source>
+        <source>Simultaneous downloads</source>
         <translation>동시 다운로드</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
-        <source>Models on their way at the same time; the others wait.</source>
-        <translation>동시에 받는 모델 수입니다. 나머지는 기다립니다.</translation>
+        <source>How many models download at the same time. The others wait.</source>
+        <translation>동시에 다운로드하는 모델 수입니다. 나머지는 대기합니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
@@ -4178,7 +4157,7 @@
     <message>
         <location filename="../../app/settings/pages/network.py"/>
         <source>In megabytes per second, for all downloads together.</source>
-        <translation>모든 다운로드를 합친 초당 메가바이트입니다.</translation>
+        <translation>모든 다운로드를 합친 속도이며 단위는 초당 메가바이트입니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
@@ -4187,8 +4166,8 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
-        <source>For models whose terms you accepted on Hugging Face. It is kept in the system&apos;s keyring.</source>
-        <translation>Hugging Face에서 약관에 동의한 모델에 필요합니다. 시스템 키링에 보관됩니다.</translation>
+        <source>For models whose terms you accepted on Hugging Face. It is saved in the system keyring.</source>
+        <translation>Hugging Face에서 약관에 동의한 모델에 필요합니다. 시스템 키링에 저장됩니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
@@ -4197,8 +4176,8 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
-        <source>Another address that speaks the same language, such as a mirror of your company.</source>
-        <translation>회사의 미러처럼 같은 방식으로 통신하는 다른 주소입니다.</translation>
+        <source>Use a different Hugging Face-compatible server, such as a company mirror.</source>
+        <translation>회사 미러처럼 Hugging Face와 호환되는 다른 서버를 사용합니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
@@ -4217,8 +4196,8 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
-        <source>A PEM file to trust, for networks that look into encrypted traffic.</source>
-        <translation>암호화된 통신을 검사하는 네트워크에서 신뢰할 PEM 파일입니다.</translation>
+        <source>A PEM file to trust, for networks that inspect HTTPS traffic.</source>
+        <translation>HTTPS 통신을 검사하는 네트워크에서 신뢰할 PEM 파일입니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/network.py"/>
@@ -4228,7 +4207,7 @@
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>Chosen by the plan</source>
-        <translation>계획에서 선택</translation>
+        <translation>계획에 따라 자동</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
@@ -4237,8 +4216,8 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>In tokens: how much text a chat can hold. Longer needs more memory.</source>
-        <translation>채팅에 담을 수 있는 글의 양(토큰)입니다. 길수록 메모리가 더 필요합니다.</translation>
+        <source>How many tokens a chat may have. A longer context needs more memory.</source>
+        <translation>채팅에 담을 수 있는 토큰 수입니다. 길수록 메모리가 더 필요합니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
@@ -4247,18 +4226,13 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>One for each physical core is usually best, more can be slower.</source>
-        <translation>대개 물리 코어마다 하나가 가장 좋고, 더 많으면 느려질 수 있습니다.</translation>
+        <source>One per physical core is usually best. More can be slower.</source>
+        <translation>대개 물리 코어마다 하나가 가장 좋습니다. 더 많으면 느려질 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>Graphics card</source>
-        <translation>그래픽 카드</translation>
-    </message>
-    <message>
-        <location filename="../../app/settings/pages/performance.py"/>
-        <source>Models then run on the CPU alone, and usually slower.</source>
-        <translation>모델을 CPU에서만 실행하며 대개 더 느립니다.</translation>
+        <source>Models run on the CPU only, usually slower.</source>
+        <translation>모델을 CPU에서만 실행합니다. 대개 더 느립니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
@@ -4272,8 +4246,8 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>The GPU is then used even where the prediction says that the CPU alone is faster.</source>
-        <translation>예측으로는 CPU만 쓰는 편이 빠르더라도 GPU를 사용합니다.</translation>
+        <source>Use the GPU even when the CPU alone is predicted to be faster.</source>
+        <translation>CPU만 쓰는 편이 더 빠를 것으로 예측되어도 GPU를 사용합니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
@@ -4287,8 +4261,8 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>In gigabytes, for other programs. More leaves less room for models.</source>
-        <translation>다른 프로그램을 위한 기가바이트입니다. 늘리면 모델이 쓸 공간이 줄어듭니다.</translation>
+        <source>In gigabytes, for other programs. Reserving more leaves less room for models.</source>
+        <translation>다른 프로그램을 위해 남길 용량(기가바이트)입니다. 늘리면 모델이 쓸 공간이 줄어듭니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
@@ -4297,23 +4271,23 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>In gigabytes, for the desktop and other programs. More leaves fewer experts on the GPU.</source>
-        <translation>데스크톱과 다른 프로그램을 위한 기가바이트입니다. 늘리면 GPU에 두는 전문가가 줄어듭니다.</translation>
+        <source>In gigabytes, for the desktop and other programs. Reserving more puts fewer experts in VRAM.</source>
+        <translation>데스크톱과 다른 프로그램을 위해 남길 용량(기가바이트)입니다. 늘리면 VRAM에 두는 전문가가 줄어듭니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>VRAM to use at most</source>
-        <translation>최대 VRAM 사용량</translation>
+        <source>VRAM limit</source>
+        <translation>VRAM 한도</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>In gigabytes. Less makes answers slower.</source>
-        <translation>기가바이트 단위. 줄이면 답변이 느려집니다.</translation>
+        <source>In gigabytes. A lower limit makes answers slower.</source>
+        <translation>기가바이트 단위입니다. 낮추면 답변이 느려집니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>All that is free</source>
-        <translation>여유 공간 전부</translation>
+        <source>All free VRAM</source>
+        <translation>여유 VRAM 전부</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
@@ -4323,8 +4297,8 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>How the conversation is kept. q8 takes half the memory of bf16.</source>
-        <translation>대화를 보관하는 형식입니다. q8은 bf16의 절반만 차지합니다.</translation>
+        <source>How the context is stored. q8 takes half the memory of bf16.</source>
+        <translation>컨텍스트를 저장하는 형식입니다. q8은 bf16 메모리의 절반만 씁니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
@@ -4333,13 +4307,13 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>Exact arithmetic</source>
-        <translation>정밀 연산</translation>
+        <source>Full precision</source>
+        <translation>최대 정밀도</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>For comparing with other programs. Costs two to four times the memory, and most of the speed.</source>
-        <translation>다른 프로그램과 비교할 때 씁니다. 메모리가 2~4배 들고 속도가 크게 떨어집니다.</translation>
+        <source>For comparing with other programs. Takes two to four times the memory and is much slower.</source>
+        <translation>다른 프로그램과 비교할 때 씁니다. 메모리를 2~4배 쓰고 훨씬 느립니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
@@ -4358,8 +4332,8 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>Fewer are faster in proportion, and answers get worse, noticeably below three quarters.</source>
-        <translation>줄인 만큼 빨라지지만 답변의 질이 떨어지며, 4분의 3보다 적으면 눈에 띄게 나빠집니다.</translation>
+        <source>Fewer experts are proportionally faster, but answers get worse, noticeably below three quarters.</source>
+        <translation>줄인 만큼 빨라지지만 답변의 질이 떨어지며, 4분의 3 미만이면 눈에 띄게 나빠집니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
@@ -4368,52 +4342,52 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>Three quarters of them</source>
+        <source>Three quarters</source>
         <translation>4분의 3</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>Half of them</source>
+        <source>Half</source>
         <translation>절반</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
         <source>Deferred experts</source>
-        <translation>늦게 더하는 전문가</translation>
+        <translation>전문가 지연 적용</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>With experts in RAM beside a GPU: the weakest take effect a layer later, while the GPU goes on. Others measured up to 1.45 times the speed, and half a percent of accuracy lost.</source>
-        <translation>GPU와 함께 전문가를 RAM에 둘 때: GPU가 계산을 이어 가는 동안 비중이 가장 작은 전문가를 한 층 늦게 더합니다. 공개된 측정에서는 속도가 최대 1.45배, 정확도 손실이 0.5 %였습니다.</translation>
+        <source>With a GPU and experts in RAM: the least important experts take effect one layer later, so the GPU does not wait for them. Published tests: up to 1.45x faster, 0.5 % less accurate.</source>
+        <translation>GPU를 쓰고 전문가를 RAM에 둘 때: 비중이 가장 작은 전문가를 한 레이어 늦게 반영해 GPU가 기다리지 않게 합니다. 공개된 측정: 속도 최대 1.45배, 정확도 0.5 % 감소.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>A quarter of them</source>
+        <source>A quarter</source>
         <translation>4분의 1</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>Shortcuts that change the answers</source>
+        <source>Speed-ups that change the answers</source>
         <translation>답변이 달라지는 속도 향상</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/performance.py"/>
-        <source>Holds from the next loading of a model on. What fits, and how fast, is worked out anew at once.</source>
-        <translation>다음에 모델을 불러올 때부터 적용됩니다. 무엇이 들어가고 얼마나 빠른지는 바로 다시 계산합니다.</translation>
+        <source>Takes effect when you next load a model. Estimates update immediately.</source>
+        <translation>다음에 모델을 불러올 때 적용됩니다. 예측은 바로 갱신됩니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
-        <source>When you search or open a model&apos;s details, the search words or the model&apos;s name go to Hugging Face.</source>
-        <translation>모델을 검색하거나 자세한 내용을 열면 검색어나 모델 이름이 Hugging Face로 전송됩니다.</translation>
+        <source>When you search or open a model&apos;s details, the search text or model name is sent to Hugging Face.</source>
+        <translation>모델을 검색하거나 세부 정보를 열면 검색어나 모델 이름이 Hugging Face로 전송됩니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
-        <source>When you download a model, Hugging Face learns which one, and your address on the internet as any site does.</source>
-        <translation>모델을 다운로드하면 여느 사이트와 마찬가지로 Hugging Face가 어떤 모델인지와 인터넷 주소를 알게 됩니다.</translation>
+        <source>When you download a model, Hugging Face sees which one and, like any site, your IP address.</source>
+        <translation>모델을 다운로드하면 Hugging Face가 어떤 모델인지와, 여느 사이트처럼 IP 주소를 알게 됩니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
-        <source>If you saved an access token, it goes with these requests, and nowhere else.</source>
+        <source>If you saved an access token, it is sent with these requests and nowhere else.</source>
         <translation>액세스 토큰을 저장했다면 이 요청과 함께 전송되며, 다른 곳으로는 전송되지 않습니다.</translation>
     </message>
     <message>
@@ -4423,22 +4397,22 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
-        <source>A link in an answer opens in your browser, after you have seen where it leads and pressed the button.</source>
-        <translation>답변의 링크는 연결될 주소를 확인하고 버튼을 누른 뒤에 브라우저에서 열립니다.</translation>
+        <source>A link in an answer opens in your browser only after you see its address and press the button.</source>
+        <translation>답변의 링크는 주소를 확인하고 버튼을 눌러야만 브라우저에서 열립니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
-        <source>Chats, drafts, attached files and everything the model writes stay in a file on this PC.</source>
-        <translation>채팅, 작성 중인 글, 첨부 파일, 모델이 쓴 모든 내용은 이 PC의 파일에 남습니다.</translation>
+        <source>Chats, drafts, attachments and everything the model writes stay in a file on this PC.</source>
+        <translation>채팅, 작성 중인 글, 첨부 파일, 모델이 쓴 모든 내용은 이 PC의 파일에만 남습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
-        <source>Pictures that an answer refers to are never fetched.</source>
-        <translation>답변이 가리키는 그림은 가져오지 않습니다.</translation>
+        <source>Pictures linked in an answer are never downloaded.</source>
+        <translation>답변에 연결된 그림은 다운로드하지 않습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
-        <source>There is no telemetry, no crash report, no look for updates, no account.</source>
+        <source>There is no telemetry, no crash reports, no update checks and no account.</source>
         <translation>원격 측정, 오류 보고, 업데이트 확인, 계정이 없습니다.</translation>
     </message>
     <message>
@@ -4458,23 +4432,23 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
-        <source>Show the folder</source>
-        <translation>폴더 보기</translation>
+        <source>Open folder</source>
+        <translation>폴더 열기</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
-        <source>Show the folder of the chats</source>
-        <translation>채팅 폴더 보기</translation>
+        <source>Open the chats folder</source>
+        <translation>채팅 폴더 열기</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
-        <source>Forget them</source>
-        <translation>지우기</translation>
+        <source>Clear list</source>
+        <translation>목록 지우기</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
-        <source>Forget the models opened lately</source>
-        <translation>최근에 연 모델 기록 지우기</translation>
+        <source>Clear the list of recent models</source>
+        <translation>최근 모델 목록 지우기</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
@@ -4493,23 +4467,23 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
-        <source>What never does</source>
-        <translation>절대 나가지 않는 것</translation>
+        <source>What never leaves this PC</source>
+        <translation>이 PC 밖으로 절대 나가지 않는 것</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
-        <source>Where it is kept</source>
-        <translation>보관 위치</translation>
+        <source>Where data is kept</source>
+        <translation>데이터 보관 위치</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
-        <source>Models opened lately</source>
-        <translation>최근에 연 모델</translation>
+        <source>Recent models</source>
+        <translation>최근 모델</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
-        <source>Their paths are kept for the menu and for the next start.</source>
-        <translation>메뉴와 다음 시작을 위해 경로를 보관합니다.</translation>
+        <source>Their paths are kept for the menu and the next start.</source>
+        <translation>메뉴에 표시하고 다음에 시작할 때 쓰려고 경로를 보관합니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
@@ -4518,7 +4492,7 @@
     </message>
     <message>
         <location filename="../../app/settings/pages/privacy.py"/>
-        <source>Nothing leaves this PC unasked.</source>
+        <source>Nothing leaves this PC unless you ask.</source>
         <translation>요청하지 않으면 이 PC 밖으로 아무것도 나가지 않습니다.</translation>
     </message>
     <message>
@@ -4533,73 +4507,73 @@
     </message>
     <message>
         <location filename="../../app/settings/proxy.py"/>
-        <source>Remove the proxy&apos;s password</source>
+        <source>Remove the proxy password</source>
         <translation>프록시 비밀번호 제거</translation>
     </message>
     <message>
         <location filename="../../app/settings/proxy.py"/>
         <location filename="../../engine/hub/client.py"/>
-        <source>The proxy&apos;s address</source>
+        <source>The proxy address</source>
         <translation>프록시 주소</translation>
     </message>
     <message>
         <location filename="../../app/settings/proxy.py"/>
-        <source>The password is in the system&apos;s keyring.</source>
-        <translation>비밀번호는 시스템 키링에 있습니다.</translation>
+        <source>The password is saved in the system keyring.</source>
+        <translation>비밀번호가 시스템 키링에 저장되어 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/proxy.py"/>
-        <source>There is no safe keyring here: the password is kept until Greenroom closes.</source>
-        <translation>안전한 키링이 없어 비밀번호는 Greenroom을 닫을 때까지만 유지됩니다.</translation>
+        <source>No secure keyring was found. The password is kept until Greenroom closes.</source>
+        <translation>안전한 키링이 없습니다. 비밀번호는 Greenroom을 닫을 때까지만 보관됩니다.</translation>
     </message>
     <message>
         <location filename="../../app/settings/proxy.py"/>
-        <source>The proxy&apos;s password is no longer in the settings file</source>
+        <source>The proxy password is no longer in the settings file</source>
         <translation>프록시 비밀번호를 설정 파일에서 지웠습니다</translation>
     </message>
     <message>
         <location filename="../../app/settings/proxy.py"/>
-        <source>there is no safe keyring here, so the password is kept until Greenroom closes</source>
-        <translation>안전한 키링이 없어 Greenroom을 닫을 때까지만 유지됩니다</translation>
+        <source>no secure keyring was found, so the password is kept until Greenroom closes</source>
+        <translation>안전한 키링이 없어 비밀번호는 Greenroom을 닫을 때까지만 보관됩니다</translation>
     </message>
     <message>
         <location filename="../../app/settings/proxy.py"/>
-        <source>Enter it again in Settings, Network after the next start.</source>
-        <translation>다음에 시작한 뒤 설정의 네트워크에서 다시 입력하세요.</translation>
+        <source>Enter it again under Settings &gt; Network after the next start.</source>
+        <translation>다음에 시작한 뒤 설정 &gt; 네트워크에서 다시 입력하세요.</translation>
     </message>
     <message>
         <location filename="../../app/settings/section.py"/>
-        <source>Use the defaults</source>
+        <source>Reset to defaults</source>
         <translation>기본값으로 되돌리기</translation>
     </message>
     <message>
         <location filename="../../app/settings/section.py"/>
-        <source>{page}: use the defaults</source>
+        <source>{page}: reset to defaults</source>
         <translation>{page}: 기본값으로 되돌리기</translation>
     </message>
     <message>
         <location filename="../../app/settings/shortcut_field.py"/>
-        <source>Shortcut of {action}</source>
+        <source>Shortcut for {action}</source>
         <translation>{action} 단축키</translation>
     </message>
     <message>
         <location filename="../../app/settings/shortcut_field.py"/>
-        <source>No shortcut for {action}</source>
-        <translation>{action} 단축키 없음</translation>
+        <source>Remove the shortcut for {action}</source>
+        <translation>{action} 단축키 제거</translation>
     </message>
     <message>
         <location filename="../../app/settings/shortcut_field.py"/>
-        <source>The usual shortcut of {action}</source>
-        <translation>{action} 기본 단축키</translation>
+        <source>Reset the shortcut for {action}</source>
+        <translation>{action} 단축키를 기본값으로 되돌리기</translation>
     </message>
     <message>
         <location filename="../../app/settings/shortcut_field.py"/>
-        <source>Take it</source>
-        <translation>이 단축키 쓰기</translation>
+        <source>Reassign</source>
+        <translation>다시 지정</translation>
     </message>
     <message>
         <location filename="../../app/settings/shortcut_field.py"/>
-        <source>{keys} belongs to: {action}</source>
+        <source>{keys} is already used by: {action}</source>
         <translation>{keys}은(는) 이미 쓰이고 있습니다: {action}</translation>
     </message>
     <message>
@@ -4619,8 +4593,8 @@
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
-        <source>Show the last moment, or the whole run</source>
-        <translation>마지막 순간 또는 전체 실행 보기</translation>
+        <source>Switch between recent activity and the whole run</source>
+        <translation>최근 활동과 전체 실행 전환</translation>
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
@@ -4636,8 +4610,8 @@
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
-        <source>Experts from RAM per token</source>
-        <translation>토큰당 RAM의 전문가</translation>
+        <source>Read from RAM per token</source>
+        <translation>토큰당 RAM에서 읽은 양</translation>
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
@@ -4646,8 +4620,8 @@
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
-        <source>RAM bandwidth they use</source>
-        <translation>사용하는 RAM 대역폭</translation>
+        <source>RAM bandwidth used</source>
+        <translation>사용한 RAM 대역폭</translation>
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
@@ -4661,13 +4635,13 @@
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
-        <source>This model has no experts to choose from: all of it works for every token.</source>
-        <translation>이 모델에는 골라 쓰는 전문가가 없습니다. 토큰마다 모델 전체가 작동합니다.</translation>
+        <source>This model has no experts: all of it is used for every token.</source>
+        <translation>이 모델에는 전문가가 없습니다. 토큰마다 모델 전체를 사용합니다.</translation>
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
-        <source>Load a mixture-of-experts model to see which of its experts work, and where they live.</source>
-        <translation>전문가 혼합(MoE) 모델을 불러오면 어떤 전문가가 작동하고 어디에 있는지 볼 수 있습니다.</translation>
+        <source>Load a mixture-of-experts model to see which experts are used and where they are.</source>
+        <translation>전문가 혼합(MoE) 모델을 불러오면 어떤 전문가가 쓰이고 어디에 있는지 볼 수 있습니다.</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/stage/panel.py"/>
@@ -4688,7 +4662,7 @@
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
-        <source>{time} µs a layer</source>
+        <source>{time} µs per layer</source>
         <translation>레이어당 {time} µs</translation>
     </message>
     <message>
@@ -4703,7 +4677,7 @@
     </message>
     <message>
         <location filename="../../app/stage/panel.py"/>
-        <source>stronger = used lately</source>
+        <source>stronger = used recently</source>
         <translation>진할수록 최근 사용</translation>
     </message>
     <message>
@@ -4713,12 +4687,7 @@
     </message>
     <message>
         <location filename="../../app/stage/recording.py"/>
-        <source>Choose another folder.</source>
-        <translation>다른 폴더를 선택하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../app/stage/recording.py"/>
-        <source>it is no run kept by Greenroom, or it is damaged</source>
+        <source>it is not a run saved by Greenroom, or it is damaged</source>
         <translation>Greenroom이 저장한 실행이 아니거나 손상되었습니다</translation>
     </message>
     <message>
@@ -4758,7 +4727,7 @@
     </message>
     <message>
         <location filename="../../app/stage/replay_bar.py"/>
-        <source>Open a run that was saved</source>
+        <source>Open a saved run</source>
         <translation>저장한 실행 열기</translation>
     </message>
     <message>
@@ -4773,22 +4742,22 @@
     </message>
     <message>
         <location filename="../../app/stage/replay_bar.py"/>
-        <source>Place in the run</source>
+        <source>Position in the run</source>
         <translation>실행에서의 위치</translation>
     </message>
     <message>
         <location filename="../../app/stage/replay_bar.py"/>
-        <source>Speed of the replay</source>
+        <source>Replay speed</source>
         <translation>재생 속도</translation>
     </message>
     <message>
         <location filename="../../app/stage/replay_bar.py"/>
-        <source>Only the first {time} of this run are kept: a longer one takes too much memory.</source>
+        <source>Only the first {time} of this run was recorded. More would take too much memory.</source>
         <translation>이 실행은 처음 {time}까지만 기록했습니다. 더 길면 메모리를 너무 많이 씁니다.</translation>
     </message>
     <message>
         <location filename="../../app/stage/replay_bar.py"/>
-        <source>A run</source>
+        <source>Run</source>
         <translation>실행</translation>
     </message>
     <message numerus="yes">
@@ -4834,7 +4803,7 @@
     </message>
     <message>
         <location filename="../../app/stage/summary.py"/>
-        <source>None has been called yet.</source>
+        <source>No expert has been called yet.</source>
         <translation>아직 호출된 전문가가 없습니다.</translation>
     </message>
     <message>
@@ -4850,7 +4819,7 @@
     <message>
         <location filename="../../app/stage/summary.py"/>
         <source>The busiest is expert {expert} of layer {layer}, with {share} of that layer&apos;s calls.</source>
-        <translation>가장 바쁜 것은 레이어 {layer}의 전문가 {expert}(으)로, 그 레이어 호출의 {share}를 맡았습니다.</translation>
+        <translation>가장 많이 쓰인 것은 레이어 {layer}의 전문가 {expert}(으)로, 그 레이어 호출의 {share}를 맡았습니다.</translation>
     </message>
     <message>
         <location filename="../../app/stage/view.py"/>
@@ -4866,11 +4835,6 @@
         <location filename="../../app/statusbar.py"/>
         <source>Preparing…</source>
         <translation>준비하는 중…</translation>
-    </message>
-    <message>
-        <location filename="../../app/statusbar.py"/>
-        <source>Loading…</source>
-        <translation>불러오는 중…</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
@@ -4904,18 +4868,13 @@
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
-        <source>RAM of the model</source>
-        <translation>모델의 RAM</translation>
+        <source>RAM used by the model</source>
+        <translation>모델이 쓰는 RAM</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
-        <source>VRAM</source>
-        <translation>VRAM</translation>
-    </message>
-    <message>
-        <location filename="../../app/statusbar.py"/>
-        <source>VRAM of the model</source>
-        <translation>모델의 VRAM</translation>
+        <source>VRAM used by the model</source>
+        <translation>모델이 쓰는 VRAM</translation>
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
@@ -4939,8 +4898,8 @@
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
-        <source>What the model takes. Greenroom as a whole uses {used} now.</source>
-        <translation>모델이 쓰는 양입니다. Greenroom 전체는 지금 {used}를 쓰고 있습니다.</translation>
+        <source>RAM used by the model. Greenroom uses {used} in total.</source>
+        <translation>모델이 쓰는 RAM입니다. Greenroom은 모두 {used}를 쓰고 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/tasks.py"/>
@@ -4964,8 +4923,8 @@
     </message>
     <message>
         <location filename="../../app/topbar.py"/>
-        <source>Show where the experts are at work</source>
-        <translation>전문가가 어디에서 작동하는지 보기</translation>
+        <source>Show experts at work</source>
+        <translation>작동하는 전문가 보기</translation>
     </message>
     <message>
         <location filename="../../app/topbar.py"/>
@@ -4979,7 +4938,7 @@
     </message>
     <message>
         <location filename="../../app/topbar.py"/>
-        <source>The last answer: {speed} tok/s.</source>
+        <source>Last answer: {speed} tok/s.</source>
         <translation>마지막 답변: {speed} tok/s.</translation>
     </message>
     <message>
@@ -4999,13 +4958,13 @@
     </message>
     <message>
         <location filename="../../app/topbar.py"/>
-        <source>Eject (free its memory)</source>
+        <source>Unload (free its memory)</source>
         <translation>내리기 (메모리 비우기)</translation>
     </message>
     <message>
         <location filename="../../app/widgets/chip.py"/>
         <source>Plan: {label}</source>
-        <translation>배치: {label}</translation>
+        <translation>배치 계획: {label}</translation>
     </message>
     <message>
         <location filename="../../app/widgets/file_dialog.py"/>
@@ -5024,13 +4983,13 @@
     </message>
     <message>
         <location filename="../../app/widgets/plan_popover.py"/>
-        <source>Answers, predicted</source>
-        <translation>답변, 예측</translation>
+        <source>Predicted answer speed</source>
+        <translation>예측 답변 속도</translation>
     </message>
     <message>
         <location filename="../../app/widgets/plan_popover.py"/>
-        <source>Answers, measured</source>
-        <translation>답변, 측정</translation>
+        <source>Measured answer speed</source>
+        <translation>측정 답변 속도</translation>
     </message>
     <message>
         <location filename="../../app/widgets/plan_popover.py"/>
@@ -5039,17 +4998,17 @@
     </message>
     <message>
         <location filename="../../app/widgets/plan_popover.py"/>
-        <source>Reading, predicted</source>
-        <translation>읽기, 예측</translation>
+        <source>Predicted reading speed</source>
+        <translation>예측 읽기 속도</translation>
     </message>
     <message>
         <location filename="../../app/widgets/plan_popover.py"/>
-        <source>What a token&apos;s time is made of</source>
-        <translation>토큰 하나에 걸리는 시간의 내역</translation>
+        <source>Time per token, by part</source>
+        <translation>토큰당 시간 내역</translation>
     </message>
     <message>
         <location filename="../../app/widgets/plan_popover.py"/>
-        <source>What else would work</source>
+        <source>Alternatives</source>
         <translation>다른 방법</translation>
     </message>
     <message>
@@ -5075,7 +5034,7 @@
     </message>
     <message>
         <location filename="../../app/wizard/card.py"/>
-        <source>Show the sum for {model}</source>
+        <source>Show the calculation for {model}</source>
         <translation>{model}의 계산 내역 보기</translation>
     </message>
     <message>
@@ -5085,7 +5044,7 @@
     </message>
     <message>
         <location filename="../../app/wizard/card.py"/>
-        <source>{amounts}. Its download needs {more} more free disk space.</source>
+        <source>{amounts}. The download needs {more} more free disk space.</source>
         <translation>{amounts}. 다운로드하려면 디스크 여유 공간이 {more} 더 필요합니다.</translation>
     </message>
     <message>
@@ -5095,18 +5054,18 @@
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
-        <source>Mixture-of-experts models use a small part of themselves for each word. Greenroom keeps the experts in RAM, where there is room, and the rest on the graphics card, if there is one.</source>
-        <translation>전문가 혼합(MoE) 모델은 단어마다 일부만 사용합니다. Greenroom은 전문가를 자리가 넉넉한 RAM에 두고, 나머지는 그래픽 카드가 있으면 그곳에 둡니다.</translation>
+        <source>Mixture-of-experts models use only a small part of their weights for each token. Greenroom keeps the experts in RAM, where there is room, and the rest on the GPU, if there is one.</source>
+        <translation>전문가 혼합(MoE) 모델은 토큰마다 가중치의 일부만 사용합니다. Greenroom은 전문가를 공간이 넉넉한 RAM에 두고, 나머지는 GPU가 있으면 GPU에 둡니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
-        <source>The truth before the download</source>
-        <translation>다운로드하기 전에 사실대로 알려 드립니다</translation>
+        <source>Know before you download</source>
+        <translation>다운로드하기 전에 확인하세요</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
-        <source>It looks at this PC, and says of each model whether it fits, how fast it will be, and why.</source>
-        <translation>이 PC를 살펴 모델마다 들어가는지, 얼마나 빠른지, 그 이유는 무엇인지 알려 드립니다.</translation>
+        <source>Greenroom checks this PC and tells you whether each model fits, how fast it will be, and why.</source>
+        <translation>Greenroom이 이 PC를 확인해 모델마다 들어가는지, 얼마나 빠른지, 그 이유는 무엇인지 알려 드립니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
@@ -5115,8 +5074,8 @@
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
-        <source>Chats, files and measurements stay here. The network is used only for what you ask to be downloaded.</source>
-        <translation>채팅, 파일, 측정값은 여기에 남습니다. 네트워크는 직접 요청한 다운로드에만 씁니다.</translation>
+        <source>Chats, files and measurements stay here. The network is used only for things you choose to download.</source>
+        <translation>채팅, 파일, 측정값은 이 PC에 남습니다. 네트워크는 직접 선택한 다운로드에만 씁니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
@@ -5125,13 +5084,13 @@
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
-        <source>Chat with language models that run on this PC alone.</source>
-        <translation>이 PC에서만 실행되는 언어 모델과 대화하세요.</translation>
+        <source>Chat with language models that run entirely on this PC.</source>
+        <translation>이 PC에서만 실행되는 언어 모델과 채팅하세요.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
         <source>Welcome</source>
-        <translation>환영</translation>
+        <translation>환영합니다</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
@@ -5145,18 +5104,18 @@
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
-        <source>Skip measuring the memory</source>
+        <source>Skip measuring memory</source>
         <translation>메모리 측정 건너뛰기</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
-        <source>Predicted for this PC from its own measurements. After your first answer you will see predicted beside measured.</source>
-        <translation>이 PC의 측정값으로 예측했습니다. 첫 답변 뒤에는 예측과 측정을 나란히 보여 드립니다.</translation>
+        <source>Predicted from measurements of this PC. After your first answer you will see predicted and measured speeds together.</source>
+        <translation>이 PC의 측정값으로 예측했습니다. 첫 답변 뒤에는 예측 속도와 측정 속도를 함께 보여 드립니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
-        <source>Predicted from what is known of such PCs: wide ranges, since this one&apos;s memory was not measured.</source>
-        <translation>비슷한 PC의 알려진 값으로 예측했습니다. 이 PC의 메모리를 측정하지 않아 범위가 넓습니다.</translation>
+        <source>Predicted from similar PCs. The ranges are wide because this PC&apos;s memory was not measured.</source>
+        <translation>비슷한 PC를 바탕으로 예측했습니다. 이 PC의 메모리를 측정하지 않아 범위가 넓습니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
@@ -5165,28 +5124,28 @@
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
-        <source>{why} Without that nothing can be predicted; the Models page tries again.</source>
-        <translation>{why} 이것 없이는 예측할 수 없습니다. 모델 페이지에서 다시 시도합니다.</translation>
+        <source>{why} Nothing can be predicted until this works. The Models page will try again.</source>
+        <translation>{why} 이 문제가 해결되어야 예측할 수 있습니다. 모델 페이지에서 다시 시도합니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
-        <source>Working out what the models of the catalogue would do here…</source>
+        <source>Calculating how the models in the catalogue would run here…</source>
         <translation>카탈로그의 모델이 이 PC에서 어떻게 실행될지 계산하고 있습니다…</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
-        <source>{why}. More models, and other sizes of these, are on the Models page.</source>
-        <translation>{why}. 더 많은 모델과 다른 크기는 모델 페이지에 있습니다.</translation>
+        <source>{why}. Find more models and sizes on the Models page.</source>
+        <translation>{why}. 더 많은 모델과 크기는 모델 페이지에 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
-        <source>There is not enough free disk space for a download: free some, or choose another folder in the settings.</source>
-        <translation>다운로드할 디스크 공간이 부족합니다. 공간을 비우거나 설정에서 다른 폴더를 선택하세요.</translation>
+        <source>There is not enough disk space for a download. Free some, or choose another folder in the settings.</source>
+        <translation>다운로드할 디스크 공간이 부족합니다. 공간을 확보하거나 설정에서 다른 폴더를 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
-        <source>None of the catalogue&apos;s models fits in {amount} of free RAM. Close other programs or add RAM; the demo model runs here already.</source>
-        <translation>카탈로그의 모델 가운데 여유 RAM {amount}에 들어가는 것이 없습니다. 다른 프로그램을 닫거나 RAM을 늘리세요. 데모 모델은 지금 실행할 수 있습니다.</translation>
+        <source>No model in the catalogue fits in {amount} of free RAM. Close other programs or add RAM. The demo model runs here already.</source>
+        <translation>카탈로그에 여유 RAM {amount}에 들어가는 모델이 없습니다. 다른 프로그램을 닫거나 RAM을 늘리세요. 데모 모델은 지금 실행할 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
@@ -5196,8 +5155,8 @@
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
-        <source>Choose what to begin with. Everything else can be changed later.</source>
-        <translation>무엇으로 시작할지 선택하세요. 나머지는 나중에 모두 바꿀 수 있습니다.</translation>
+        <source>Choose how to start. You can change everything later.</source>
+        <translation>어떻게 시작할지 선택하세요. 나중에 모두 바꿀 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
@@ -5211,18 +5170,18 @@
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
-        <source>A small demonstration model; it errs often, but shows how chatting here feels.</source>
-        <translation>작은 데모 모델입니다. 자주 틀리지만 여기서 채팅하는 느낌을 알 수 있습니다.</translation>
+        <source>A small demo model. It makes mistakes, but shows what chatting in Greenroom is like.</source>
+        <translation>작은 데모 모델입니다. 실수가 있지만 Greenroom에서 채팅하는 느낌을 알 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
-        <source>No download.</source>
-        <translation>다운로드가 필요 없습니다.</translation>
+        <source>No download needed.</source>
+        <translation>다운로드할 필요가 없습니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
-        <source>It needs a download of 93 MB once.</source>
-        <translation>한 번 93 MB를 내려받아야 합니다.</translation>
+        <source>It needs a one-time download of 93 MB.</source>
+        <translation>처음 한 번 93 MB를 다운로드해야 합니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
@@ -5231,18 +5190,18 @@
     </message>
     <message>
         <location filename="../../app/wizard/pages.py"/>
-        <source>The download goes on in the background and can be paused.</source>
-        <translation>다운로드는 백그라운드에서 진행되며 일시 중지할 수 있습니다.</translation>
+        <source>It downloads in the background and can be paused.</source>
+        <translation>백그라운드에서 다운로드하며 일시 중지할 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/wizard/steps.py"/>
-        <source>Skip the set-up</source>
-        <translation>설정 건너뛰기</translation>
+        <source>Skip setup</source>
+        <translation>초기 설정 건너뛰기</translation>
     </message>
     <message>
         <location filename="../../app/wizard/steps.py"/>
-        <source>Close this. It can be opened again on the This PC page</source>
-        <translation>닫습니다. ‘이 PC’ 페이지에서 다시 열 수 있습니다</translation>
+        <source>Close setup. You can run it again from the This PC page</source>
+        <translation>초기 설정을 닫습니다. ‘이 PC’ 페이지에서 다시 할 수 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/wizard/steps.py"/>
@@ -5251,13 +5210,13 @@
     </message>
     <message>
         <location filename="../../app/wizard/study.py"/>
-        <source>Starting to read the memory</source>
-        <translation>메모리 읽기를 시작합니다</translation>
+        <source>Starting to measure memory speed</source>
+        <translation>메모리 속도 측정을 시작합니다</translation>
     </message>
     <message>
         <location filename="../../app/wizard/wizard.py"/>
-        <source>Greenroom: set-up</source>
-        <translation>Greenroom: 설정</translation>
+        <source>Greenroom setup</source>
+        <translation>Greenroom 초기 설정</translation>
     </message>
     <message>
         <location filename="../../app/wizard/wizard.py"/>
@@ -5281,7 +5240,7 @@
     </message>
     <message>
         <location filename="../../app/words.py"/>
-        <source>own licence</source>
+        <source>custom licence</source>
         <translation>자체 라이선스</translation>
     </message>
     <message>

@@ -266,7 +266,7 @@ class TorchExecutor(LoadedModel):
     def _compute(self, token_ids: npt.NDArray[np.int64], *, last_only: bool, draft: bool) -> Floats:
         device = self._device.device
         try:
-            with device_errors(device, say("The answer broke off")):
+            with device_errors(device, say("The answer was interrupted")):
                 return self._computed(token_ids, last_only=last_only, draft=draft)
         except GreenroomError:
             self._broken = True

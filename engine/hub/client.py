@@ -162,8 +162,8 @@ def open_client(settings: NetworkSettings, token: str | None = None, control: Co
             say("Greenroom is set to work offline"),
             say("Switch offline mode off in Settings, Network (or unset HF_HUB_OFFLINE), and try again."),
         )
-    check_address(settings.address, say("The hub's address"))
-    check_address(settings.proxy, say("The proxy's address"), proxy=True)
+    check_address(settings.address, say("The hub address"))
+    check_address(settings.proxy, say("The proxy address"), proxy=True)
     import httpx2
 
     control = control or current_control()
@@ -171,7 +171,7 @@ def open_client(settings: NetworkSettings, token: str | None = None, control: Co
     try:
         origin = httpx2.URL(settings.hub).origin
     except (httpx2.InvalidURL, ValueError):
-        raise no_address(settings.address, say("The hub's address")) from None
+        raise no_address(settings.address, say("The hub address")) from None
     try:
         http = httpx2.Client(
             proxy=join_password(settings.proxy) or None,

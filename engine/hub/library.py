@@ -95,7 +95,7 @@ def resolve(model: str, folder: Path | None = None) -> Path:
         )
     why = say("it is neither a file or folder nor the name of an installed model")
     remedy = say("Installed: {names}.", names=", ".join(["demo", *sorted(f.name for f in found)[:8]]))
-    raise GreenroomError(say('There is no model "{model}"', model=_short(model)), why, remedy)
+    raise GreenroomError(say('The model "{model}" was not found', model=_short(model)), why, remedy)
 
 
 def unreadable(folder: Path) -> GreenroomError | None:

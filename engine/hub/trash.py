@@ -130,7 +130,7 @@ def move_models(source: Path, target: Path) -> None:
     """
     what = say("The models were not moved")
     if target.resolve().is_relative_to(source.resolve()):
-        raise GreenroomError(what, say("the new folder lies inside the old one"), say("Choose another place."))
+        raise GreenroomError(what, say("the new folder lies inside the old one"), say("Choose another folder."))
     try:
         if target.exists() and any(target.iterdir()):
             raise GreenroomError(

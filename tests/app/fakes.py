@@ -167,7 +167,7 @@ class FakeEngine:
                 return
             if self.fail_after is not None and number > self.fail_after:
                 self.loaded = self.survives
-                raise GreenroomError("The answer broke off", "memory ran out", "Use a shorter context.")
+                raise GreenroomError("The answer was interrupted", "memory ran out", "Use a shorter context.")
             self.steps += 1
             last = number == len(self.words)
             yield GenerationEvent(word, (number,), stats, "end" if last else None)

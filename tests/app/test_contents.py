@@ -135,7 +135,7 @@ def test_an_import_is_not_interrupted(window: MainWindow, qtbot: QtBot, monkeypa
 
 
 def test_what_is_still_to_be_read_stays(window: MainWindow, qtbot: QtBot) -> None:
-    window.show_fault(GreenroomError("Something in Greenroom went wrong", "KeyError: 1", "You can go on."))
+    window.show_fault(GreenroomError("Something went wrong in Greenroom", "KeyError: 1", "You can go on."))
     switch(window, "ko", qtbot)
     (banner,) = window.banners.banners
     assert banner.isVisible()

@@ -123,7 +123,7 @@ def focus(screen: Screen, name: str) -> None:
 def close_wizard(screen: Screen) -> None:
     """As a user does who wants to chat at once."""
     screen.wait_for(r"Welcome to Greenroom", seconds=60)
-    focus(screen, "set-up")
+    focus(screen, "setup")
     screen.xdotool("key", "Escape")
     focus(screen, "Greenroom")
 

@@ -311,7 +311,7 @@ def test_a_model_that_is_lost_in_an_answer_is_loaded_again_as_it_was(
     with qtbot.waitSignal(host.answerFinished, timeout=LONG):
         ask(host)
     assert (results[0].text, results[0].error.why) == ("Hello, ", "memory ran out")
-    assert results[0].error.remedy.startswith("Greenroom loads the model again by itself")
+    assert results[0].error.remedy.startswith("Greenroom will load the model again")
     qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
     assert [state.kind for state in seen][:2] == ["generating", "ready"]
     assert {state.kind for state in seen[2:]} == {"planning", "loading", "ready"}

@@ -79,7 +79,7 @@ def test_an_unwritable_folder_is_a_banner(
     qtbot.addWidget(window)
     window.show()
     store.change(theme="dark", start="nothing")
-    assert "Nothing can be saved" in banner_texts(window)[0]
+    assert "Greenroom cannot save" in banner_texts(window)[0]
     theme().set_mode("system")
 
 
@@ -94,7 +94,7 @@ def test_the_windows_size_is_remembered(open_window: Open, settings: SettingsSto
 def test_a_fault_of_our_own_is_shown_once(open_window: Open) -> None:
     window = open_window()
     for _ in range(3):
-        window.show_fault(GreenroomError("Something in Greenroom went wrong", "KeyError: 1", "You can go on."))
+        window.show_fault(GreenroomError("Something went wrong in Greenroom", "KeyError: 1", "You can go on."))
     assert len(window.banners.banners) == 1
 
 

@@ -27,22 +27,16 @@ NEVER_ONE = frozenset(
         # Said of several only.
         "{cores} in {sockets} sockets",
         "{total} of {kind}, {count} channels, {free} free.",
-        "RAM is spread over {count} nodes (NUMA); each is near some cores.",
+        "RAM is split across {count} NUMA nodes, each close to some cores.",
         # Shares and ranges.
         "{share} of experts cached in VRAM",
         "{share} of the experts were not called in this run.",
         "{share} of the calls were served from VRAM.",
         "{range} tokens per second.",
         # No counts stand before these words.
-        "Downloads and models in {folder} are listed. Files and folders opened from elsewhere, and models of other "
-        "programs, are used where they are, never copied.",
         "Loading it unloads {model} and frees {freed}.",
         "{send} sends, {newline} starts a new line",
-        "The system keeps {names} from programs; update it, or let the virtual machine have it.",
         "{name} shares the system's RAM, so its memory is not counted as VRAM.",
-        "Asking Hugging Face what {repo} holds…",
-        "{name} stays loaded.",
-        "{keys} belongs to: {action}",
     }
 )
 
@@ -64,6 +58,6 @@ def test_texts_with_a_count_have_plural_forms() -> None:
 def test_a_new_one_would_be_found() -> None:
     assert counted("{count} tokens") == ["tokens"]
     assert counted("about {count:,} long messages in {place}") == ["messages"]
-    assert counted("{name} is here") == counted("{count} ms") == counted("%n tokens of {name}") == []
+    assert counted("{name} is ready") == counted("{count} ms") == counted("%n tokens of {name}") == []
     assert agreeing("{free} are free") == agreeing("; {count} more are left") == ["are"]
-    assert agreeing("{name} is here") == []
+    assert agreeing("{name} is ready") == []

@@ -33,8 +33,8 @@ def test_shows_memory_and_kernel_of_the_loaded_model(qtbot: QtBot) -> None:
     bar = bar_in(qtbot)
     assert bar.note.text() == "No model loaded"
     bar.show_state(READY)
-    assert bar.ram.accessibleName() == "RAM of the model: 17.5 GB"
-    assert bar.vram.accessibleName() == "VRAM of the model: 4.1 GB"
+    assert bar.ram.accessibleName() == "RAM used by the model: 17.5 GB"
+    assert bar.vram.accessibleName() == "VRAM used by the model: 4.1 GB"
     assert bar.kernel.text() == "int4 avx512vnni, 8 threads"
     assert bar.note.text() == ""
     bar.show_state(HostState())
@@ -80,7 +80,7 @@ def test_cpu_use_appears_once_it_is_known(qtbot: QtBot) -> None:
     assert bar.cpu.isHidden()
     bar._look()
     assert bar.cpu.value.text().endswith("%")
-    assert "Greenroom as a whole" in bar.ram.toolTip()
+    assert "Greenroom uses" in bar.ram.toolTip()
 
 
 class Telling:
@@ -101,8 +101,8 @@ def test_what_the_engine_says_goes_before_what_was_planned(qtbot: QtBot) -> None
     bar.show()
     host.said = EngineStatus(graphs=True, ram_bytes=17_900_000_000, vram_bytes=9_600_000_000, hits=100, misses=300)
     bar.show_state(replace(READY, hardware=make_report()))
-    assert bar.ram.accessibleName() == "RAM of the model: 17.9 GB"
-    assert bar.vram.accessibleName() == "VRAM of the model: 9.6 of 12 GB"
+    assert bar.ram.accessibleName() == "RAM used by the model: 17.9 GB"
+    assert bar.vram.accessibleName() == "VRAM used by the model: 9.6 of 12 GB"
     assert bar.kernel.text() == "int4 avx512vnni, 8 threads · graphs on"
     bar.show_state(replace(READY, kind="generating"))
     assert bar.cache.isHidden(), "what earlier answers found says nothing about this one"

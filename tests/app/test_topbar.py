@@ -72,8 +72,8 @@ def test_shows_what_was_measured_beside_what_was_predicted(bar: TopBar, qtbot: Q
     assert "53.4 tok/s" in bar.speed.toolTip()
     bar.chip.click()
     said = [label.text() for label in popover().findChildren(QLabel)]
-    assert said[said.index("Answers, measured") + 1] == "53.4 tok/s"
-    assert said[said.index("Answers, predicted") + 1] == "about 57 tok/s (49 to 66)"
+    assert said[said.index("Measured answer speed") + 1] == "53.4 tok/s"
+    assert said[said.index("Predicted answer speed") + 1] == "about 57 tok/s (49 to 66)"
     popover().close()
     bar.show_state(HostState("loading", "Another", "/m/other.gguf", make_plan()))
     assert "53.4" not in bar.speed.toolTip()
@@ -104,7 +104,7 @@ def test_loading_shows_what_happens_and_can_be_cancelled(bar: TopBar, qtbot: QtB
 
 
 def test_unknown_totals_show_a_moving_bar(bar: TopBar) -> None:
-    bar.show_state(HostState("planning", "Qwen", "/m/q.gguf", progress=Progress(0, 0, "Looking at this PC")))
+    bar.show_state(HostState("planning", "Qwen", "/m/q.gguf", progress=Progress(0, 0, "Checking this PC")))
     assert (bar.progress.minimum(), bar.progress.maximum()) == (0, 0)
 
 
@@ -130,7 +130,7 @@ def test_the_menu_offers_demo_recent_models_and_files(bar: TopBar, settings: Set
         menu.actions()[0].trigger()
     assert chosen.args == [DEMO]
     with qtbot.waitSignal(bar.ejected):
-        next(a for a in menu.actions() if a.text().startswith("Eject")).trigger()
+        next(a for a in menu.actions() if a.text().startswith("Unload")).trigger()
 
 
 def test_the_menu_offers_what_was_never_loaded_below_what_was(
@@ -189,7 +189,7 @@ def test_a_short_bar_keeps_the_name_and_shortens_the_plan(bar: TopBar) -> None:
     assert bar.chip.isHidden()
     assert shown(bar)[0] == READY.model_name
     menu = bar.build_menu()
-    next(a for a in menu.actions() if a.text() == "Show the sum behind this").trigger()
+    next(a for a in menu.actions() if a.text() == "Show the calculation").trigger()
     popover().close()
     bar.resize(940, 46)
     assert bar.chip.text() == "Experts in RAM, the rest on the GPU"

@@ -34,7 +34,7 @@ def test_the_demo_is_loaded_when_the_last_model_is_gone(open_window: Open, host:
     window = open_window(start="last", last_model="/gone.gguf")
     qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
     assert host.state.path == DEMO
-    assert "gone is not here any more" in banner_texts(window)[0]
+    assert "gone was not found" in banner_texts(window)[0]
     assert "/gone.gguf" in banner_texts(window)[0]
     click(window, "Choose a model")
     assert window.page == "models"
@@ -44,7 +44,7 @@ def test_a_missing_demo_is_offered_not_downloaded(open_window: Open, host: Engin
     window = open_window(demo_is_here=False, start="demo")
     assert host.state.kind == "empty"
     assert "93 MB" in banner_texts(window)[0]
-    click(window, "Get the demo model")
+    click(window, "Download the demo model")
     qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
     assert banner_texts(window) == []
 
@@ -54,7 +54,7 @@ def test_a_stopped_download_of_the_demo_is_offered_again(
 ) -> None:
     window = open_window(demo_is_here=False, start="demo")
     api.hold_load = threading.Event()
-    click(window, "Get the demo model")
+    click(window, "Download the demo model")
     qtbot.waitUntil(api.loading.is_set, timeout=LONG)
     assert banner_texts(window) == []
     press(qtbot, window, "stop")
@@ -131,7 +131,7 @@ def test_after_a_failure_the_loaded_model_goes_on(
     qtbot.waitUntil(lambda: banner_texts(window) != [], timeout=LONG)
     qtbot.waitUntil(lambda: host.state.kind == "ready", timeout=LONG)
     assert "mamba9" in banner_texts(window)[0]
-    assert "Qwen3-30B-A3B stays loaded" in banner_texts(window)[0]
+    assert "Qwen3-30B-A3B is still loaded" in banner_texts(window)[0]
     assert window.topbar.model.shown_name == "Qwen3-30B-A3B"
 
 
@@ -155,7 +155,7 @@ def test_a_refused_plan_opens_to_its_sum_while_another_model_goes_on(
     window.load_model("/models/giant.gguf")
     qtbot.waitUntil(lambda: banner_texts(window) != [] and host.state.kind == "ready", timeout=LONG)
     assert "17.5 GB of RAM" in banner_texts(window)[0]
-    click(window, "Show the sum")
+    click(window, "Show the calculation")
     popover = next(w for w in QApplication.topLevelWidgets() if isinstance(w, PlanPopover) and w.isVisible())
     anyway = next(b for b in popover.findChildren(QPushButton) if b.text() == "Load anyway")
     anyway.click()

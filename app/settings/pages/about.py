@@ -29,7 +29,7 @@ class _Version(QWidget):
         text = QVBoxLayout()
         text.setSpacing(0)
         text.addWidget(label(tr("Greenroom {version}", version=engine.__version__), "heading"))
-        text.addWidget(label(tr("Free software under the Apache licence, version 2.0."), "small"))
+        text.addWidget(label(tr("Free software under the Apache License 2.0."), "small"))
         row.addLayout(text, 1)
 
 
@@ -45,7 +45,7 @@ class Licences(QWidget):
         self.list.currentItemChanged.connect(self._show_terms)
         self.terms = QPlainTextEdit()
         self.terms.setReadOnly(True)
-        self.terms.setAccessibleName(tr("Terms"))
+        self.terms.setAccessibleName(tr("Licence text"))
         self.terms.setFixedHeight(theme().px(TEXT_HEIGHT))
         self.terms.setFont(theme().mono(11))
         self.terms.setTabChangesFocus(True)
@@ -60,14 +60,14 @@ class Licences(QWidget):
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Show and not self._looked:
             self._looked = True
-            self.list.addItem(tr("Looking them up…"))
+            self.list.addItem(tr("Loading…"))
             tasks.run(components, done=self._show, failed=self._complain)
         return super().event(event)
 
     def _show(self, found: list[Component]) -> None:
         self.list.clear()
         for component in found:
-            licence = component.licence or tr("see its terms")
+            licence = component.licence or tr("see licence text")
             item = QListWidgetItem(" · ".join(filter(None, (component.name, component.version, licence))))
             item.setData(Qt.ItemDataRole.UserRole, component)
             item.setToolTip(plain_tip(item.text()))
@@ -81,7 +81,7 @@ class Licences(QWidget):
         item = self.list.currentItem()
         component = None if item is None else item.data(Qt.ItemDataRole.UserRole)
         if isinstance(component, Component):
-            self.terms.setPlainText(component.terms() or tr("It came without a text; its licence is named above."))
+            self.terms.setPlainText(component.terms() or tr("No licence text is included. The licence is named above."))
             self.terms.show()
 
 
@@ -96,7 +96,7 @@ PAGE = Page(
                 Option(
                     "licences",
                     mark("Licences"),
-                    mark("Of everything that Greenroom ships or runs on. Choose one to read its terms."),
+                    mark("Everything that Greenroom ships or runs on. Choose an item to read its licence."),
                     lambda settings: Licences(),
                     words="license open source credits qt torch",
                     below=True,

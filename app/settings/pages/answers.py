@@ -24,13 +24,13 @@ PAGE = Page(
                 long_text(
                     "system_prompt",
                     mark("System prompt"),
-                    mark("What the model is told before every chat. Leave it empty for none."),
+                    mark("Sent to the model at the start of every chat. Leave empty for none."),
                     mark("For example: Answer briefly, in Korean."),
                 ),
                 fraction(
                     "temperature",
                     mark("Temperature"),
-                    mark("0 always takes the likeliest word; higher is more varied."),
+                    mark("0 always picks the most likely word. Higher = more varied."),
                     TEMPERATURE_RANGE,
                     0.7,
                     BY_PROGRAM,
@@ -39,7 +39,7 @@ PAGE = Page(
                 fraction(
                     "top_p",
                     mark("Top-p"),
-                    mark("Only the likeliest words that together reach this share are considered."),
+                    mark("Sample from the most likely words that add up to this probability."),
                     TOP_P_RANGE,
                     0.95,
                     BY_PROGRAM,
@@ -48,7 +48,7 @@ PAGE = Page(
                 fraction(
                     "repetition_penalty",
                     mark("Repetition penalty"),
-                    mark("1 is off; a little more keeps small models from looping."),
+                    mark("1 is off. A slightly higher value keeps small models from repeating themselves."),
                     PENALTY_RANGE,
                     1.1,
                     BY_PROGRAM,
@@ -57,12 +57,12 @@ PAGE = Page(
                 choice(
                     "max_tokens",
                     mark("Longest answer"),
-                    mark("In tokens; where an answer is cut off at the latest."),
-                    ((mark("Until the model ends it"), None), *lengths((256, 512, 1024, 2048, 4096, 8192))),
+                    mark("In tokens. Longer answers are cut off."),
+                    ((mark("Until the model stops"), None), *lengths((256, 512, 1024, 2048, 4096, 8192))),
                     words="limit max tokens",
                 ),
             )
         ),
     ),
-    mark("A chat's own settings go before these."),
+    mark("Settings made in a chat override these."),
 )

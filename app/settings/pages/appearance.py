@@ -16,7 +16,7 @@ PAGE = Page(
                 choice(
                     "theme",
                     mark("Theme"),
-                    mark("Light, dark, or as the system has it."),
+                    mark("Light, dark, or the same as the system."),
                     (
                         (mark("Follow the system"), "system"),
                         (mark("Light"), "light"),
@@ -27,7 +27,7 @@ PAGE = Page(
                 choice(
                     "zoom",
                     mark("Text size"),
-                    mark("Of all text. Ctrl and + or - change it anywhere."),
+                    mark("Applies to all text. Press Ctrl and + or - to change it anywhere."),
                     tuple((f"{round(size * 100)}%", size) for size in ZOOMS),
                     words="zoom font scale",
                     unknown="{value}×",
@@ -35,14 +35,14 @@ PAGE = Page(
                 choice(
                     "density",
                     mark("Density"),
-                    mark("How much room there is around buttons and fields."),
+                    mark("Space around buttons and fields."),
                     ((mark("Comfortable"), "comfortable"), (mark("Compact"), "compact")),
                 ),
                 toggle(
                     "reduced_motion",
                     mark("Motion"),
-                    mark("The stage then shows the whole run instead of glowing with every token."),
-                    mark("As little as possible"),
+                    mark("The stage shows the whole run instead of glowing with each token."),
+                    mark("Reduce motion"),
                     words="animation reduced blink",
                 ),
             )

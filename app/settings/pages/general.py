@@ -20,16 +20,16 @@ PAGE = Page(
                 choice(
                     "language",
                     mark("Language"),
-                    mark("Holds at once."),
+                    mark("Takes effect immediately."),
                     _languages,
                     words="language 언어 한국어 English",
                 ),
                 choice(
                     "start",
                     mark("Load at start"),
-                    mark("The window opens first, then this loads."),
+                    mark("Loads after the window opens."),
                     (
-                        (mark("The model used last"), "last"),
+                        (mark("Last used model"), "last"),
                         (mark("The demo model"), "demo"),
                         (mark("Nothing"), "nothing"),
                     ),
@@ -37,8 +37,8 @@ PAGE = Page(
                 choice(
                     "enter",
                     mark("Enter key"),
-                    mark("While you write a message. Shift+Enter always begins a new line."),
-                    ((mark("Sends the message"), "send"), (mark("Begins a new line"), "newline")),
+                    mark("When you write a message. Shift+Enter always starts a new line."),
+                    ((mark("Sends the message"), "send"), (mark("Starts a new line"), "newline")),
                     words="return keyboard",
                 ),
             )

@@ -16,7 +16,9 @@ PAGE = Page(
                 Option(
                     "models_folder",
                     mark("Models folder"),
-                    mark("Where Greenroom looks for models and puts downloads. Files elsewhere can be opened as well."),
+                    mark(
+                        "Where Greenroom looks for models and saves downloads. You can also open files from elsewhere."
+                    ),
                     ModelsFolder,
                     ModelsFolder.show_values,
                     ("models_folder",),
@@ -25,5 +27,5 @@ PAGE = Page(
             ),
         ),
     ),
-    mark("Models of LM Studio, Ollama and Hugging Face are found where they are, and used in place."),
+    mark("Models from LM Studio, Ollama and Hugging Face are found and used in place."),
 )

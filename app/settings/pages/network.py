@@ -14,7 +14,7 @@ from engine.errors import GreenroomError
 from engine.hub.network import DEFAULT_ENDPOINT, check_address, read_certificates
 from engine.words import say
 
-THE_SYSTEMS = mark("The system's")
+THE_SYSTEMS = mark("System default")
 
 
 def _line(field: str, title: str, said: str, empty: str, check: Callable[[str], object], words: str = "") -> Option:
@@ -27,12 +27,12 @@ def _line(field: str, title: str, said: str, empty: str, check: Callable[[str], 
 
 
 def _check_hub(text: str) -> None:
-    check_address(text, say("The hub's address"))
+    check_address(text, say("The hub address"))
     if "@" in urlsplit(text).netloc:
         raise GreenroomError(
-            tr("The hub's address was not saved"),
-            tr("a name or password in it would be kept in the settings file"),
-            tr("Leave it out, and save an access token instead."),
+            tr("The hub address was not saved"),
+            tr("it contains a name or password, which would be saved in the settings file"),
+            tr("Leave it out and save an access token instead."),
         )
 
 
@@ -46,14 +46,14 @@ PAGE = Page(
                 toggle(
                     "offline",
                     mark("Offline"),
-                    mark("Nothing is asked of the network, not even when you press a button that would."),
+                    mark("Greenroom does not use the network, even when you press a button that would."),
                     mark("Work offline"),
                     words="internet",
                 ),
                 whole_number(
                     "downloads_at_once",
-                    mark("Downloads at once"),
-                    mark("Models on their way at the same time; the others wait."),
+                    mark("Simultaneous downloads"),
+                    mark("How many models download at the same time. The others wait."),
                     DOWNLOADS_RANGE,
                     mark("Two"),
                     2,
@@ -73,14 +73,14 @@ PAGE = Page(
                 Option(
                     "token",
                     mark("Access token"),
-                    mark("For models whose terms you accepted on Hugging Face. It is kept in the system's keyring."),
+                    mark("For models whose terms you accepted on Hugging Face. It is saved in the system keyring."),
                     lambda settings: Token(),
                     words="hf login account password",
                 ),
                 _line(
                     "hub",
                     mark("Hub"),
-                    mark("Another address that speaks the same language, such as a mirror of your company."),
+                    mark("Use a different Hugging Face-compatible server, such as a company mirror."),
                     DEFAULT_ENDPOINT,
                     _check_hub,
                     "mirror endpoint hugging face",
@@ -97,7 +97,7 @@ PAGE = Page(
                 _line(
                     "ca_file",
                     mark("Certificates"),
-                    mark("A PEM file to trust, for networks that look into encrypted traffic."),
+                    mark("A PEM file to trust, for networks that inspect HTTPS traffic."),
                     THE_SYSTEMS,
                     read_certificates,
                     "tls ssl ca",

@@ -15,18 +15,16 @@ from app.words import home_path
 from engine.folders import config_folder, data_folder, log_folder
 
 LEAVES = (
-    mark("When you search or open a model's details, the search words or the model's name go to Hugging Face."),
-    mark(
-        "When you download a model, Hugging Face learns which one, and your address on the internet as any site does."
-    ),
-    mark("If you saved an access token, it goes with these requests, and nowhere else."),
+    mark("When you search or open a model's details, the search text or model name is sent to Hugging Face."),
+    mark("When you download a model, Hugging Face sees which one and, like any site, your IP address."),
+    mark("If you saved an access token, it is sent with these requests and nowhere else."),
     mark("If you set a mirror under Network, all of this goes to the mirror instead of Hugging Face."),
-    mark("A link in an answer opens in your browser, after you have seen where it leads and pressed the button."),
+    mark("A link in an answer opens in your browser only after you see its address and press the button."),
 )
 STAYS = (
-    mark("Chats, drafts, attached files and everything the model writes stay in a file on this PC."),
-    mark("Pictures that an answer refers to are never fetched."),
-    mark("There is no telemetry, no crash report, no look for updates, no account."),
+    mark("Chats, drafts, attachments and everything the model writes stay in a file on this PC."),
+    mark("Pictures linked in an answer are never downloaded."),
+    mark("There is no telemetry, no crash reports, no update checks and no account."),
 )
 
 
@@ -62,13 +60,13 @@ class _Folders(QWidget):
             line = label(text, wrap=True)
             line.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
             box.addWidget(line)
-        show = button(tr("Show the folder"), name=tr("Show the folder of the chats"))
+        show = button(tr("Open folder"), name=tr("Open the chats folder"))
         show.clicked.connect(lambda: QDesktopServices.openUrl(QUrl.fromLocalFile(str(data_folder()))))
         box.addWidget(show, 0, Qt.AlignmentFlag.AlignLeft)
 
 
 def _forget(settings: SettingsStore) -> QWidget:
-    forget = button(tr("Forget them"), name=tr("Forget the models opened lately"))
+    forget = button(tr("Clear list"), name=tr("Clear the list of recent models"))
     forget.clicked.connect(lambda: settings.change(recent=(), last_model=None))
     return forget
 
@@ -94,7 +92,7 @@ PAGE = Page(
                 ),
                 Option(
                     "stays",
-                    mark("What never does"),
+                    mark("What never leaves this PC"),
                     "",
                     lambda settings: _Sentences(STAYS),
                     words="telemetry crash account chats",
@@ -103,7 +101,7 @@ PAGE = Page(
                 toggle(
                     "offline",
                     mark("Offline"),
-                    mark("Nothing is asked of the network, not even when you press a button that would."),
+                    mark("Greenroom does not use the network, even when you press a button that would."),
                     mark("Work offline"),
                 ),
             )
@@ -112,7 +110,7 @@ PAGE = Page(
             (
                 Option(
                     "folders",
-                    mark("Where it is kept"),
+                    mark("Where data is kept"),
                     "",
                     _Folders,
                     words="folder file path log data",
@@ -120,8 +118,8 @@ PAGE = Page(
                 ),
                 Option(
                     "recent",
-                    mark("Models opened lately"),
-                    mark("Their paths are kept for the menu and for the next start."),
+                    mark("Recent models"),
+                    mark("Their paths are kept for the menu and the next start."),
                     _forget,
                     _show_forget,
                     words="history recent",
@@ -130,5 +128,5 @@ PAGE = Page(
             mark("On this PC"),
         ),
     ),
-    mark("Nothing leaves this PC unasked."),
+    mark("Nothing leaves this PC unless you ask."),
 )

@@ -154,9 +154,9 @@ def test_drafts_stay_with_their_chat(page, host):
 def test_an_error_is_told_in_its_place(page, host):
     page.send("q")
     host.say("half ")
-    host.end("error", STATS, GreenroomError("The answer broke off", "memory is full", "Close something."))
+    host.end("error", STATS, GreenroomError("The answer was interrupted", "memory is full", "Close something."))
     texts = [label.text() for label in last(page).findChildren(QLabel)]
-    assert "The answer broke off" in texts
+    assert "The answer was interrupted" in texts
     assert "Memory is full. Close something." in texts
     assert shown(page)[-1] == "half "
 

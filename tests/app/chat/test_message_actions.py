@@ -279,4 +279,8 @@ def test_copying_by_a_command_says_so(page, host, monkeypatch):
     page.copy_last()
     monkeypatch.setattr(page._performance, "copy_card", lambda: True)
     assert page.copy_card()
-    assert said == ["There is no answer to copy yet", "The answer was copied", "The benchmark card was copied"]
+    assert said == [
+        "The message was not answered to copy yet",
+        "The answer was copied",
+        "The benchmark card was copied",
+    ]

@@ -22,9 +22,9 @@ SHORT = say(
     one="VRAM ran short in an answer: %n expert is left in it, so answers are slower.",
 )
 BROKEN = GreenroomError(
-    say("The answer broke off"),
+    say("The answer was interrupted"),
     say("{name} has stopped working ({value})", name="cuda:0", value="an illegal memory access"),
-    say("Greenroom loads the model again by itself; if that fails, restart Greenroom."),
+    say("Greenroom will load the model again. If that fails, restart Greenroom."),
 )
 
 
@@ -87,7 +87,7 @@ def test_a_broken_device_leaves_the_answer_so_far_and_one_button_goes_on(page, h
     assert page.transcript.views[-1].body.text == "so far"
     assert page.notices.isHidden(), "nothing can be done before the model is back"
     host.set_state(READY)
-    assert page.notices.text == "The answer broke off."
+    assert page.notices.text == "The answer was interrupted."
     assert [button.text() for button in page.notices.buttons] == ["Continue the answer"]
     qtbot.mouseClick(page.notices.buttons[0], Qt.MouseButton.LeftButton)
     host.answer(", and on")

@@ -132,9 +132,9 @@ def test_saved_as_table_and_picture(open_dialog: Open, tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_said(open_dialog: Open, tmp_path: Path) -> None:
     dialog = open_dialog()
     dialog._write(tmp_path / "none" / "a.csv", lambda path: path.write_text("a"))
-    assert "cannot be written" in dialog.trouble.text()
+    assert "could not be saved" in dialog.trouble.text()
     dialog._write(tmp_path, lambda path: save_picture(path, dialog.view.rows, "a", Use()))
-    assert "cannot be written" in dialog.trouble.text()
+    assert "could not be saved" in dialog.trouble.text()
 
 
 @pytest.fixture(params=["light", "dark"])
@@ -189,7 +189,7 @@ def test_the_narrowest_rows_have_room_for_their_figures(spoken: str, qapp: objec
 
 def test_words_for_what_does_not_run() -> None:
     (row,) = compared(HERE, MODEL, None, [Entry(ram=4, vram=0)], Use())
-    assert (place(row), speed(row), cost(row)) == ("Too large for it", "–", "")
+    assert (place(row), speed(row), cost(row)) == ("Too large", "–", "")
     assert amounts(row)[0].startswith("needs ")
     assert in_words([row]).count("\n") == 0
 

@@ -39,7 +39,7 @@ def test_instructions_the_system_withholds_are_named() -> None:
 def test_shared_memory_is_never_counted_as_vram() -> None:
     shared = GpuReport("AMD Radeon iGPU", "AMD", 8_000_000_000, 8_000_000_000, True)
     found = by_title(checks(make_report(gpus=[shared])))
-    assert "No graphics card with its own memory" in found["Graphics"].sentence
+    assert "No GPU with its own memory" in found["Graphics"].sentence
     assert "not counted" in found["Not counted"].sentence
 
 
@@ -74,7 +74,7 @@ def test_a_card_that_is_not_used_gets_no_tick() -> None:
     other = GpuReport("AMD Radeon RX 7900 XTX", "amd", 25_000_000_000, 24_000_000_000, False)
     check = by_title(checks(make_report(gpus=[other])))["Graphics"]
     assert check.state == "note"
-    assert "not used: this version computes on NVIDIA GPUs only" in check.sentence
+    assert "Not used: this version supports NVIDIA GPUs only" in check.sentence
     card = replace(make_report().gpus[0], vendor="nvidia")
     told = "The installed torch is a CPU build, so the NVIDIA GPU stays unused; run the set-up again for CUDA."
     found = by_title(checks(make_report(gpus=[card], warnings=[told])))

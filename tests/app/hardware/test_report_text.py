@@ -18,7 +18,7 @@ def test_it_says_what_the_page_says() -> None:
     text = report_text(report)
     assert "[ok] Memory: 64.0 GB, 51.2 GB free. (52.0 GB/s with 8 threads)" in text
     assert "[warning] Note: Update the driver." in text
-    assert "by threads: 52.0 with 8, 49.5 with 16" in text
+    assert "by number of threads: 52.0 with 8, 49.5 with 16" in text
 
 
 def test_no_folder_and_no_name_of_a_user_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:

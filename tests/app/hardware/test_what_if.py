@@ -119,7 +119,7 @@ def test_a_card_that_nobody_knows_cannot_be_compared_with(qtbot: QtBot, api: Fak
 def test_that_nothing_fits_is_said(qtbot: QtBot, api: FakeApi) -> None:
     api.mode = "too_large"
     panel = shown(qtbot, WhatIfPanel(api))
-    assert panel.name.text() == "None of the catalogue's models would fit"
+    assert panel.name.text() == "No model in the catalogue would fit"
     assert panel.speed.isHidden()
 
 

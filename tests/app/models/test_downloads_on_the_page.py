@@ -202,7 +202,7 @@ def test_details_of_the_catalogue_compare_quantisations(page: ModelsPage, hub: F
     tasks.finish()
     dialog = page.findChild(DetailsDialog)
     said = texts(dialog)
-    facts = ("30.5B weights, 3.3B used for each token", "up to 32\u202f768 tokens")
+    facts = ("30.5B weights, 3.3B active per token", "up to 32\u202f768 tokens")
     for expected in (*facts, "Q4_0", "Q8_0", "49–66 tok/s"):
         assert expected in said
     assert all(choice.chip.text() for choice in dialog.choices)
@@ -279,7 +279,7 @@ def test_the_same_file_twice_is_said(page: ModelsPage, private_data: Path) -> No
     from app.models.survey import ModelRow, _name_duplicates
 
     rows = [ModelRow(n, n, "gguf", 900, checkpoint=folder / f"{n}.gguf") for n in "abc"]
-    assert [row.detail for row in _name_duplicates(rows)] == ["gguf", "gguf · the same file as a", "gguf"]
+    assert [row.detail for row in _name_duplicates(rows)] == ["gguf", "gguf · same file as a", "gguf"]
 
 
 def test_what_waits_can_be_loaded_next(

@@ -66,8 +66,8 @@ def test_the_demo_comes_first_and_says_what_it_is(page: ModelsPage) -> None:
     show(page)
     row = page.rows[0]
     assert row.row.path == DEMO
-    assert "small demonstration model" in texts(row)
-    assert "download of 93 MB" in texts(row)
+    assert "Small demo model" in texts(row)
+    assert "Downloads 93 MB" in texts(row)
 
 
 def test_no_download_is_announced_when_the_demos_source_is_here(page: ModelsPage, no_demo: Path) -> None:

@@ -54,7 +54,7 @@ def enter(palette: CommandPalette, qtbot: QtBot) -> None:
 def test_it_offers_every_command_that_can_be_done_now(window: MainWindow) -> None:
     palette = opened(window)
     assert {"New chat", "Models", "Larger text", "Quit"} <= set(palette.titles)
-    assert "Stop the answer, or the loading" not in palette.titles, "nothing is running"
+    assert "Stop" not in palette.titles, "nothing is running"
     assert "Find a command, chat, model or setting" not in palette.titles, "it is open already"
 
 
@@ -82,7 +82,7 @@ def test_a_model_is_found_and_loaded(window: MainWindow, host: EngineHost, api: 
 
 def test_a_setting_is_found_by_other_words_and_gone_to(window: MainWindow, qtbot: QtBot) -> None:
     palette = find(window, qtbot, "telemetry")
-    assert palette.titles[0] in ("What may leave this PC", "What never does")
+    assert palette.titles[0] in ("What may leave this PC", "What never leaves this PC")
     qtbot.keyClick(palette.field, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
     qtbot.keyClicks(palette.field, "kv cache")
     enter(palette, qtbot)

@@ -52,7 +52,7 @@ def test_an_address_with_a_password_is_split_as_it_is_entered(
     assert join_password(ADDRESS) == WHOLE
     assert SECRET not in on_disk(private_data)
     assert [SECRET in value for value in keyring.kept.values()] == [True]
-    assert proxy.state.text() == "The password is in the system's keyring."
+    assert proxy.state.text() == "The password is saved in the system keyring."
     assert not proxy.field.isUndoAvailable(), "Ctrl+Z would bring it back"
 
 
@@ -76,7 +76,7 @@ def test_another_proxy_has_no_password(proxy: Proxy) -> None:
     enter(proxy, "http://me@other.example:3128")
     assert proxy.state.isHidden()
     enter(proxy, ADDRESS)
-    assert proxy.state.text() == "The password is in the system's keyring."
+    assert proxy.state.text() == "The password is saved in the system keyring."
 
 
 def test_without_a_safe_keyring_it_says_how_long_it_is_kept(

@@ -257,19 +257,19 @@ def test_a_conflict_is_named_and_nothing_taken_unasked(settings: SettingsStore, 
     field = control(page, "shortcuts", "shortcut:eject")
     press(field, "Ctrl+N")
     assert settings.values.shortcuts == {}
-    assert field.trouble.text() == "Ctrl+N belongs to: New chat"
+    assert field.trouble.text() == "Ctrl+N is already used by: New chat"
     field.take.click()
     assert settings.values.shortcuts == {"eject": "Ctrl+N", "new_chat": ""}
     assert control(page, "shortcuts", "shortcut:new_chat").keys.keySequence().isEmpty()
     back = control(page, "shortcuts", "shortcut:new_chat")
     back.reset.click()
-    assert back.trouble.text() == "Ctrl+N belongs to: Eject the model"
+    assert back.trouble.text() == "Ctrl+N is already used by: Unload the model"
     assert settings.values.shortcuts == {"eject": "Ctrl+N", "new_chat": ""}
     back.take.click()
     assert settings.values.shortcuts == {}
     zoom = control(page, "shortcuts", "shortcut:quit")
     press(zoom, "Ctrl+=")
-    assert zoom.trouble.text() == "Ctrl+= belongs to: Larger text"
+    assert zoom.trouble.text() == "Ctrl+= is already used by: Larger text"
     zoom.take.click()
     assert settings.values.shortcuts == {"quit": "Ctrl+="}, "Ctrl++ still makes the text larger"
 
@@ -349,14 +349,14 @@ def test_the_token_goes_to_the_keyring_and_is_not_shown_again(
     monkeypatch.delenv("HF_TOKEN", raising=False)
     token = control(page, "network", "token")
     tasks.finish()
-    assert token.state.text() == "None is stored."
+    assert token.state.text() == "No token is saved."
     token.field.setText("hf_secret")
     token.save.click()
     tasks.finish()
     tasks.finish()
     assert list(keyring.kept.values()) == ["hf_secret"]
     assert token.field.text() == ""
-    assert token.state.text() == "One is in the keyring."
+    assert token.state.text() == "A token is saved in the keyring."
     token.remove.click()
     tasks.finish()
     tasks.finish()
@@ -413,15 +413,15 @@ def test_every_control_can_be_reached_and_has_a_name(page: SettingsPage) -> None
 @pytest.mark.parametrize(
     ("keys", "why"),
     [
-        ("A", "alone is for writing"),
-        ("Shift+A", "alone is for writing"),
-        ("Esc", "alone is for writing"),
-        ("Return", "is needed where text is written"),
-        ("Ctrl+Return", "is needed where text is written"),
-        ("Alt+Left", "is needed where text is written"),
-        ("Tab", "is needed where text is written"),
-        ("Ctrl+V", "is needed where text is written"),
-        ("Ctrl+Shift+Z", "is needed where text is written"),
+        ("A", "alone is used for typing"),
+        ("Shift+A", "alone is used for typing"),
+        ("Esc", "alone is used for typing"),
+        ("Return", "is reserved for editing text"),
+        ("Ctrl+Return", "is reserved for editing text"),
+        ("Alt+Left", "is reserved for editing text"),
+        ("Tab", "is reserved for editing text"),
+        ("Ctrl+V", "is reserved for editing text"),
+        ("Ctrl+Shift+Z", "is reserved for editing text"),
     ],
 )
 def test_keys_for_writing_are_no_shortcuts(settings: SettingsStore, page: SettingsPage, keys: str, why: str) -> None:

@@ -111,7 +111,7 @@ def test_where_nothing_is_in_vram_nothing_is_said_of_it() -> None:
 
 def test_it_can_be_read_aloud() -> None:
     activity = Activity((2, 5), 4)
-    assert "None has been called yet" in summarise(activity)
+    assert "No expert has been called yet" in summarise(activity)
     activity.play(frame(0.0, 0, [], moved=[4, 5]))
     activity.play(frame(0.1, 1, [0, 4], [1, 3]))
     said = summarise(activity)

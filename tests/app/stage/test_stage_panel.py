@@ -93,7 +93,7 @@ def test_a_model_without_experts_says_so(
 ) -> None:
     counters.dense = True
     load(host)
-    assert "no experts to choose from" in panel.nothing.text()
+    assert "This model has no experts" in panel.nothing.text()
 
 
 def test_a_loaded_model_shows_where_its_experts_are(
@@ -127,7 +127,7 @@ def test_an_answer_lights_experts_and_gives_figures(
     assert panel.replay_bar.save.isHidden(), "what goes on cannot be kept yet"
     panel._show_figures()
     assert panel.served.value.text() == "75%"
-    assert panel.hand_off.value.text() == "21 µs a layer"
+    assert panel.hand_off.value.text() == "21 µs per layer"
     assert "75% of the calls were served from VRAM" in panel.view.accessibleDescription()
     api.gate.release(2)
     qtbot.waitUntil(lambda: panel.live._tokens == 2, timeout=LONG)
@@ -273,14 +273,14 @@ def test_an_answer_that_is_over_leaves_the_picture_of_what_worked_in_it(
     answer()
     counters.counts[0] += np.array([4, 1, 0, 0], np.uint64)
     qtbot.waitUntil(lambda: panel.activity.uses.sum() == 5, timeout=LONG)
-    assert panel.meaning.text() == "stronger = used lately"
+    assert panel.meaning.text() == "stronger = used recently"
     finish(host, api, qtbot)
     qtbot.waitUntil(lambda: not panel._frames.isActive(), timeout=LONG)
     assert panel.meaning.text() == "stronger = used more often"
     assert panel.activity.glow[0].tolist() == [1.0, 0.5, 0.0, 0.0]
     panel.meaning.click()  # who asks for the last moment sees it: nothing
     qtbot.waitUntil(lambda: not panel._frames.isActive(), timeout=LONG)
-    assert panel.meaning.text() == "stronger = used lately"
+    assert panel.meaning.text() == "stronger = used recently"
     assert not panel.activity.alight
 
 
@@ -354,7 +354,7 @@ def test_a_run_that_was_too_long_says_how_much_of_it_is_kept(panel: StagePanel) 
     run.frames.append(Frame(75.0, 1, *(np.array([], np.uint32) for _ in range(3))))
     panel.open_replay(Replay(run))
     assert panel.replay_bar.cut.isVisible()
-    assert panel.replay_bar.cut.text().startswith("Only the first 1:15 of this run are kept")
+    assert panel.replay_bar.cut.text().startswith("Only the first 1:15 of this run was recorded")
     panel.close_replay()
     assert not panel.replay_bar.cut.isVisible()
 
@@ -396,7 +396,7 @@ def test_a_replay_that_is_paused_stands_still_and_shows_the_whole_run_at_its_end
     replay.tick(60.0)
     qtbot.waitUntil(lambda: not panel._frames.isActive(), timeout=LONG)
     np.testing.assert_array_equal(panel.activity.glow, before)
-    assert panel.meaning.text() == "stronger = used lately"
+    assert panel.meaning.text() == "stronger = used recently"
     replay.play()
     replay.tick(60.0)
     qtbot.waitUntil(lambda: not panel._frames.isActive(), timeout=LONG)

@@ -138,8 +138,8 @@ class User:
     def section(self, key: str) -> None:
         """Of the settings, which are open. A narrow window has a list to choose from instead of the buttons."""
         s, names = self.screen, "|".join(SECTIONS[key])
-        if s.sees("^(?:Page of the settings|설정 페이지)$"):
-            s.click("Page of the settings|설정 페이지", kind="Combo")
+        if s.sees("^(?:Settings page|설정 페이지)$"):
+            s.click("Settings page|설정 페이지", kind="Combo")
             s.find("|".join(name for both in SECTIONS.values() for name in both), kind="row")
             s.key("Home", *["Down"] * list(SECTIONS).index(key), "Return")
         else:

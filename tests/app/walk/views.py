@@ -19,7 +19,7 @@ def stage(user: User) -> None:
     user.ask("Write a short poem about the sea.")
     s.shoot("30-stage")
     user.answered()
-    user.palette("performance of", "Performance of the answers")
+    user.palette("performance of", "Performance panel")
     user.shows("the performance panel", performance=True, stage=True)
     s.find("Milliseconds a token.*", enabled=False)
     s.shoot("31-stage-and-performance")
@@ -43,7 +43,7 @@ def replay(user: User) -> None:
     s.click("Save this run")
     user.file_dialog(kept)
     user.until(lambda: any(user.papers.glob("run*")), "the file of the run")
-    s.click("Open a run that was saved")
+    s.click("Open a saved run")
     user.file_dialog(next(user.papers.glob("run*")))
     user.shows("the replay", replay=True)
     s.shoot("34-replay")
@@ -80,7 +80,7 @@ def dialogs(user: User) -> None:
     user.answered()
     for theme in ("", "-other-theme"):
         s.click("Plan: .*")
-        s.find("Answers, predicted", enabled=False)
+        s.find("Predicted answer speed", enabled=False)
         s.shoot(f"36-plan{theme}")
         s.key("Escape")
         user.page("ctrl+2")
@@ -91,7 +91,7 @@ def dialogs(user: User) -> None:
         s.key("Escape")
         user.page("ctrl+3")
         s.click("Compare with this PC…")
-        s.until(lambda seen: "Is it worth it?" in seen["windows"], "the comparison")
+        s.until(lambda seen: "Compare machines" in seen["windows"], "the comparison")
         time.sleep(3)
         s.shoot(f"38-compare{theme}")
         s.key("Escape")
@@ -103,7 +103,7 @@ def dialogs(user: User) -> None:
 def wizard(user: User, mark: str, words: str, entry: str) -> None:
     """All its pages, from the palette on."""
     s = user.screen
-    titles = {"Greenroom: set-up", "Greenroom: 설정"}
+    titles = {"Greenroom setup", "Greenroom: 설정"}
     user.palette(words, entry)
     s.until(lambda seen: bool(titles & set(seen["windows"])), "the set-up guide")
     pages = (

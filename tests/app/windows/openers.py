@@ -49,7 +49,7 @@ print("sea")
 ```
 """
 PAPER = Attachment(f"{NAMED}.txt", "The sea is deep.\n" * 40, 680)
-FAILURE = GreenroomError(say("The answer broke off"), say("no model is loaded"), say("Load a model first."))
+FAILURE = GreenroomError(say("The answer was interrupted"), say("no model is loaded"), say("Load a model first."))
 STEP = say("VRAM ran short in an answer: prompts are read {chunk} tokens at a time, which takes longer.", chunk=64)
 
 

@@ -123,7 +123,7 @@ def test_who_does_not_wait_sees_plans_and_better_ones_after_the_measurement(
     assert "not measured" in wizard.fits.lead.text()
     go_on.set()
     tasks.finish()
-    assert "its own measurements" in wizard.fits.lead.text()
+    assert "measurements of this PC" in wizard.fits.lead.text()
 
 
 def test_a_failed_measurement_says_why_and_can_be_tried_again(open_wizard: Open, api: FakeApi) -> None:
@@ -219,8 +219,8 @@ def test_where_nothing_fits_only_the_demo_is_offered(open_wizard: Open, api: Fak
     wizard = open_wizard()
     go_to(wizard, "fits")
     assert wizard.findings.fits.best is None
-    assert {card.action.text() for card in wizard.fits.cards} == {"Show the sum"}
-    assert "None of the catalogue's models fits" in wizard.fits._note.text()
+    assert {card.action.text() for card in wizard.fits.cards} == {"Show the calculation"}
+    assert "No model in the catalogue fits" in wizard.fits._note.text()
     go_to(wizard, "start")
     assert not wizard.start.download.isVisible()
 

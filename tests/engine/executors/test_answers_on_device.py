@@ -89,7 +89,9 @@ def test_a_device_that_breaks_down_ends_its_answer_alone(model: Checkpoint, plan
         device_of(loaded).break_down("the cable was pulled")
         with pytest.raises(GreenroomError) as broken:
             next(events)
-        assert str(broken.value).startswith("The answer broke off: sim has stopped working (simulated failure: the")
+        assert str(broken.value).startswith(
+            "The answer was interrupted: sim has stopped working (simulated failure: the"
+        )
         assert not loaded.loaded
         with pytest.raises(GreenroomError, match=r"no longer loaded\. Load it again\."):
             next(iter(loaded.generate("Hello there", SAMPLING)))

@@ -256,7 +256,7 @@ def test_a_file_of_another_make_is_left_alone(tmp_path: Path, statements: list[s
     store = ChatStore(path)
     assert store.problem is not None
     assert "damaged" in store.problem.why
-    ask(store, "goes on", "in memory")
+    ask(store, "goes on", "RAM disk")
     use(store)
     store.close()
     assert path.read_bytes() == before
