@@ -149,12 +149,13 @@ class _Pool(QObject):
         wait(self._running.values(), seconds, FIRST_COMPLETED)
 
     def shutdown(self, timeout: float) -> bool:
-        for task in self._running:
-            if not task.to_its_end:
-                task.cancel()
-        ended = wait_for(_join, self._dismiss(), timeout)
-        # What was begun meanwhile, by whoever did not know of the end.
-        self._dismiss()
+        ended, until = True, time.monotonic() + timeout
+        # Again for what is begun while this waits, by whoever does not know of the end.
+        while self._threads and (left := until - time.monotonic()) > 0:
+            for task in self._running:
+                if not task.to_its_end:
+                    task.cancel()
+            ended = wait_for(_join, self._dismiss(), left) and ended
         self._running.clear()
         self.setParent(None)
         return ended
