@@ -204,6 +204,8 @@ class MainWindow(QMainWindow):
 
     def _rebuild(self) -> None:
         """The contents anew, at the same place. Answers go on: nothing that matters lives in widgets."""
+        if self._closing:
+            return
         if self.chats.busy:
             self._rebuild_soon.start(WAIT_MS)
             return
@@ -249,7 +251,7 @@ class MainWindow(QMainWindow):
 
     @Slot()
     def _start(self) -> None:
-        if self._started:
+        if self._started or self._closing:
             return
         self._started = True
         self._take_chat()
@@ -552,8 +554,7 @@ class MainWindow(QMainWindow):
         self._closing = True
         keeping = self.chats.keeping
         self._settings.change(window=self.saveGeometry().toBase64().toStdString())
-        self.hide()
-        self.launcher.close()
+        self._disappear()
         ended = self._host.shutdown()
         if keeping is not None:
             keeping.end()
@@ -563,3 +564,14 @@ class MainWindow(QMainWindow):
         self._end_pages()
         self.hangs = not (tasks.shutdown() and ended)
         super().closeEvent(event)
+
+    def _disappear(self) -> None:
+        """Nothing can be asked of the program any more, although its event loop runs while its parts end."""
+        self.hide()
+        self.launcher.close()
+        for other in self.findChildren(QWidget):
+            if other.isWindow():
+                other.hide()
+        # On a Mac the menus stand at the top of the screen, without a window.
+        for action in self.actions_by_key.values():
+            action.setEnabled(False)

@@ -43,8 +43,10 @@ class Task(QObject):
         done: Callable[[Any], object] | None,
         failed: Callable[[GreenroomError], object] | None,
         progress: Callable[[Progress], object] | None,
+        to_its_end: bool = False,
     ) -> None:
         super().__init__()
+        self.to_its_end = to_its_end
         self._done, self._failed, self._progress = done, failed, progress
         self._control = Control()
         self._finished = False
@@ -126,7 +128,7 @@ class _Pool(QObject):
         self._closing = False
 
     def start(self, task: Task, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        if self._closing:
+        if self._closing and not task.to_its_end:
             task.cancel()
             return
         task.setParent(self)
@@ -152,14 +154,24 @@ class _Pool(QObject):
 
     def shutdown(self, timeout: float) -> bool:
         self._closing = True  # a timer may want something while this waits
-        for task in self._running:
-            task.cancel()
-        for _ in self._threads:
-            self._work.put(None)
-        ended = wait_for(_join, self._threads, timeout)
+        ended, until = True, time.monotonic() + timeout
+        # Again for what was promised while this waits.
+        while self._threads and (left := until - time.monotonic()) > 0:
+            for task in self._running:
+                if not task.to_its_end:
+                    task.cancel()
+            ended = wait_for(_join, self._dismiss(), left) and ended
         self._running.clear()
         self.setParent(None)
         return ended
+
+    def _dismiss(self) -> list[threading.Thread]:
+        """The threads end after what is queued; later work gets others, and a queue of their own."""
+        threads, self._threads = self._threads, []
+        work, self._work = self._work, SimpleQueue()
+        for _ in threads:
+            work.put(None)
+        return threads
 
 
 def _join(threads: list[threading.Thread], timeout: float) -> bool:
@@ -197,13 +209,16 @@ def run(
     done: Callable[[Any], object] | None = None,
     failed: Callable[[GreenroomError], object] | None = None,
     progress: Callable[[Progress], object] | None = None,
+    to_its_end: bool = False,
 ) -> Task:
     """Runs fn(*args) in the background; with a `progress` handler fn gets a `progress=` callback as well.
+
+    to_its_end: `shutdown` does not cancel it: the user has been told that it is done when the program ends
 
     That callback raises Cancelled once the task is cancelled. Any other exception than GreenroomError is
     logged and delivered to `failed` as one.
     """
-    task = Task(done, failed, progress)
+    task = Task(done, failed, progress, to_its_end)
     _pool().start(task, fn, args)
     return task
 
@@ -243,7 +258,7 @@ def wait_for(fn: Callable[..., bool], *args: Any) -> bool:
 def shutdown(timeout: float = 5.0) -> bool:
     """Cancels what runs and lets it end for up to `timeout` seconds; False when something would not stop.
 
-    A later `run` starts afresh.
+    What was to go to its end is not cancelled. A later `run` starts afresh.
     """
     app = QCoreApplication.instance()
     pool = app.findChild(_Pool, options=Qt.FindChildOption.FindDirectChildrenOnly) if app else None

@@ -256,12 +256,16 @@ class ModelsPage(QWidget):
         self.list.set_items([*items, Foot(self._where)])
 
     @property
+    def _folder(self) -> Path:
+        """Where models are kept."""
+        return Path(self._settings.values.models_folder or _own_folder())
+
+    @property
     def _where(self) -> str:
-        folder = Path(self._settings.values.models_folder or _own_folder())
         return tr(
             "Shows the downloads and models in {folder}. Models opened from elsewhere or found in other "
             "programs are used in place, never copied.",
-            folder=home_path(folder),
+            folder=home_path(self._folder),
         )
 
     @property
@@ -371,11 +375,10 @@ class ModelsPage(QWidget):
     @Slot(object)
     def _delete(self, row: ModelRow) -> None:
         """With a way back, until the program closes."""
-        folder = Path(self._settings.values.models_folder or _own_folder())
-        if self._trash is None or self._trash.folder != folder:
+        if self._trash is None or self._trash.folder != self._folder:
             if self._trash is not None:
-                tasks.run(self._trash.close)
-            self._trash = Trash(folder)
+                tasks.run(self._trash.close, to_its_end=True)
+            self._trash = Trash(self._folder)
         loaded = self._host.loaded
         if loaded is not None and loaded.path == row.path:
             self._host.unload()
@@ -408,8 +411,7 @@ class ModelsPage(QWidget):
 
     def shutdown(self) -> None:
         """What was deleted goes now; the rest, if the program ends before, goes when it ends the next time."""
-        if self._trash is not None:
-            tasks.run(self._trash.close)
+        tasks.run((self._trash or Trash(self._folder)).close, to_its_end=True)
 
     @Slot(object)
     def _show_state(self, state: HostState) -> None:

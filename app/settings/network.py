@@ -124,7 +124,7 @@ class Token(QWidget):
     def _store(self, value: str) -> None:
         from engine.hub.credentials import save_token
 
-        tasks.run(save_token, value, done=lambda _: self._stored(), failed=self._complain)
+        tasks.run(save_token, value, done=lambda _: self._stored(), failed=self._complain, to_its_end=True)
 
     def _stored(self) -> None:
         self.field.clear()

@@ -56,11 +56,11 @@ class Proxy(Line):
         self._saved = address
         self._settings.change(proxy=address)
         if password:
-            tasks.run(keep_password, address, password, done=self._look)
+            tasks.run(keep_password, address, password, done=self._look, to_its_end=True)
 
     @Slot()
     def _forget(self) -> None:
-        tasks.run(forget_password, done=self._look)
+        tasks.run(forget_password, done=self._look, to_its_end=True)
 
     def _look(self, _: object = None) -> None:
         if self._looking is not None:

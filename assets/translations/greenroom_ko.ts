@@ -7106,6 +7106,11 @@
         <translation>이름에 비해 지나치게 큽니다</translation>
     </message>
     <message>
+        <location filename="../../engine/hub/headers.py"/>
+        <source>the headers of its repository are far too large</source>
+        <translation>저장소에 있는 파일들의 헤더가 너무 큽니다</translation>
+    </message>
+    <message>
         <location filename="../../engine/hub/library.py"/>
         <source>&quot;{model}&quot; is not on this PC</source>
         <translation>“{model}”은(는) 이 PC에 없습니다</translation>

@@ -12,6 +12,7 @@ import io
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -37,6 +38,8 @@ _TENSORS_BLOCK = 1 << 18
 _MAX_SAFETENSORS_HEADER = 100_000_000
 #: Files that are wanted whole, if they are no larger than this.
 _WHOLE_BYTES = 64 << 20
+#: Of one model, all its files together; the largest need a tenth of it.
+_MOST_BYTES = 1 << 30
 _AT_ONCE = 8
 
 
@@ -94,7 +97,7 @@ def _settle(fetched: Path, place: Path, model: RemoteModel) -> None:
 def _fetch_all(
     model: RemoteModel, settings: NetworkSettings, token: str | None, place: Path, progress: ProgressCallback
 ) -> None:
-    hub, done = Hub(settings), 0
+    hub, done, room = Hub(settings), 0, _Room(_MOST_BYTES)
     total = len(model.files)
     with open_client(settings, token) as client, ThreadPoolExecutor(_AT_ONCE) as pool:
 
@@ -102,7 +105,7 @@ def _fetch_all(
             target = inside(place, file.path)
             with disk_errors(target):
                 make_private(target.parent)
-            source = _Source(client, hub.url(model.repo, model.commit, file.path), file, settings.host)
+            source = _Source(client, hub.url(model.repo, model.commit, file.path), file, settings.host, room)
             _fetch_file(source, file, target)
 
         for _ in pool.map(one, model.files):
@@ -135,12 +138,26 @@ def _fetch_file(source: _Source, file: RemoteFile, target: Path) -> None:
         whole.write(content)
 
 
+class _Room:
+    """Bytes that may still be fetched, from any thread."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._lock = threading.Lock()
+        self._left = nbytes
+
+    def take(self, nbytes: int) -> bool:
+        """False when there are not so many."""
+        with self._lock:
+            self._left -= nbytes
+            return self._left >= 0
+
+
 class _Source:
     """Ranges of one remote file."""
 
-    def __init__(self, client: HubClient, url: str, file: RemoteFile, host: str) -> None:
+    def __init__(self, client: HubClient, url: str, file: RemoteFile, host: str, room: _Room) -> None:
         self._client, self._url, self._host = client, url, host
-        self._file = file
+        self._file, self._room = file, room
 
     @property
     def nbytes(self) -> int:
@@ -150,6 +167,10 @@ class _Source:
         """Raises GreenroomError, also when the server answers with something else than these bytes."""
         if not nbytes:
             return b""
+        if not self._room.take(nbytes):
+            raise self._failed(
+                say("the headers of its repository are far too large"), say("Choose another repository.")
+            )
         if first == 0 and nbytes == self._file.nbytes:
             response, content = self._client.whole(self._url, self._failed, nbytes)
         else:

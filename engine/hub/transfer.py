@@ -154,10 +154,11 @@ class FileTransfer:
                 self._attempt()
                 continue
             except _AgainError as again:
-                if again.at_once and (changes := changes + 1) < self._policy.attempts:
-                    continue
-                if again.at_once:
+                # However much came between: a server could have us begin anew for ever.
+                if self._have < before and (changes := changes + 1) >= self._policy.attempts:
                     raise again.error from again
+                if again.at_once:
+                    continue
                 failures = 1 if self._have - before >= _PROGRESS_BYTES else failures + 1
                 wait = max(again.retry_after, self._policy.wait_s(failures))
                 if failures >= self._policy.attempts or wait > _MAX_RETRY_AFTER_S:

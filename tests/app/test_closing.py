@@ -7,23 +7,30 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QDialog, QWidget
 from pytestqt.qtbot import QtBot
+from window_fakes import Open
 
 from app import tasks
 from app.engine_worker import EngineWorker
 from app.host import EngineHost
+from app.main_window import MainWindow
 from app.models.download_host import DownloadHost
+from app.models.page import ModelsPage
 from app.models.survey import search_hub
 from app.settings.store import SettingsStore
+from engine import own_folders
 from engine.hub.download_store import RUNNING, DownloadStore
 from engine.hub.downloads import DownloadManager
 from engine.hub.network import NetworkSettings
 from engine.hub.repository import RemoteFile, RemoteModel
+from engine.hub.trash import Trash
 from tests.fake_hub import COMMIT
 from tests.raw_server import RawServer, silent
 
@@ -211,3 +218,106 @@ sys.exit(__main__.main([]))
         [sys.executable, "-c", program], env=environment(private_data), capture_output=True, text=True, timeout=60
     )
     assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
+
+
+def test_what_the_user_was_promised_is_done_at_the_end(qtbot: QtBot) -> None:
+    """A password that is to be forgotten, say, although the program ends before its turn comes."""
+    busy, done = threading.Event(), []
+    for _ in range(6):  # more than there are threads
+        tasks.run(busy.wait, 20)
+    tasks.run(done.append, "promised", to_its_end=True)
+    tasks.run(done.append, "not promised")
+    QTimer.singleShot(0, busy.set)
+    assert tasks.shutdown(timeout=20)
+    assert done == ["promised"]
+
+
+def test_work_that_begins_while_closing_waits_keeps_nothing(qtbot: QtBot) -> None:
+    """It takes no other thread's sign to end."""
+    busy = threading.Event()
+    tasks.run(busy.wait, 20)
+
+    def begin() -> None:
+        tasks.run(int)
+        QTimer.singleShot(100, busy.set)
+
+    QTimer.singleShot(0, begin)
+    assert tasks.shutdown(timeout=10)
+
+
+def test_a_deleted_model_is_gone_after_the_end(
+    make_host: Callable[..., EngineHost], settings: SettingsStore, private_data: Path, qtbot: QtBot
+) -> None:
+    model = private_data / "models/maker/model/model-Q4_0.gguf"
+    model.parent.mkdir(parents=True)
+    model.write_bytes(b"x")
+    page = ModelsPage(make_host(), settings, DownloadHost(settings))
+    qtbot.addWidget(page)
+    tasks.finish()
+    page._trash = Trash(private_data / "models")
+    page._trash.delete("model", model)
+    page.shutdown()
+    assert tasks.shutdown(timeout=20)
+    assert not (private_data / "models/.trash").exists()
+
+
+def test_what_a_program_that_was_killed_has_deleted_goes_at_the_next_end(
+    make_host: Callable[..., EngineHost], settings: SettingsStore, private_data: Path, qtbot: QtBot
+) -> None:
+    trash = private_data / "models/.trash"
+    trash.mkdir(parents=True)
+    own_folders.make(trash / "999999999-1")
+    (trash / "999999999-1/model-Q4_0.gguf").write_bytes(b"x")
+    page = ModelsPage(make_host(), settings, DownloadHost(settings))
+    qtbot.addWidget(page)
+    tasks.finish()
+    page.shutdown()
+    assert tasks.shutdown(timeout=20)
+    assert not trash.exists()
+
+
+def closed_while_it_waits(
+    window: MainWindow, meanwhile: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> list[bool]:
+    """Closes it. meanwhile: called while its parts end. What was visible then, and what it could be asked."""
+    seen: list[bool] = []
+    ended = threading.Event()
+
+    def look() -> None:
+        meanwhile()
+        QTimer.singleShot(50, end)
+
+    def end() -> None:
+        seen.extend(other.isVisible() for other in (window, *window.findChildren(QWidget)) if other.isWindow())
+        seen.extend(action.isEnabled() for action in window.actions_by_key.values())
+        ended.set()
+
+    def slow(host: DownloadHost) -> bool:
+        QTimer.singleShot(0, look)
+        return tasks.wait_for(ended.wait, 20)
+
+    monkeypatch.setattr(DownloadHost, "shutdown", slow)
+    window.close()
+    assert ended.is_set()
+    return seen
+
+
+def test_nothing_can_be_asked_of_a_window_that_closes(open_window: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    window = open_window()
+    QDialog(window).show()
+    made: list[object] = []
+    monkeypatch.setattr(window, "_make_chat", made.append)
+    assert not any(closed_while_it_waits(window, window._rebuild_soon.start, monkeypatch))
+    assert made == []
+
+
+def test_a_window_that_closes_before_it_has_begun_does_not_begin(
+    make_host: Callable[..., EngineHost], settings: SettingsStore, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a signal ends the program right after its start."""
+    made: list[object] = []
+    window = MainWindow(make_host(), settings, lambda *_: made.append(1))  # type: ignore[func-returns-value,arg-type]
+    qtbot.addWidget(window)
+    window.show()
+    closed_while_it_waits(window, lambda: None, monkeypatch)
+    assert made == []

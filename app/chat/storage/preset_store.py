@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from app.chat.storage.presets import BUILT_IN, NAME_LIMIT, Preset
+from app.chat.storage.presets import BUILT_IN, Preset, preset_name
 from app.folders import keep_aside, make_writable
 from app.language import tr
 from engine.errors import GreenroomError
@@ -46,7 +46,7 @@ class PresetStore:
 
     def save(self, preset: Preset) -> None:
         """Keep a preset under its name, in place of one that has it. Raises GreenroomError when it cannot be kept."""
-        name = " ".join(preset.name.split())[:NAME_LIMIT]
+        name = preset_name(preset.name)
         if not name:
             raise GreenroomError(tr("The preset was not saved"), tr("it has no name"), tr("Give it a name."))
         if name in {built_in.name for built_in in BUILT_IN}:

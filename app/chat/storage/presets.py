@@ -14,6 +14,7 @@ from typing import Any
 from app.host import DEMO, HostState
 from app.language import mark
 from app.settings.store import PROMPT_LIMIT, Settings
+from engine.clean_text import clean_text
 from engine.runtime.events import SamplingParams
 
 NAME_LIMIT = 60
@@ -88,7 +89,7 @@ class Preset:
     def from_plain(cls, raw: Mapping[str, Any]) -> Preset:
         """What makes sense of plain data; the rest is left open, and a name that is none is empty."""
         return cls(
-            " ".join((_text(raw.get("name"), PROMPT_LIMIT) or "").split())[:NAME_LIMIT],
+            preset_name(_text(raw.get("name"), PROMPT_LIMIT) or ""),
             Sampling.from_plain(raw.get("sampling")),
             _text(raw.get("system"), PROMPT_LIMIT),
             _text(raw.get("thinking"), NAME_LIMIT),
@@ -143,7 +144,7 @@ class ChatSettings:
     def from_plain(cls, raw: Mapping[str, Any]) -> ChatSettings:
         start = raw.get("start")
         return cls(
-            _text(raw.get("preset"), NAME_LIMIT) or RECOMMENDED.name,
+            preset_name(_text(raw.get("preset"), PROMPT_LIMIT) or "") or RECOMMENDED.name,
             Sampling.from_plain(raw.get("own")),
             _text(raw.get("system"), PROMPT_LIMIT),
             _text(raw.get("thinking"), NAME_LIMIT),
@@ -238,6 +239,11 @@ def resolve(
 
 def params_of(sampling: Sampling) -> SamplingParams:
     return replace(SamplingParams(), **sampling.chosen)
+
+
+def preset_name(text: str) -> str:
+    """Any text as a preset's name, which stands in menus: on one line, without what steers a terminal or a reader."""
+    return " ".join(clean_text(text).split())[:NAME_LIMIT].strip()
 
 
 def _text(value: Any, most: int) -> str | None:

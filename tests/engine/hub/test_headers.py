@@ -176,3 +176,17 @@ def test_a_file_too_short_for_a_header_is_no_endless_wait(hub: FakeHub, tmp_path
     assert (folder / "model.safetensors").stat().st_size == nbytes
     with pytest.raises(GreenroomError):
         open_checkpoint(folder)
+
+
+def test_many_large_headers_are_not_all_fetched(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may be as large as it is, but a repository has thousands of files."""
+    monkeypatch.setattr(headers, "_MOST_BYTES", 3_000_000)
+    header = (1_000_000).to_bytes(8, "little") + bytes(1_100_000)
+    files: dict[str, bytes] = {"config.json": b'{"model_type": "llama"}'}
+    files |= {f"part-{number}.safetensors": header for number in range(20)}
+    hub.add("maker/wide", files)  # type: ignore[arg-type]
+    model, settings = listed(hub, "maker/wide")
+    with pytest.raises(GreenroomError, match="far too large"):
+        fetch_headers(model, settings, folder=tmp_path / "cache")
+    assert sum(hub.bytes_sent.values()) <= 3_000_000
+    assert list((tmp_path / "cache").iterdir()) == []

@@ -20,7 +20,7 @@ from engine.hub import client
 from engine.hub import repository as repositories
 from engine.hub.catalogue import fetch_update
 from engine.hub.client import open_client
-from engine.hub.headers import _Source
+from engine.hub.headers import _Room, _Source
 from engine.hub.network import NetworkSettings
 from engine.hub.repository import Hub, RemoteFile, is_repo
 from engine.hub.transfer import FileTransfer, RetryPolicy, Throttle
@@ -186,7 +186,7 @@ def _ask(hub: Hub, rng: random.Random, folder: Path) -> None:
         with open_client(hub.settings, TOKEN) as opened:
             url = hub.url("maker/model", "main", FILE.path)
             if pick == 3:
-                assert len(_Source(opened, url, FILE, "hub.example").bytes(0, 500)) == 500
+                assert len(_Source(opened, url, FILE, "hub.example", _Room(500)).bytes(0, 500)) == 500
             else:
                 done = FileTransfer(
                     opened,

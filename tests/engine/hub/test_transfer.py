@@ -158,6 +158,14 @@ def test_a_file_that_changed_on_the_hub_is_loaded_anew_and_said(bench: Bench) ->
     assert bench.counted == NBYTES - 1000  # a thousand were thrown away
 
 
+def test_a_server_cannot_have_it_begin_anew_for_ever(bench: Bench) -> None:
+    """Each time much has come before it, which otherwise counts as getting on."""
+    bench.fault(*[Fault("reset", at=200_000), Fault("status", status=416)] * 20)
+    with pytest.raises(GreenroomError, match="416"):
+        bench.run()
+    assert len(bench.hub.repositories[REPO].files[NAME].faults) > 20
+
+
 def test_a_part_longer_than_the_file_is_no_part_of_it(bench: Bench) -> None:
     bench.part.write_bytes(bytes(NBYTES + 5))
     bench.run()

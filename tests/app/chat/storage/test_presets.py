@@ -170,4 +170,17 @@ def test_presets_of_half_characters_and_endless_numbers(tmp_path):
     )
     PresetStore(tmp_path).take(path)
     (kept,) = PresetStore(tmp_path).own
-    assert (kept.name, kept.system, kept.sampling.chosen) == ("a?", "?", {"stop": ("?",)})
+    assert (kept.name, kept.system, kept.sampling.chosen) == ("a\ufffd", "?", {"stop": ("?",)})
+
+
+def test_a_presets_name_steers_nobody(tmp_path):
+    """It stands in menus, and a chat finds its preset by it."""
+    name = "Calm\x1b[2K\r\n\u202egpj.exe"
+    path = tmp_path / "presets.json"
+    path.write_text(json.dumps({"format": "greenroom-presets", "version": 1, "presets": [{"name": name}]}))
+    (taken,) = PresetStore(tmp_path / "own").take(path)
+    assert taken.name == "Calm\ufffd[2K gpj.exe"
+    assert ChatSettings.from_plain({"preset": name}).preset == taken.name
+    store = PresetStore(tmp_path / "own")
+    store.save(Preset(name))
+    assert [preset.name for preset in store.own] == [taken.name]
