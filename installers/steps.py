@@ -18,10 +18,15 @@ class SetupError(Exception):
     """Set-up cannot go on. The text is the one sentence the user reads: what, why, what to do."""
 
 
+class ChangedFile(SetupError):
+    """A downloaded file is not the one in the lock: nothing else is tried."""
+
+
 #: Words of pip, CMake and the system, and what they mean to a user. First match in the log wins.
+_CHANGED = "DO NOT MATCH THE HASHES"
 CAUSES = (
     (
-        "DO NOT MATCH THE HASHES",
+        _CHANGED,
         "a downloaded file is not the one Greenroom was tested with: its SHA-256 differs. Start this again; if that "
         "does not help, something between here and the package index changes files",
     ),
@@ -125,6 +130,6 @@ def run_logged(command: list[str], log: Path, what: str) -> None:
         output = file.read().decode("utf-8", "replace")
     for words, meaning in CAUSES:
         if words in output:
-            raise SetupError(f"{what}: {meaning}. (Log: {log})")
+            raise (ChangedFile if words == _CHANGED else SetupError)(f"{what}: {meaning}. (Log: {log})")
     errors = [text.strip() for text in output.splitlines() if "error" in text.lower()]
     raise SetupError(f"{what}: {(errors or ['no reason was given'])[-1]} (Log: {log})")

@@ -13,7 +13,7 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps import SetupError, run_logged
+from steps import ChangedFile, SetupError, run_logged
 
 #: PyTorch's public wheel index: smaller CPU builds for Linux, CUDA builds for Windows.
 INDEX = "https://download.pytorch.org/whl/"
@@ -62,6 +62,8 @@ def install(python: Path, log: Path, lock: Path, driver: int | None) -> str:
                 run_logged([*pip, "--require-hashes", "--no-deps", "-r", str(locked)], log, FAILED)
             if source.index:  # what this build needs besides: nothing where the lock or the libraries have it all
                 run_logged([*pip, f"torch=={version}"], log, FAILED)
+        except ChangedFile:
+            raise
         except SetupError as error:
             failure = error
             continue

@@ -305,6 +305,25 @@ class TestTorchBuild:
         (command,) = tried
         assert command[-3:] == ["--index-url", torch_build.INDEX + "cu126", "torch==2.13.0"]
 
+    def test_a_changed_file_is_not_replaced_by_one_without_a_hash(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "torch.txt").write_text("torch==2.13.0 \\\n    --hash=sha256:0\n")
+        tried: list[list[str]] = []
+        words = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE"
+
+        def changed(command: list[str], log: Path, what: str) -> None:
+            tried.append(command)
+            steps.run_logged([sys.executable, "-c", f"print({words!r}); raise SystemExit(1)"], log, what)
+
+        monkeypatch.setattr(torch_build, "reachable", lambda index: True)
+        monkeypatch.setattr(torch_build, "plain_pip_offers", lambda python, version: "cuda")
+        monkeypatch.setattr(torch_build, "installed_version", lambda python: None)
+        monkeypatch.setattr(torch_build, "run_logged", changed)
+        with pytest.raises(steps.SetupError, match="SHA-256 differs"):
+            torch_build.install(Path("python"), tmp_path / "log", tmp_path, 580)
+        assert len(tried) == 1
+
     def test_nothing_to_do_when_it_is_there(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         version = torch_build.pinned_version(environment.LOCK)
         monkeypatch.setattr(torch_build, "installed_version", lambda python: version + "+cpu")
