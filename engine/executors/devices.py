@@ -346,7 +346,7 @@ def open_device(name: str) -> Device:
     if name == "cpu":
         return HostDevice()
     if is_simulated(name):
-        from engine.executors.sim import SimDevice
+        from engine.executors.simulated.device import SimDevice
 
         return SimDevice(simulated(name))
     return TorchDevice(name)

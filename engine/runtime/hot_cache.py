@@ -1,7 +1,7 @@
 """Which experts lie in VRAM: a cache of slots for the experts that routers call again and again.
 
-Pure bookkeeping, no bytes: `engine.executors.expert_slots` holds those. An expert that is missing is computed on the
-CPU at once, so nothing ever waits for the cache, and an upload is worth its bytes only if the expert comes again.
+Pure bookkeeping, no bytes: `expert_slots` holds those. An expert that is missing is computed on the CPU at once, so
+nothing ever waits for the cache, and an upload is worth its bytes only if the expert comes again.
 
 Between two calls of `next_uploads` and `uploaded` the cache does not move: everybody who looks an expert up during one
 step sees the same. One thread at a time, except for `resident`.

@@ -31,7 +31,7 @@ MakeTiny = Callable[[str, str], Tiny]
 CHILD = """
 import sys
 import engine
-import engine.executors.native_executor  # the program's own memory is not the model's
+import engine.executors.native.executor  # the program's own memory is not the model's
 from engine.placement.plan import PlanBytes
 
 def status(key):

@@ -22,10 +22,10 @@ from engine.checkpoints.checkpoint import Checkpoint
 from engine.errors import GreenroomError
 from engine.executors import load
 from engine.executors.executor import TryAgain
-from engine.executors.expert_slots import HybridExperts
-from engine.executors.narrower import narrower
-from engine.executors.sim import SimDevice
-from engine.executors.torch_executor import TorchExecutor
+from engine.executors.hybrid.executor import TorchExecutor
+from engine.executors.hybrid.expert_slots import HybridExperts
+from engine.executors.hybrid.narrower import narrower
+from engine.executors.simulated.device import SimDevice
 from engine.hardware.report import HardwareReport
 from engine.models import model_spec
 from engine.placement.plan import OffloadPlan

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from engine.executors.device.blocks import activate
 from engine.executors.devices import Device
-from engine.executors.packed_codes import PackedExpert
-from engine.executors.torch_blocks import activate
+from engine.executors.hybrid.packed_codes import PackedExpert
 from engine.models.spec import MoeSpec
 from engine.placement.packing import STRIP_ROWS
 from engine.placement.sizes import DEQUANTISED_AT_ONCE

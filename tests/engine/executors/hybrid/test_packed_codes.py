@@ -8,7 +8,7 @@ import torch
 
 from engine import _native
 from engine.checkpoints.formats import FORMATS
-from engine.executors.packed_codes import PackedExpert
+from engine.executors.hybrid.packed_codes import PackedExpert
 
 HIDDEN, INNER, EXPERTS = 512, 256, 3
 

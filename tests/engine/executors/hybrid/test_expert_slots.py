@@ -12,11 +12,11 @@ import torch
 from tiny_models import TOKENS, Tiny, make_plan
 
 from engine.errors import Cancelled
-from engine.executors import expert_slots, slot_uploads, streaming
-from engine.executors.expert_slots import HybridExperts
-from engine.executors.sim import SimDevice
-from engine.executors.streaming import Staging
-from engine.executors.torch_executor import TorchExecutor
+from engine.executors.hybrid import expert_slots, slot_uploads, streaming
+from engine.executors.hybrid.executor import TorchExecutor
+from engine.executors.hybrid.expert_slots import HybridExperts
+from engine.executors.hybrid.streaming import Staging
+from engine.executors.simulated.device import SimDevice
 from engine.hardware.simulated import simulated
 from engine.models.spec import MoeSpec
 from engine.placement.plan import PlanBytes
@@ -96,7 +96,7 @@ def test_large_experts_are_unpacked_piece_by_piece(tiny: MakeTiny, run: Run, mon
     expected = answer(run(model, dense_dtype="float32"))
     executor, experts = hybrid(run, model, slots=16)
     stream_always(experts)
-    monkeypatch.setattr("engine.executors.packed_layer.DEQUANTISED_AT_ONCE", 16 * 64)
+    monkeypatch.setattr("engine.executors.hybrid.packed_layer.DEQUANTISED_AT_ONCE", 16 * 64)
     expect_close(answer(executor), expected)
 
 
@@ -313,7 +313,7 @@ def test_the_next_load_begins_with_the_experts_called_most(
     tiny: MakeTiny, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = tiny("qwen3_moe", "safetensors")
-    monkeypatch.setattr("engine.executors.torch_executor.WORTH_KEEPING", 8)
+    monkeypatch.setattr("engine.executors.hybrid.executor.WORTH_KEEPING", 8)
     executor, experts = hybrid(run, model, slots=4)
     for _ in range(3):
         executor.truncate(0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import rms_norm, scaled_dot_product_attention
 
+from engine.executors.device.states import TorchKv
 from engine.executors.linear import Linear
 from engine.executors.step import Step
-from engine.executors.torch_states import TorchKv
 from engine.models.spec import AttentionSpec
 from engine.placement.sizes import SINK_SCORES
 

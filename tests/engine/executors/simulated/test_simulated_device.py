@@ -13,7 +13,7 @@ from tiny_models import Tiny
 
 from engine.errors import GreenroomError
 from engine.executors.devices import HostDevice, device_errors, open_device
-from engine.executors.sim import GRANULE, SimDevice
+from engine.executors.simulated.device import GRANULE, SimDevice
 from engine.hardware.simulated import Simulated, simulated
 
 MakeSim = Callable[..., SimDevice]

@@ -14,21 +14,21 @@ import torch
 
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.errors import Cancelled, GreenroomError
-from engine.executors.device_experts import DeviceExperts
+from engine.executors.device.building import TorchBuilder
+from engine.executors.device.experts import DeviceExperts
 from engine.executors.devices import DENSE, DenseDevice, device_errors, out_of_memory
 from engine.executors.embedding import embedding
 from engine.executors.executor import TryAgain
-from engine.executors.expert_slots import HybridExperts
-from engine.executors.expert_store import ExpertStore
+from engine.executors.hybrid.expert_slots import HybridExperts
+from engine.executors.hybrid.narrower import narrower
 from engine.executors.kv_cache import KvCache
 from engine.executors.layer import Layer
 from engine.executors.loaded_model import Floats, LoadedModel
 from engine.executors.loading import Loader, thread_words
 from engine.executors.mlp import NativeMlp
-from engine.executors.narrower import narrower
+from engine.executors.native.expert_store import ExpertStore
 from engine.executors.rope import ropes_of
 from engine.executors.step import Step
-from engine.executors.torch_building import TorchBuilder
 from engine.folders import cache_folder
 from engine.hardware.simulated import is_simulated
 from engine.models.spec import ModelSpec

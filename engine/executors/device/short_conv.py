@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from engine.executors.device.states import ConvState
 from engine.executors.linear import Linear
 from engine.executors.step import Step
-from engine.executors.torch_states import ConvState
 
 
 class ShortConv:

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from engine.checkpoints.formats import FORMATS
-from engine.executors.device_blocks import BlockDecoder, Tables
+from engine.executors.device.block_decoder import BlockDecoder, Tables
+from engine.executors.device.blocks import activate
 from engine.executors.devices import DenseDevice, Device
 from engine.executors.loading import Loader
-from engine.executors.torch_blocks import activate
 from engine.models.spec import MlpSpec, MoeSpec
 from engine.placement.sizes import DEQUANTISED_AT_ONCE, FLOATS
 from engine.runtime.status import ExpertUsage

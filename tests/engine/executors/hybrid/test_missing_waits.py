@@ -11,12 +11,12 @@ import torch
 from tiny_models import TOKENS, Tiny
 
 from engine.errors import GreenroomError
-from engine.executors import expert_slots, streaming
 from engine.executors.devices import Event, Stream
 from engine.executors.executor import TryAgain
-from engine.executors.expert_slots import HybridExperts
-from engine.executors.sim import SimDevice
-from engine.executors.streaming import ExpertStream, Pieces, Staging
+from engine.executors.hybrid import expert_slots, streaming
+from engine.executors.hybrid.expert_slots import HybridExperts
+from engine.executors.hybrid.streaming import ExpertStream, Pieces, Staging
+from engine.executors.simulated.device import SimDevice
 
 TOKEN_IDS = np.asarray(TOKENS, dtype=np.int64)
 

@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class NativeRouter:
-    """On the CPU. Arguments and results as those of `engine.executors.torch_router.Router`."""
+    """On the CPU. Arguments and results as those of `engine.executors.device.router.Router`."""
 
     def __init__(
         self,

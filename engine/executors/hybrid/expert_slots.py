@@ -19,12 +19,12 @@ import numpy.typing as npt
 import torch
 
 from engine.errors import Cancelled
-from engine.executors.deferred_experts import DeferredExperts
 from engine.executors.devices import DenseDevice
-from engine.executors.expert_store import ExpertStore
-from engine.executors.packed_layer import PackedLayer
-from engine.executors.slot_uploads import MOST_UPLOADS, SlotUploads
-from engine.executors.streaming import Carrier, ExpertStream, Key, Pieces, PrefillSpeeds, measure_link
+from engine.executors.hybrid.deferred_experts import DeferredExperts
+from engine.executors.hybrid.packed_layer import PackedLayer
+from engine.executors.hybrid.slot_uploads import MOST_UPLOADS, SlotUploads
+from engine.executors.hybrid.streaming import Carrier, ExpertStream, Key, Pieces, PrefillSpeeds, measure_link
+from engine.executors.native.expert_store import ExpertStore
 from engine.models.spec import ModelSpec, MoeSpec
 from engine.placement.sizes import DEQUANTISED_AT_ONCE, LEAST_RING, RING_SHARE
 from engine.runtime.hot_cache import HotCache, Policy

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 
 from engine.executors.devices import Device, Event
-from engine.executors.streaming import Carrier, Pieces
+from engine.executors.hybrid.streaming import Carrier, Pieces
 from engine.runtime.hot_cache import HotCache, Upload
 from engine.words import say
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from engine.executors.building import Builder
 from engine.executors.embedding import embedding
-from engine.executors.expert_store import ExpertStore
 from engine.executors.kv_cache import KvCache
 from engine.executors.loaded_model import Floats, LoadedModel
 from engine.executors.loading import Loader, thread_words
 from engine.executors.mlp import NativeMlp
-from engine.executors.native_decoder import NativeDecoder
+from engine.executors.native.building import Builder
+from engine.executors.native.decoder import NativeDecoder
+from engine.executors.native.expert_store import ExpertStore
 from engine.executors.rope import ropes_of
 from engine.placement.plan import OffloadPlan
 from engine.runtime.status import EngineStatus, ExpertUsage

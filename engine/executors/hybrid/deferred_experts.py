@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from engine.executors.devices import Device
-from engine.executors.expert_store import ExpertStore
+from engine.executors.native.expert_store import ExpertStore
 
 Floats = npt.NDArray[np.float32]
 

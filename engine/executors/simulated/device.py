@@ -29,7 +29,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.executors.devices import Device, DeviceMemory, Event, Stream
-from engine.executors.sim_races import Clock, Races
+from engine.executors.simulated.races import Clock, Races
 from engine.hardware.simulated import Simulated
 from engine.words import say
 

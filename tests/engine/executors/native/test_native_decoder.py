@@ -13,9 +13,9 @@ from tiny_models import TOKENS, Tiny
 
 from engine import _native
 from engine.errors import Cancelled
+from engine.executors.hybrid.executor import TorchExecutor
 from engine.executors.loaded_model import LoadedModel
-from engine.executors.native_executor import NativeExecutor
-from engine.executors.torch_executor import TorchExecutor
+from engine.executors.native.executor import NativeExecutor
 
 MakeTiny = Callable[[str, str], Tiny]
 Run = Callable[..., LoadedModel]

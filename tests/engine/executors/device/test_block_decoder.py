@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from engine.checkpoints.formats import FORMATS
-from engine.executors.device_blocks import DECODERS, BlockDecoder, Tables
+from engine.executors.device.block_decoder import DECODERS, BlockDecoder, Tables
 from engine.executors.devices import Device, open_device
 from engine.placement.sizes import DEQUANTISED_BYTES, FLOATS
 

@@ -9,20 +9,20 @@ import numpy as np
 import torch
 
 from engine import _native
-from engine.executors.attention import TorchAttention
-from engine.executors.building import Builder, Floats
-from engine.executors.device_linear import TorchLinear, device_linear
+from engine.executors.device.attention import TorchAttention
+from engine.executors.device.blocks import TorchLayerNorm, TorchMlp, TorchRmsNorm
+from engine.executors.device.linear import TorchLinear, device_linear
+from engine.executors.device.router import Router
+from engine.executors.device.short_conv import ShortConv
+from engine.executors.device.states import ConvState, TorchKv, TorchKvQ8
 from engine.executors.devices import KV_DTYPES, DenseDevice
 from engine.executors.layer import Mixer
 from engine.executors.linear import Linear, RowOrder
 from engine.executors.loading import Loader
 from engine.executors.mlp import Mlp
 from engine.executors.moe import ChooseExperts
+from engine.executors.native.building import Builder, Floats
 from engine.executors.norms import Norm
-from engine.executors.short_conv import ShortConv
-from engine.executors.torch_blocks import TorchLayerNorm, TorchMlp, TorchRmsNorm
-from engine.executors.torch_router import Router
-from engine.executors.torch_states import ConvState, TorchKv, TorchKvQ8
 from engine.models.spec import AttentionSpec, MlpSpec, MoeSpec, ShortConvSpec
 from engine.placement.plan import OffloadPlan
 from engine.placement.sizes import has_kernel
