@@ -16,17 +16,17 @@ from engine.checkpoints.checkpoint import Checkpoint
 from engine.errors import Cancelled, GreenroomError
 from engine.executors.device.building import TorchBuilder
 from engine.executors.device.experts import DeviceExperts
-from engine.executors.devices import DENSE, DenseDevice, device_errors, out_of_memory
+from engine.executors.devices import DENSE, device_errors, out_of_memory
 from engine.executors.embedding import embedding
 from engine.executors.executor import TryAgain
 from engine.executors.hybrid.expert_slots import HybridExperts
-from engine.executors.hybrid.narrower import narrower
 from engine.executors.kv_cache import KvCache
 from engine.executors.layer import Layer
 from engine.executors.loaded_model import Floats, LoadedModel
 from engine.executors.loading import Loader, thread_words
 from engine.executors.mlp import NativeMlp
 from engine.executors.native.expert_store import ExpertStore
+from engine.executors.opening import dense_device
 from engine.executors.rope import ropes_of
 from engine.executors.step import Step
 from engine.folders import cache_folder
@@ -47,6 +47,8 @@ SMALLEST_CHUNK = 16
 ENOUGH = 0.98
 #: Calls per layer, of all experts together, after which it is worth keeping which ones were called.
 WORTH_KEEPING = 256
+#: Dense weights that are rounded more.
+_ROUNDED = {"bfloat16": "int8", "int8": "int4"}
 
 
 class TorchExecutor(LoadedModel):
@@ -61,7 +63,7 @@ class TorchExecutor(LoadedModel):
 
     def __init__(self, checkpoint: Checkpoint, spec: ModelSpec, plan: OffloadPlan, progress: ProgressCallback) -> None:
         self._threads = plan.threads
-        self._device = DenseDevice.of_plan(plan)
+        self._device = dense_device(plan)
         self._layers: list[Layer] = []
         self._checkpoint = checkpoint
         #: What does not work here.
@@ -357,3 +359,32 @@ def _work_bytes(plan: OffloadPlan) -> int:
     """What answers need of VRAM beside all that is loaded."""
     context = 0 if is_simulated(plan.device) else CUDA_CONTEXT_BYTES
     return max(0, plan.bytes.vram.get("buffers", 0) - context)
+
+
+def narrower(plan: OffloadPlan, *, has_experts: bool) -> tuple[OffloadPlan, str] | None:
+    """What a load gives up next when the device has less memory than planned, and what the user is told; None when
+    nothing is left.
+
+    Slots for hot experts are no matter of this: they take what is left in the end. Exact plans stay exact.
+    """
+    exact = plan.dense_dtype == "float32"
+    all_gpu = plan.mode == "all_gpu" and has_experts
+    if not exact and plan.kv_type != "q8":
+        why = say(
+            "VRAM is shorter than planned: the KV cache is held in q8 instead of {kv_type}, a little less exactly.",
+            kv_type=plan.kv_type,
+        )
+        return replace(plan, kv_type="q8"), why
+    rounded = _ROUNDED.get(plan.dense_dtype)
+    if rounded is not None and not (all_gpu and rounded == "int4"):
+        why = say(
+            "VRAM is shorter than planned: dense weights are held as {rounded} instead of {planned}, a little less "
+            "exactly.",
+            rounded=rounded,
+            planned=plan.dense_dtype,
+        )
+        return replace(plan, dense_dtype=rounded), why
+    if all_gpu:
+        why = say("VRAM is shorter than planned: the experts stay in RAM and are computed by the CPU, which is slower.")
+        return replace(plan, mode="hybrid", hot_slots=0), why
+    return None

@@ -14,9 +14,13 @@ from engine.executors.linear import Linear, NativeLinear, RowOrder
 from engine.executors.loading import Loader
 from engine.executors.mlp import Mlp, NativeMlp
 from engine.executors.moe import ChooseExperts, Moe, ParallelMoe, RoutedExperts
-from engine.executors.native.attention import NativeAttention, attention_kernel
-from engine.executors.native.router import NativeRouter
-from engine.executors.native.short_conv import NativeConvState, NativeShortConv
+from engine.executors.native.blocks import (
+    NativeAttention,
+    NativeConvState,
+    NativeRouter,
+    NativeShortConv,
+    attention_kernel,
+)
 from engine.executors.norms import NativeLayerNorm, NativeRmsNorm, Norm
 from engine.executors.rope import pair_order
 from engine.models.spec import AttentionSpec, LayerSpec, MlpSpec, MoeSpec, ShortConvSpec

@@ -17,10 +17,8 @@ from engine.executors.layer import Layer, Mixer
 from engine.executors.linear import Linear, NativeLinear
 from engine.executors.mlp import Mlp, NativeMlp
 from engine.executors.moe import Moe, ParallelMoe
-from engine.executors.native.attention import NativeAttention
+from engine.executors.native.blocks import NativeAttention, NativeConvState, NativeRouter, NativeShortConv
 from engine.executors.native.expert_store import ExpertStore
-from engine.executors.native.router import NativeRouter
-from engine.executors.native.short_conv import NativeConvState, NativeShortConv
 from engine.executors.norms import NativeLayerNorm, NativeRmsNorm, Norm
 from engine.executors.rope import Rope
 from engine.models.spec import RopeSpec

@@ -17,7 +17,7 @@ from engine.executors.device.attention import TorchAttention, rotate
 from engine.executors.device.states import TorchKv
 from engine.executors.devices import HostDevice
 from engine.executors.kv_cache import KvCache, NativeKv
-from engine.executors.native.attention import NativeAttention, attention_kernel
+from engine.executors.native.blocks import NativeAttention, attention_kernel
 from engine.executors.rope import Rope, pair_order
 from engine.executors.step import Step
 from engine.models import spec as spec_module

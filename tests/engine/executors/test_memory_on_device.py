@@ -22,9 +22,8 @@ from engine.checkpoints.checkpoint import Checkpoint
 from engine.errors import GreenroomError
 from engine.executors import load
 from engine.executors.executor import TryAgain
-from engine.executors.hybrid.executor import TorchExecutor
+from engine.executors.hybrid.executor import TorchExecutor, narrower
 from engine.executors.hybrid.expert_slots import HybridExperts
-from engine.executors.hybrid.narrower import narrower
 from engine.executors.simulated.device import SimDevice
 from engine.hardware.report import HardwareReport
 from engine.models import model_spec

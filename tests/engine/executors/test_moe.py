@@ -13,7 +13,7 @@ from engine.executors.device.experts import DeviceExperts, ExpertMatrices, Layer
 from engine.executors.device.router import Router, route
 from engine.executors.devices import HostDevice
 from engine.executors.moe import Moe
-from engine.executors.native.router import NativeRouter
+from engine.executors.native.blocks import NativeRouter
 from engine.models.spec import MlpSpec, MoeSpec
 
 

@@ -30,7 +30,7 @@ def short_memories(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spec_module, "ROLLBACK", ROLLBACK)
     monkeypatch.setattr("engine.executors.loaded_model.ROLLBACK", ROLLBACK)
     monkeypatch.setattr(spec_module, "CHECKPOINT_INTERVAL", INTERVAL)
-    for module in ("device.states", "native.short_conv"):
+    for module in ("device.states", "native.blocks"):
         monkeypatch.setattr(f"engine.executors.{module}.CHECKPOINT_INTERVAL", INTERVAL)
 
 

@@ -10,7 +10,8 @@ import torch
 
 from engine.checkpoints.formats import FORMATS
 from engine.executors.device.block_decoder import DECODERS, BlockDecoder, Tables
-from engine.executors.devices import Device, open_device
+from engine.executors.devices import Device
+from engine.executors.opening import open_device
 from engine.placement.sizes import DEQUANTISED_BYTES, FLOATS
 
 

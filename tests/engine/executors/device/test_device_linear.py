@@ -13,8 +13,9 @@ from tiny_models import TOKENS, Tiny
 from engine.executors import loading
 from engine.executors.device import linear as device_linear
 from engine.executors.device.linear import Int4Linear, Int8Linear, TorchLinear, int4_codes, int4_values, int8_codes
-from engine.executors.devices import Device, open_device
+from engine.executors.devices import Device
 from engine.executors.loading import Loader
+from engine.executors.opening import open_device
 from engine.progress import ignore_progress
 
 MakeTiny = Callable[[str, str], Tiny]

@@ -23,10 +23,11 @@ from engine import _native
 from engine.checkpoints import open_checkpoint
 from engine.errors import Cancelled, GreenroomError
 from engine.executors import load, loading
-from engine.executors.devices import HostDevice, open_device
+from engine.executors.devices import HostDevice
 from engine.executors.loading import Loader
 from engine.executors.native import expert_store
 from engine.executors.native.expert_store import ExpertStore
+from engine.executors.opening import open_device
 from engine.models import model_spec
 from engine.models.spec import TensorRef
 from engine.progress import Progress, ignore_progress

@@ -12,7 +12,8 @@ import torch
 from tiny_models import Tiny
 
 from engine.errors import GreenroomError
-from engine.executors.devices import HostDevice, device_errors, open_device
+from engine.executors.devices import HostDevice, device_errors
+from engine.executors.opening import open_device
 from engine.executors.simulated.device import GRANULE, SimDevice
 from engine.hardware.simulated import Simulated, simulated
 
