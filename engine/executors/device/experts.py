@@ -15,7 +15,7 @@ from engine.executors.devices import DenseDevice, Device
 from engine.executors.loading import Loader
 from engine.models.spec import MlpSpec, MoeSpec
 from engine.placement.sizes import DEQUANTISED_AT_ONCE, FLOATS
-from engine.runtime.status import ExpertUsage
+from engine.status import ExpertUsage
 from engine.words import say
 
 

@@ -19,6 +19,7 @@ from engine.executors.device.experts import DeviceExperts
 from engine.executors.devices import DENSE, device_errors, out_of_memory
 from engine.executors.embedding import embedding
 from engine.executors.executor import TryAgain
+from engine.executors.hybrid import hot_cache_statistics
 from engine.executors.hybrid.expert_slots import HybridExperts
 from engine.executors.kv_cache import KvCache
 from engine.executors.layer import Layer
@@ -35,8 +36,7 @@ from engine.models.spec import ModelSpec
 from engine.placement.plan import OffloadPlan
 from engine.placement.sizes import CUDA_CONTEXT_BYTES
 from engine.progress import ProgressCallback
-from engine.runtime import hot_cache_statistics
-from engine.runtime.status import EngineStatus, ExpertUsage
+from engine.status import EngineStatus, ExpertUsage
 from engine.words import joined, say
 
 log = logging.getLogger(__name__)

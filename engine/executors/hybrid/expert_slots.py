@@ -1,8 +1,7 @@
 """Routed experts between RAM and VRAM: all of them in RAM, copies of the hottest in slots on the device.
 
 A token's experts that have a slot are computed on the device, the others at the same time on the CPU. Prompts are
-computed on the CPU, or on the device with weights streamed there layer by layer, whichever is sooner by what was
-measured.
+computed on the CPU, or on the device with weights streamed there layer by layer, whichever was measured to be faster.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ import torch
 from engine.errors import Cancelled
 from engine.executors.devices import DenseDevice
 from engine.executors.hybrid.deferred_experts import DeferredExperts
+from engine.executors.hybrid.hot_cache import HotCache, Policy
 from engine.executors.hybrid.packed_layer import PackedLayer
 from engine.executors.hybrid.slot_uploads import MOST_UPLOADS, SlotUploads
 from engine.executors.hybrid.streaming import Carrier, ExpertStream, Key, Pieces, PrefillSpeeds, measure_link
 from engine.executors.native.expert_store import ExpertStore
 from engine.models.spec import ModelSpec, MoeSpec
 from engine.placement.sizes import DEQUANTISED_AT_ONCE, LEAST_RING, RING_SHARE
-from engine.runtime.hot_cache import HotCache, Policy
-from engine.runtime.status import EngineStatus, ExpertUsage
+from engine.status import EngineStatus, ExpertUsage
 from engine.words import say
 
 log = logging.getLogger(__name__)

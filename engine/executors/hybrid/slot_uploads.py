@@ -9,8 +9,8 @@ from collections.abc import Callable
 import torch
 
 from engine.executors.devices import Device, Event
+from engine.executors.hybrid.hot_cache import HotCache, Upload
 from engine.executors.hybrid.streaming import Carrier, Pieces
-from engine.runtime.hot_cache import HotCache, Upload
 from engine.words import say
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from engine.executors.native.decoder import NativeDecoder
 from engine.executors.native.expert_store import ExpertStore
 from engine.executors.rope import ropes_of
 from engine.placement.plan import OffloadPlan
-from engine.runtime.status import EngineStatus, ExpertUsage
+from engine.status import EngineStatus, ExpertUsage
 from engine.words import joined, say
 
 

@@ -21,7 +21,7 @@ from engine.executors.threads import settle
 from engine.hardware.numa import ThreadPlaces, place_threads
 from engine.hardware.sources import Sources
 from engine.models.spec import MoeSpec
-from engine.runtime.status import ExpertUsage
+from engine.status import ExpertUsage
 from engine.words import say
 
 if TYPE_CHECKING:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from engine.runtime.status import EngineStatus, ExpertUsage
+from engine.status import EngineStatus, ExpertUsage
 
 
 def test_layers_come_in_their_order_and_short_ones_are_filled_up() -> None:
@@ -35,14 +33,6 @@ def test_a_status_can_be_written_as_json() -> None:
     assert document["notes"] == ["a", "b"]
     assert document["hit_rate"] == 1.0
     assert document["path"] == "cpu"
-
-
-def test_a_closed_model_says_so(make_engine: Callable[..., Any]) -> None:
-    engine, _ = make_engine(lambda tokens: 65)
-    assert engine.status().kernel == "scripted"
-    engine.close()
-    assert engine.usage() is None
-    assert engine.status().notes == ("The model is no longer loaded.",)
 
 
 def test_what_was_counted_before_is_left_out() -> None:

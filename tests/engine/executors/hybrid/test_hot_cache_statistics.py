@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.runtime import hot_cache_statistics as kept
-from engine.runtime.hot_cache import HotCache
+from engine.executors.hybrid import hot_cache_statistics as kept
+from engine.executors.hybrid.hot_cache import HotCache
 
 LAYERS = (1, 3)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.runtime.hot_cache import POLICIES, HotCache, Policy, Upload
+from engine.executors.hybrid.hot_cache import POLICIES, HotCache, Policy, Upload
 
 LAYERS = (1, 2, 5)
 EXPERTS = 6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,16 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "engine" / "runtime"))
+from routing_trace import RoutingTrace, record_routing
+from scripted_model import scripted_engine
+
 from engine.errors import GreenroomError
 from engine.models.spec import MoeSpec
-from engine.runtime.status import ExpertUsage
-from engine.runtime.trace import RoutingTrace, record_routing
+from engine.status import ExpertUsage
 
 
 @pytest.fixture
-def routed(make_engine: Callable[..., Any]) -> Any:
+def routed() -> Any:
     """An engine whose tokens t go to experts t % 4 and t % 4 + 4 of layer 1."""
-    engine, executor = make_engine(lambda tokens: (tokens[-1] + 1) % 256)
+    engine, executor = scripted_engine(lambda tokens: (tokens[-1] + 1) % 256)
     counts = np.zeros(8, np.uint64)
     forward = executor.forward
 
@@ -55,8 +60,8 @@ def test_every_step_is_recorded_with_its_experts(routed: Any, tmp_path: Path) ->
         np.testing.assert_array_equal(getattr(again, name), getattr(trace, name))
 
 
-def test_a_dense_model_has_nothing_to_record(make_engine: Callable[..., Any]) -> None:
-    engine, _ = make_engine(lambda tokens: 1)
+def test_a_dense_model_has_nothing_to_record() -> None:
+    engine, _ = scripted_engine(lambda tokens: 1)
     with pytest.raises(GreenroomError, match="no routed experts"):
         record_routing(engine, ["a"])
 

@@ -20,7 +20,6 @@ from engine.errors import GreenroomError
 from engine.models.spec import MoeSpec
 from engine.regular_files import open_to_read
 from engine.runtime.events import Message, SamplingParams
-from engine.words import say
 
 if TYPE_CHECKING:
     from engine.runtime.engine import Engine
@@ -58,11 +57,11 @@ class RoutingTrace:
 
     def save(self, path: Path) -> None:
         parts = {"layers": self.layers, "tokens": self.tokens, "answer": self.answer, "counts": self.counts}
-        np.savez_compressed(path, version=np.int32(VERSION), **parts)  # type: ignore[arg-type]
+        np.savez_compressed(path, version=np.int32(VERSION), **parts)
 
     @classmethod
     def load(cls, path: Path) -> RoutingTrace:
-        """Raises GreenroomError for a file that is none."""
+        """Raises GreenroomError for a file that is not a trace."""
         try:
             if path.stat().st_size > _MOST_BYTES:
                 raise ValueError("it is too large")
@@ -74,7 +73,7 @@ class RoutingTrace:
                 return cls(**{name: np.ascontiguousarray(file[name], kind) for name, kind in types.items()})
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise GreenroomError(
-                say("The routing trace {name} cannot be read", name=path.name), str(error), say("Record it again.")
+                f"The routing trace {path.name} cannot be read", str(error), "Record it again."
             ) from error
 
 
@@ -90,9 +89,7 @@ def record_routing(
     before = engine.usage()
     if before is None:
         raise GreenroomError(
-            say("There is no routing to record"),
-            say("this model has no routed experts"),
-            say("Choose a Mixture-of-Experts model."),
+            "There is no routing to record", "this model has no routed experts", "Choose a Mixture-of-Experts model."
         )
     top_k = next(layer.ffn.top_k for layer in engine.spec.layers if isinstance(layer.ffn, MoeSpec))
     tokens: list[int] = []
