@@ -105,6 +105,9 @@ class FakeCheckpoint:
     def chat_template(self) -> ChatTemplate:
         return ChatTemplate(self.template)
 
+    def once(self, key: object, work_out: Callable[[], Any]) -> Any:
+        return work_out()
+
     def close(self) -> None:
         self.closed = True
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engine import _native
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.errors import GreenroomError
 from engine.executors.device.blocks import TorchMlp
 from engine.executors.device.linear import TorchLinear

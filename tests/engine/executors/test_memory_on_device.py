@@ -17,8 +17,8 @@ import pytest
 import torch
 from tiny_models import TOKENS, Tiny, make_plan
 
-from engine.checkpoints import open_checkpoint
 from engine.checkpoints.checkpoint import Checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.errors import GreenroomError
 from engine.executors import load
 from engine.executors.executor import TryAgain

@@ -11,7 +11,7 @@ import pytest
 import tiny_families
 from tiny_models import Tiny, make_plan
 
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.errors import Cancelled
 from engine.executors import load
 from engine.executors.loaded_model import LoadedModel

@@ -20,7 +20,7 @@ import torch
 from tiny_models import Tiny, make_plan
 
 from engine import _native
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.errors import Cancelled, GreenroomError
 from engine.executors import load, loading
 from engine.executors.devices import HostDevice
