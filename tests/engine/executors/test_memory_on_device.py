@@ -187,7 +187,7 @@ def test_a_device_that_breaks_down_ends_the_answer_and_the_model(tiny: MakeTiny,
         executor = run(model, device="sim", mode=mode)
         executor.forward(TOKENS[:5])
         device_of(executor).break_down("the cable was pulled")
-        with pytest.raises(GreenroomError, match=r"broke off: sim has stopped working .*cable.*Load the model"):
+        with pytest.raises(GreenroomError, match=r"interrupted: sim has stopped working .*cable.*Load the model"):
             executor.forward(TOKENS[5:6])
         with pytest.raises(GreenroomError, match="Load it again"):
             executor.truncate(0)
