@@ -27,7 +27,7 @@ from engine.runtime.events import Begun, GenerationStats, Message, SamplingParam
 from engine.words import say
 
 if TYPE_CHECKING:
-    from engine.runtime.status import EngineStatus, ExpertUsage
+    from engine.status import EngineStatus, ExpertUsage
 
 log = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ from app.words import file_name
 from engine.runtime.events import Begun, GenerationStats, Message, SamplingParams
 
 if TYPE_CHECKING:
-    from engine.runtime.status import EngineStatus, ExpertUsage
+    from engine.status import EngineStatus, ExpertUsage
 
 __all__ = ["DEMO", "AnswerDelta", "AnswerResult", "ContextPlan", "EngineHost", "HostState", "TokenCount"]
 

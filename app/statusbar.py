@@ -23,7 +23,7 @@ from engine.hardware.gpu_load import GpuLoad
 
 if TYPE_CHECKING:
     from engine.hardware.report import GpuReport
-    from engine.runtime.status import EngineStatus
+    from engine.status import EngineStatus
 
 HEIGHT = 30
 GAP = 18

@@ -44,7 +44,7 @@ def open_checkpoint(path: str | Path) -> Checkpoint:
 
     Raises GreenroomError when the path is missing, broken or of an unknown kind.
     """
-    from engine.checkpoints import open_checkpoint as run
+    from engine.checkpoints.opening import open_checkpoint as run
 
     return run(path)
 

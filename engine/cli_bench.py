@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.hardware.report import HardwareReport
     from engine.placement.plan import OffloadPlan
     from engine.runtime.bench import BenchResult
-    from engine.runtime.status import EngineStatus
+    from engine.status import EngineStatus
 
 ALL = "all"
 

@@ -390,7 +390,15 @@
         </translation>
     </message>
     <message numerus="yes">
-        <location filename="../../engine/executors/expert_slots.py"/>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>VRAM ran short in an answer: %n experts are left in it, so answers are slower.</source>
+        <translation>
+            <numerusform>VRAM ran short in an answer: %n expert is left in it, so answers are slower.</numerusform>
+            <numerusform>VRAM ran short in an answer: %n experts are left in it, so answers are slower.</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../engine/executors/hybrid/expert_slots.py"/>
         <source>The experts of %n layers are stored in an order that only the CPU can use: none of them has a place in VRAM.</source>
         <translation>
             <numerusform>The experts of %n layer are stored in an order that only the CPU can use: none of them has a place in VRAM.</numerusform>
@@ -403,14 +411,6 @@
         <translation>
             <numerusform>there is no room for the memory of a conversation of %n token</numerusform>
             <numerusform>there is no room for the memory of a conversation of %n tokens</numerusform>
-        </translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>VRAM ran short in an answer: %n experts are left in it, so answers are slower.</source>
-        <translation>
-            <numerusform>VRAM ran short in an answer: %n expert is left in it, so answers are slower.</numerusform>
-            <numerusform>VRAM ran short in an answer: %n experts are left in it, so answers are slower.</numerusform>
         </translation>
     </message>
     <message numerus="yes">

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from engine.checkpoints.blocks import I4_MIDDLE, BlockLayout, Bytes, Floats
 from engine.checkpoints.checkpoint import TensorInfo
+from engine.checkpoints.file_bytes import DOWNLOAD_AGAIN, read_bytes, shown
 from engine.checkpoints.formats import FORMATS
-from engine.checkpoints.stored import DOWNLOAD_AGAIN, read_bytes, shown
 from engine.errors import GreenroomError
 from engine.words import say
 

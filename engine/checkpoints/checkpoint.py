@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from engine.checkpoints.chat_template import ChatTemplate
     from engine.checkpoints.tokenizer import Tokenizer
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,20 @@ class Checkpoint(ABC):
 
     @abstractmethod
     def close(self) -> None: ...
+
+    def once(self, key: Hashable, work_out: Callable[[], T]) -> T:
+        """What follows from the headers, worked out at the first call with this key and kept as long as the checkpoint.
+
+        The largest headers take 15 ms, and plans follow a slider.
+        """
+        if key not in self._known:
+            self._known[key] = work_out()
+        value: T = self._known[key]
+        return value
+
+    @cached_property
+    def _known(self) -> dict[Hashable, Any]:
+        return {}
 
     @property
     def nbytes(self) -> int:

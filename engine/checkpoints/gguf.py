@@ -13,8 +13,9 @@ import numpy as np
 
 from engine.checkpoints.blocks import Floats
 from engine.checkpoints.checkpoint import TensorInfo
+from engine.checkpoints.file_bytes import absolute, read_bytes, shown
 from engine.checkpoints.gguf_header import GgufHeader, read_header
-from engine.checkpoints.stored import StoredCheckpoint, absolute, read_bytes, shown
+from engine.checkpoints.stored import StoredCheckpoint
 from engine.checkpoints.widened import WIDENED, widen
 from engine.errors import GreenroomError
 from engine.words import say

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from engine.checkpoints.stored import DOWNLOAD_AGAIN, file_size, read_bytes, size_text
+from engine.checkpoints.file_bytes import DOWNLOAD_AGAIN, file_size, read_bytes, size_text
 from engine.errors import GreenroomError
 from engine.words import say
 

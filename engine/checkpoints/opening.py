@@ -5,19 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.checkpoints.checkpoint import Checkpoint
+from engine.checkpoints.file_bytes import absolute, file_size, read_bytes, unreadable
 from engine.checkpoints.gguf import GgufCheckpoint, plain_stem
 from engine.checkpoints.gguf_header import MAGIC
 from engine.checkpoints.safetensors import SafetensorsCheckpoint
-from engine.checkpoints.stored import absolute, file_size, read_bytes, unreadable
 from engine.errors import GreenroomError
 from engine.words import say
 
 _FORMS = say("Choose a .gguf file or a folder with config.json and .safetensors files.")
 
 
-def open_path(path: Path) -> Checkpoint:
-    """See `engine.checkpoints.open_checkpoint`."""
-    path = absolute(path)
+def open_checkpoint(path: str | Path) -> Checkpoint:
+    """A model's headers.
+
+    path: a .gguf file (any part of a split opens the whole), a folder with config.json and *.safetensors,
+    a .safetensors file in such a folder, or a folder that holds exactly one GGUF model.
+    Raises GreenroomError when it is missing, broken or of an unknown kind.
+    """
+    path = absolute(Path(path))
     try:
         return _open_folder(path) if path.is_dir() else _open_file(path)
     except OSError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from engine.checkpoints.stored import shown
+from engine.checkpoints.file_bytes import shown
 from engine.errors import GreenroomError
 from engine.words import say
 

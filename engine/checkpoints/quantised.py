@@ -24,8 +24,8 @@ from engine.checkpoints.assembly import (
 )
 from engine.checkpoints.blocks import GROUPS, BlockLayout
 from engine.checkpoints.checkpoint import TensorInfo
+from engine.checkpoints.file_bytes import DOWNLOAD_AGAIN, read_bytes, shown
 from engine.checkpoints.quantisation_config import QuantisationConfig, read_config
-from engine.checkpoints.stored import DOWNLOAD_AGAIN, read_bytes, shown
 from engine.errors import GreenroomError
 from engine.words import say
 

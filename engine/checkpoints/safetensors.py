@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.checkpoints.checkpoint import TensorInfo
+from engine.checkpoints.file_bytes import absolute, shown
 from engine.checkpoints.json_file import read_object
 from engine.checkpoints.quantised import recognise
 from engine.checkpoints.safetensors_header import MAX_HEADER, damaged, read_header
-from engine.checkpoints.stored import StoredCheckpoint, absolute, shown
+from engine.checkpoints.stored import StoredCheckpoint
 from engine.errors import GreenroomError
 from engine.safe_paths import is_safe_name
 from engine.words import say

@@ -11,16 +11,9 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeGuard
 
 from engine.checkpoints.checkpoint import TensorInfo
+from engine.checkpoints.file_bytes import DOWNLOAD_AGAIN, cut_short, file_size, read_bytes, shown, size_text
 from engine.checkpoints.json_file import parse_object
-from engine.checkpoints.stored import (
-    DOWNLOAD_AGAIN,
-    check_overlap,
-    cut_short,
-    file_size,
-    read_bytes,
-    shown,
-    size_text,
-)
+from engine.checkpoints.stored import check_overlap
 from engine.errors import GreenroomError
 from engine.words import say
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import stat
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,90 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine.checkpoints.assembly import Assembly
 from engine.checkpoints.blocks import Bytes, Floats
 from engine.checkpoints.checkpoint import Checkpoint, FileRange, TensorInfo
+from engine.checkpoints.file_bytes import DOWNLOAD_AGAIN, read_bytes, shown
 from engine.checkpoints.formats import FORMATS
 from engine.clean_text import clean_text
 from engine.errors import GreenroomError
-from engine.regular_files import open_to_read
 from engine.words import say
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from engine.checkpoints.assembly import Assembly
     from engine.checkpoints.chat_template import ChatTemplate
-
-DOWNLOAD_AGAIN = say("Download the file again.")
-
-
-def size_text(nbytes: int) -> str:
-    """ "1.2 GB", "340 bytes": decimal units, as file managers show them."""
-    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if nbytes >= factor:
-            return f"{nbytes / factor:.1f} {unit}"
-    return f"{nbytes} bytes"
-
-
-def cut_short(size: int, needed: int) -> str:
-    """Why a file of `size` bytes cannot be read; in bytes when rounding would make both the same."""
-    have, want = size_text(size), size_text(needed)
-    if have == want:
-        have, want = f"{size:,}", f"{needed:,} bytes"
-    return say("the file ends after {have} of {want}", have=have, want=want)
-
-
-def file_size(path: Path) -> int:
-    """Bytes of a regular file. Raises GreenroomError when there is none or it may not be read."""
-    try:
-        status = path.stat()
-    except (OSError, ValueError) as error:
-        raise unreadable(path, error) from error
-    if not stat.S_ISREG(status.st_mode):
-        raise GreenroomError(
-            say("{path} cannot be opened", path=path),
-            say("it is not a regular file"),
-            say("Choose a model file or folder."),
-        )
-    return status.st_size
-
-
-def unreadable(path: Path, error: OSError | ValueError) -> GreenroomError:
-    what = say("{path} cannot be opened", path=path)
-    if isinstance(error, FileNotFoundError):
-        return GreenroomError(what, say("there is no such file"), say("Check the path."))
-    if isinstance(error, PermissionError):
-        return GreenroomError(what, say("you may not read it"), say("Change its permissions or choose another file."))
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return GreenroomError(what, reason, say("Check the path and the disk."))
-
-
-def read_bytes(path: Path, offset: int, nbytes: int) -> Bytes:
-    """Copy uint8 [nbytes] from a file.
-
-    Each call opens the file for itself: no shared position, so any number of threads may read at once,
-    and no handle stays open that would keep Windows from moving or deleting the file.
-    """
-    buffer = np.empty(nbytes, np.uint8)
-    view, done = buffer.data, 0
-    try:
-        with open_to_read(path) as file:
-            file.seek(offset)
-            while done < nbytes:
-                count = file.readinto(view[done:])
-                if not count:
-                    break
-                done += count
-    except OSError as error:
-        raise unreadable(path, error) from error
-    if done < nbytes:
-        raise ends_early(path, size_text(nbytes - done))
-    return buffer
-
-
-def ends_early(path: Path, missing: str) -> GreenroomError:
-    why = say("it ends {missing} too early, although it was long enough when opened", missing=missing)
-    return GreenroomError(say("{name} cannot be read", name=path.name), why, DOWNLOAD_AGAIN)
 
 
 def check_overlap(tensors: Mapping[str, TensorInfo]) -> None:
@@ -114,12 +41,6 @@ def check_overlap(tensors: Mapping[str, TensorInfo]) -> None:
 
 
 _place = attrgetter("offset", "nbytes")
-
-
-def shown(name: str, limit: int = 80) -> str:
-    """A name out of a file, safe and short enough for a sentence."""
-    text = name if len(name) <= limit else name[: limit - 1] + "…"
-    return ascii(text) if not text.isprintable() else f'"{text}"'
 
 
 @dataclass(frozen=True)
@@ -257,8 +178,3 @@ class StoredCheckpoint(Checkpoint):
             return read_bytes(tensor.path, piece.offset, piece.nbytes)
         parts = [read_bytes(tensor.path, piece.offset + i * piece.stride, piece.nbytes) for i in range(piece.count)]
         return np.concatenate(parts) if parts else np.empty(0, np.uint8)
-
-
-def absolute(path: Path) -> Path:
-    """Absolute without resolving links: a download cache's links carry the file names that matter."""
-    return Path(os.path.abspath(path))

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import tokenizers
 
+from engine.checkpoints.file_bytes import size_text
 from engine.checkpoints.growth import growth
 from engine.checkpoints.pretokenizers import LETTERS
-from engine.checkpoints.stored import size_text
 from engine.checkpoints.vocabulary import checked
 from engine.errors import GreenroomError
 from engine.words import say

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.checkpoints.chat_template import MAX_SOURCE, ChatTemplate
+from engine.checkpoints.file_bytes import file_size, read_bytes
 from engine.checkpoints.json_file import read_optional_object
-from engine.checkpoints.stored import file_size, read_bytes
 from engine.checkpoints.tokenizer import Tokenizer
 from engine.checkpoints.tokenizer_json import read_tokenizer_json
 from engine.checkpoints.vocabulary import StoredTokenizer

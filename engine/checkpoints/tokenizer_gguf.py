@@ -12,10 +12,10 @@ from tokenizers import AddedToken
 
 from engine.checkpoints import sentencepiece
 from engine.checkpoints.chat_template import ChatTemplate
+from engine.checkpoints.file_bytes import shown
 from engine.checkpoints.gguf_header import GgufHeader
 from engine.checkpoints.pretokenizers import CHARACTER_RULES, GPT2, PRE_TOKENIZERS, byte_level
 from engine.checkpoints.sentencepiece import CONTROL, NORMAL, SPACE_MARK, USER_DEFINED, Pieces
-from engine.checkpoints.stored import shown
 from engine.checkpoints.tokenizer import END_NAMES, Tokenizer
 from engine.checkpoints.vocabulary import add_tokens
 from engine.errors import GreenroomError

@@ -11,9 +11,9 @@ import tokenizers
 from tokenizers import AddedToken
 
 from engine.checkpoints import sentencepiece
+from engine.checkpoints.file_bytes import DOWNLOAD_AGAIN, file_size, read_bytes, size_text
 from engine.checkpoints.json_file import read_object, read_optional_object
 from engine.checkpoints.pretokenizers import LETTERS, PRE_TOKENIZERS, byte_level
-from engine.checkpoints.stored import DOWNLOAD_AGAIN, file_size, read_bytes, size_text
 from engine.checkpoints.vocabulary import MAX_ID, StoredTokenizer, add_tokens
 from engine.errors import GreenroomError
 from engine.words import say

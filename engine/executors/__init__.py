@@ -32,9 +32,9 @@ def load(
     from engine.placement.sizes import all_native
 
     if all_native(spec, plan.dense_dtype):
-        from engine.executors.native_executor import NativeExecutor
+        from engine.executors.native.executor import NativeExecutor
 
         return NativeExecutor(checkpoint, spec, plan, progress)
-    from engine.executors.torch_executor import TorchExecutor
+    from engine.executors.hybrid.executor import TorchExecutor
 
     return TorchExecutor(checkpoint, spec, plan, progress)

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import torch
 
-from engine.executors.device_blocks import BlockDecoder, Tables
-from engine.executors.devices import Device, device_errors, open_device
+from engine.executors.device.block_decoder import BlockDecoder, Tables
+from engine.executors.devices import Device, device_errors
+from engine.executors.opening import open_device
 from engine.placement.sizes import DEQUANTISED_BYTES
 from engine.words import say
 

@@ -12,8 +12,6 @@ from typing import Any, Protocol
 import torch
 
 from engine.errors import GreenroomError
-from engine.hardware.simulated import is_simulated, simulated
-from engine.placement.plan import OffloadPlan
 from engine.words import say
 
 #: A plan's dense_dtype -> arithmetic, and what matrices are re-coded to.
@@ -329,27 +327,6 @@ class DenseDevice:
     def own_attention(self) -> bool:
         """Whether norms and attention run in our kernels: on the CPU, unless it plays an accelerator."""
         return not self.device.accelerator
-
-    @classmethod
-    def of_plan(cls, plan: OffloadPlan) -> DenseDevice:
-        """Raises GreenroomError when the planned device is not there."""
-        if plan.dense_dtype == "quantised":
-            if plan.device != "cpu":
-                raise ValueError(f"dense_dtype quantised on {plan.device}")
-            return cls(HostDevice(), torch.float32, native=True)
-        dtype, code = DENSE[plan.dense_dtype]
-        return cls(open_device(plan.device), dtype, native=False, code=code)
-
-
-def open_device(name: str) -> Device:
-    """Raises GreenroomError when it is not there."""
-    if name == "cpu":
-        return HostDevice()
-    if is_simulated(name):
-        from engine.executors.sim import SimDevice
-
-        return SimDevice(simulated(name))
-    return TorchDevice(name)
 
 
 def out_of_memory(error: RuntimeError) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from engine.runtime.status import EngineStatus, ExpertUsage
+    from engine.status import EngineStatus, ExpertUsage
 
 
 class TryAgain(Exception):

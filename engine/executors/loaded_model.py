@@ -22,7 +22,7 @@ from engine.executors.threads import thread_pool
 from engine.models.spec import ROLLBACK, ModelSpec
 from engine.placement.plan import OffloadPlan
 from engine.progress import ProgressCallback
-from engine.runtime.status import EngineStatus, ExpertUsage
+from engine.status import EngineStatus, ExpertUsage
 from engine.words import say
 
 Floats = npt.NDArray[np.float32]

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from engine import _native
 from engine.checkpoints.checkpoint import Checkpoint, FileRange
+from engine.checkpoints.file_bytes import ends_early, size_text, unreadable
 from engine.checkpoints.formats import FORMATS
-from engine.checkpoints.stored import ends_early, size_text, unreadable
 from engine.errors import GreenroomError
 from engine.hardware.memory import read_memory
 from engine.hardware.sources import Sources

@@ -7,7 +7,6 @@ so it calls itself: `greenroom --probe-child PART`.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import subprocess
 import sys
@@ -104,13 +103,13 @@ def _nvml_facts(pynvml: Any, handle: Any) -> dict[str, Any]:
 
 def torch_part() -> dict[str, Any]:
     """GPUs as torch sees them, for drivers that NVML and the system's folders know nothing of (takes seconds)."""
-    # By name: only this child may have torch in it, never the program that asks.
-    torch = importlib.import_module("torch")
+    import torch  # only ever in this child, never in the program that asks
+
     gpus: list[dict[str, Any]] = []
     if torch.cuda.is_available():
         vendor = "amd" if torch.version.hip else "nvidia"
         for index in range(torch.cuda.device_count()):
-            facts = torch.cuda.get_device_properties(index)
+            facts: Any = torch.cuda.get_device_properties(index)
             free, total = torch.cuda.mem_get_info(index)
             integrated = bool(getattr(facts, "is_integrated", False))
             gpus.append({"name": facts.name, "vendor": vendor, "total": total, "free": free, "integrated": integrated})
@@ -149,9 +148,9 @@ def cpuinfo_part() -> dict[str, Any]:
 
 def device_part(name: str) -> dict[str, Any]:
     """Speeds of "cuda:0" or another device by that name (takes some seconds, most of them torch's)."""
-    # By name, as above.
-    speed: dict[str, float] = importlib.import_module("engine.executors.device_speed").device_speed(name)
-    return {key: round(value, 2) for key, value in speed.items()}
+    from engine.executors.device_speed import device_speed
+
+    return {key: round(value, 2) for key, value in device_speed(name).items()}
 
 
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from gguf.quants import dequantize, quantize
 
+from engine.checkpoints.file_bytes import read_bytes
 from engine.checkpoints.gguf_header import read_header
-from engine.checkpoints.stored import read_bytes
 from engine.progress import Progress, ProgressCallback, ignore_progress
 from engine.words import say
 

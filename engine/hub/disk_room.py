@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from engine.checkpoints.stored import size_text
+from engine.checkpoints.file_bytes import size_text
 from engine.errors import GreenroomError
 from engine.hub.incoming_files import bytes_on_disk
 from engine.hub.repository import RemoteModel

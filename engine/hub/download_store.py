@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from engine.checkpoints.stored import shown
+from engine.checkpoints.file_bytes import shown
 from engine.errors import GreenroomError
 from engine.folders import make_private, make_private_database
 from engine.hub.download_rows import FINISHED, QUEUED, RUNNING, VERIFYING, StoredDownload, stored_download

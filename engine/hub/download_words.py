@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.checkpoints.stored import size_text
+from engine.checkpoints.file_bytes import size_text
 from engine.hub.downloads import DownloadStatus
 from engine.words import joined, say
 

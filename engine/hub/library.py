@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.file_bytes import unreadable as not_opened
 from engine.checkpoints.gguf import plain_stem, shard_number
-from engine.checkpoints.stored import unreadable as not_opened
+from engine.checkpoints.opening import open_checkpoint
 from engine.clean_text import clean_text
 from engine.errors import GreenroomError
 from engine.folders import MODELS, data_folder

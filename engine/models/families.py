@@ -84,11 +84,15 @@ FAMILIES = tuple(
 
 
 def model_spec(checkpoint: Checkpoint) -> ModelSpec:
-    """What the checkpoint computes.
+    """What the checkpoint computes; worked out once and kept in it.
 
     Raises GreenroomError for an unknown architecture, a header value that is missing or absurd, and a tensor that is
     missing or has another shape than the header implies.
     """
+    return checkpoint.once("spec", lambda: _build(checkpoint))
+
+
+def _build(checkpoint: Checkpoint) -> ModelSpec:
     for family in FAMILIES:
         if family.reads(checkpoint):
             return family.build(checkpoint)

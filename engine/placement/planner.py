@@ -6,7 +6,6 @@ import math
 import os
 from dataclasses import fields, replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.errors import GreenroomError
@@ -45,10 +44,6 @@ AMOUNTS = (
 SWITCHES = ("keep_gpu", "prefer_gpu")
 #: From what to what.
 SHARES = {"experts_share": (0.25, 1.0), "deferred_share": (0.0, 0.75)}
-#: A model, why it can only be planned, and its weights; by experts per token where others than its own are asked for.
-_Header = tuple[ModelSpec, list[str], Inventory]
-#: What open checkpoints say, read once each, so that a plan follows a slider: the largest headers take 15 ms.
-_READ: WeakKeyDictionary[Checkpoint, dict[int | None, _Header]] = WeakKeyDictionary()
 #: Caps the kernels of a whole process; read by the compiled module.
 CAP_VARIABLE = "GREENROOM_ISA"
 
@@ -62,15 +57,12 @@ def plan(checkpoint: Checkpoint, report: HardwareReport, context: int | None = N
     Raises GreenroomError for a model that is not supported and for wishes that cannot be fulfilled; a model that does
     not fit is a plan ("tight", "too_large"), not an error.
     """
-    read = _READ.setdefault(checkpoint, {})
-    spec, unsupported, inventory = read.get(None) or _keep(read, None, *_spec(checkpoint), checkpoint)
+    spec, unsupported = checkpoint.once("planned", lambda: _spec(checkpoint))
     wanted = for_model(read_wishes(wishes), spec)
     trained = spec
     if wanted.experts_per_token is not None:
-        fewer = wanted.experts_per_token
-        spec, _, inventory = read.get(fewer) or _keep(
-            read, fewer, with_fewer_experts(spec, fewer), unsupported, checkpoint
-        )
+        spec = with_fewer_experts(spec, wanted.experts_per_token)
+    inventory = checkpoint.once(("inventory", wanted.experts_per_token), lambda: sizes.take_inventory(spec, checkpoint))
     if wanted.defer_experts:
         check_deferral(spec, wanted.defer_experts)
     _check_cap(os.environ.get(CAP_VARIABLE))
@@ -134,13 +126,6 @@ def _faster_on_cpu(problem: Problem, threads: int, on_gpu: Prediction) -> tuple[
             if prediction.decode_tps.likely > on_gpu.decode_tps.likely:
                 return candidate, prediction
     return None
-
-
-def _keep(
-    read: dict[int | None, _Header], key: int | None, spec: ModelSpec, unsupported: list[str], checkpoint: Checkpoint
-) -> _Header:
-    read[key] = spec, unsupported, sizes.take_inventory(spec, checkpoint)
-    return read[key]
 
 
 def _spec(checkpoint: Checkpoint) -> tuple[ModelSpec, list[str]]:

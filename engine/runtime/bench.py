@@ -20,7 +20,7 @@ from engine.placement.plan import OffloadPlan
 from engine.placement.sizes import Shapes, take_inventory
 from engine.progress import Progress, ProgressCallback, ignore_progress
 from engine.runtime.engine import Engine, load
-from engine.runtime.status import EngineStatus
+from engine.status import EngineStatus
 
 _log = logging.getLogger(__name__)
 

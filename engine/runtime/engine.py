@@ -22,7 +22,7 @@ from engine.runtime.lookup import CallCosts, Lookup
 from engine.runtime.prompt import Prompt, PromptWriter, raw_prompt
 from engine.runtime.sampler import Sampler
 from engine.runtime.stats import StatsMeter
-from engine.runtime.status import EngineStatus, ExpertUsage
+from engine.status import EngineStatus, ExpertUsage
 from engine.words import say
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from engine.placement.plan import LABELS, OffloadPlan, PlanBytes, Prediction, Ra
 from engine.placement.recommend import Recommendation, Recommendations, Unsuited
 from engine.progress import Progress, ProgressCallback
 from engine.runtime.events import Begun, GenerationEvent, GenerationStats, Message, SamplingParams
-from engine.runtime.status import EngineStatus, ExpertUsage
+from engine.status import EngineStatus, ExpertUsage
 
 #: Longest a fake waits for its test, in seconds.
 PATIENCE = 20.0
@@ -104,6 +104,9 @@ class FakeCheckpoint:
 
     def chat_template(self) -> ChatTemplate:
         return ChatTemplate(self.template)
+
+    def once(self, key: object, work_out: Callable[[], Any]) -> Any:
+        return work_out()
 
     def close(self) -> None:
         self.closed = True

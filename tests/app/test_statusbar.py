@@ -12,7 +12,7 @@ from app import tasks
 from app.host import AnswerDelta, AnswerResult, HostState
 from app.statusbar import StatusBar
 from engine.runtime.events import GenerationStats
-from engine.runtime.status import EngineStatus
+from engine.status import EngineStatus
 
 READY = HostState("ready", "Qwen", "/q.gguf", make_plan(), kernel="int4 avx512vnni, 8 threads")
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from routing_trace import RoutingTrace, record_routing
 
-from engine.runtime.hot_cache import POLICIES, HotCache, Policy
-from engine.runtime.trace import RoutingTrace, record_routing
+from engine.executors.hybrid.hot_cache import POLICIES, HotCache, Policy
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "hybrid-cache.md"

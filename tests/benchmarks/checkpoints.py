@@ -19,7 +19,7 @@ import gguf
 import numpy as np
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.checkpoints.safetensors_header import DTYPE_BYTES
 from engine.checkpoints.widened import WIDENED
 

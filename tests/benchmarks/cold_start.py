@@ -26,7 +26,7 @@ LOAD = """
 import sys, threading, time
 import engine
 from engine.errors import Cancelled
-import engine.executors.native_executor
+import engine.executors.native.executor
 
 def status(key):
     return int(next(line for line in open("/proc/self/status") if line.startswith(key)).split()[1]) * 1024

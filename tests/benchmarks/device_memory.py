@@ -15,7 +15,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine.executors.sim import SimDevice
+    from engine.executors.simulated.device import SimDevice
 
 #: Bytes held on devices, operations under way, and operations done; behind them turns of the interpreter since a tensor
 #: of a device was let go, and whether the process has begun what shall be looked at.
@@ -33,7 +33,7 @@ def begin(path: Path) -> None:
 
 def show(path: Path) -> list[SimDevice]:
     """From now on devices of this process show there what they hold. Returns those opened since."""
-    from engine.executors import sim
+    from engine.executors.simulated import device as sim
 
     shown = _map(path)
     devices: list[SimDevice] = []

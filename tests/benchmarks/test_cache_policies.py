@@ -10,9 +10,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cache_policies import POLICIES, SHARES, Result, picture, simulate, synthetic, table
+from routing_trace import RoutingTrace
 
-from engine.runtime.hot_cache import Policy
-from engine.runtime.trace import RoutingTrace
+from engine.executors.hybrid.hot_cache import Policy
 
 
 @pytest.fixture(scope="module")

@@ -335,7 +335,7 @@ def run(args: argparse.Namespace) -> int:
     started = time.perf_counter()
     import torch
 
-    from engine.executors.devices import open_device
+    from engine.executors.opening import open_device
 
     simulated = args.device.startswith("sim") or args.pack
     device = open_device("sim" if args.pack else "cuda:0" if args.device == "cuda" else args.device)

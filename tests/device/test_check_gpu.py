@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.executors.packed_layer import PackedLayer
+from engine.executors.hybrid.packed_layer import PackedLayer
 
 SCRIPT = Path(__file__).with_name("check_gpu.py")
 

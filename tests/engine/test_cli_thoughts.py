@@ -17,7 +17,7 @@ from engine import cli
 from engine.cli import DONE, main
 from engine.placement.plan import Prediction, Range
 from engine.runtime.events import GenerationEvent, GenerationStats
-from engine.runtime.status import EngineStatus
+from engine.status import EngineStatus
 
 STATS = GenerationStats(prompt_tokens=1, prefilled_tokens=1, completion_tokens=3)
 PREDICTION = Prediction(Range(1, 2, 3), Range(1, 2, 3), "Limited by RAM bandwidth.")

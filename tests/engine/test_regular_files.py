@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.errors import GreenroomError
 from engine.hub.library import installed
 from engine.regular_files import check_place, open_own, open_to_read, read_bounded

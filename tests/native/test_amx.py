@@ -120,7 +120,7 @@ def test_the_engine_computes_on_tiles(trap: Path) -> None:
     """A tiny mixture of experts from file to logits, in every format, against transformers."""
     out, ran = under(
         trap, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "qwen3_moe", "-rA",
-        "tests/engine/executors/test_torch_executor.py",
+        "tests/engine/executors/hybrid/test_torch_executor.py",
     )  # fmt: skip
     assert out.count("PASSED") >= 15
     assert ran["tdpbsud"] > 1000

@@ -14,7 +14,7 @@ from engine.placement.plan import Prediction
 from engine.runtime.events import GenerationStats
 
 if TYPE_CHECKING:
-    from engine.runtime.status import EngineStatus
+    from engine.status import EngineStatus
 
 #: Answers whose steps are kept, and steps of one answer; what comes after is left out of the chart.
 KEPT, MOST_STEPS = 200, 40_000

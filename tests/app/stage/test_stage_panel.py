@@ -24,7 +24,7 @@ from app.stage.sources import LiveRun, Replay
 from app.theme import theme
 from engine.hardware.report import MemoryReport
 from engine.runtime.events import Message, SamplingParams
-from engine.runtime.status import EngineStatus, ExpertUsage
+from engine.status import EngineStatus, ExpertUsage
 
 LONG = 20_000
 

@@ -30,7 +30,7 @@ from app.main_window import MainWindow
 from app.settings.store import SettingsStore
 from engine.hardware.report import MemoryReport
 from engine.hub.catalogue import catalogue
-from engine.runtime.status import ExpertUsage
+from engine.status import ExpertUsage
 
 LONG = 20_000
 MEASURED = make_report(memory=MemoryReport(64_000_000_000, 50_000_000_000, {"8": 52.0}))

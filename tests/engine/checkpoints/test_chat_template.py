@@ -12,8 +12,8 @@ import transformers
 from checkpoint_files import write_folder, write_gguf
 from tokenizers import models
 
-from engine.checkpoints import open_checkpoint
 from engine.checkpoints.chat_template import ChatTemplate
+from engine.checkpoints.opening import open_checkpoint
 from engine.errors import GreenroomError
 
 CHATML = """{% for message in messages %}

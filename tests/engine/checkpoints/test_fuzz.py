@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from tokenizers import decoders, models, pre_tokenizers
 
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.errors import GreenroomError
 
 TIMES = int(os.environ.get("GREENROOM_FUZZ", "1"))

@@ -12,8 +12,8 @@ import pytest
 from checkpoint_files import QUANTISABLE, random_blocks, write_gguf
 from gguf.constants import GGMLQuantizationType
 
-from engine.checkpoints import open_checkpoint
 from engine.checkpoints.formats import FORMATS, GGUF_FORMATS
+from engine.checkpoints.opening import open_checkpoint
 from engine.checkpoints.widened import WIDENED
 from engine.errors import GreenroomError
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from checkpoint_files import write_gguf
 
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.errors import GreenroomError
 
 STRING, ARRAY, UINT32 = 8, 9, 4

@@ -13,7 +13,7 @@ import pytest
 from checkpoint_files import write_gguf
 from pretokenizer_files import TARGET, settings
 
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.checkpoints.pretokenizers import PRE_TOKENIZERS
 
 #: Where llama.cpp departs from the pattern that the models' tokenizer.json holds (capitals beyond ASCII, combining

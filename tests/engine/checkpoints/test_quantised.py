@@ -13,10 +13,10 @@ import torch
 from quantised_files import Matrix
 from safetensors.torch import save_file
 
-from engine.checkpoints import open_checkpoint
 from engine.checkpoints.assembly import e8m0_to_bfloat16
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.checkpoints.formats import FORMATS
+from engine.checkpoints.opening import open_checkpoint
 from engine.errors import GreenroomError
 
 Tensors = dict[str, torch.Tensor]

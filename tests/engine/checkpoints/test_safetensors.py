@@ -13,7 +13,7 @@ import torch
 from checkpoint_files import write_folder
 from safetensors.torch import save_file
 
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.errors import GreenroomError
 
 

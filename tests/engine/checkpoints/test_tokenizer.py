@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers
 from vocabularies import CONTROL, CORPUS, NORMAL, USER_DEFINED, ByteLevelVocabulary, PieceVocabulary
 
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.checkpoints.pretokenizers import PRE_TOKENIZERS
 from engine.checkpoints.tokenizer import Tokenizer
 

@@ -14,7 +14,8 @@ from sentencepiece_files import FOLDER
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from vocabularies import CORPUS, ByteLevelVocabulary, PieceVocabulary
 
-from engine.checkpoints import open_checkpoint, sentencepiece
+from engine.checkpoints import sentencepiece
+from engine.checkpoints.opening import open_checkpoint
 from engine.checkpoints.pretokenizers import PRE_TOKENIZERS
 from engine.checkpoints.sentencepiece import longest_of
 from engine.checkpoints.tokenizer import MAX_TEXT, Tokenizer

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sentencepiece_files import FOLDER, KINDS, TEXTS
 from tokenizers import models, pre_tokenizers, trainers
 
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.checkpoints.sentencepiece import CONTROL, USER_DEFINED, read_model
 from engine.checkpoints.tokenizer import Tokenizer
 from engine.errors import GreenroomError

@@ -12,9 +12,9 @@ import tiny_models
 import torch
 from tiny_models import TOKENS, Tiny, make_plan
 
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.executors import load
-from engine.executors.torch_executor import TorchExecutor
+from engine.executors.hybrid.executor import TorchExecutor
 from engine.models import model_spec
 from engine.progress import ignore_progress
 

@@ -13,9 +13,9 @@ import pytest
 import torch
 from tiny_models import TOKENS, Tiny
 
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.executors import load
-from engine.executors.expert_slots import HybridExperts
+from engine.executors.hybrid.expert_slots import HybridExperts
 from engine.models import model_spec
 from engine.placement.planner import plan as planned
 

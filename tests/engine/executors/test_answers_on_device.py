@@ -12,7 +12,7 @@ import pytest
 import engine
 from engine.checkpoints.checkpoint import Checkpoint
 from engine.errors import GreenroomError
-from engine.executors.sim import SimDevice
+from engine.executors.simulated.device import SimDevice
 from engine.placement.plan import OffloadPlan
 from engine.placement.planner import plan as make
 from engine.runtime.engine import Engine

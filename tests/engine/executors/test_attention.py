@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import _native
-from engine.executors.attention import TorchAttention, rotate
+from engine.executors.device.attention import TorchAttention, rotate
+from engine.executors.device.states import TorchKv
 from engine.executors.devices import HostDevice
 from engine.executors.kv_cache import KvCache, NativeKv
-from engine.executors.native_attention import NativeAttention, attention_kernel
+from engine.executors.native.blocks import NativeAttention, attention_kernel
 from engine.executors.rope import Rope, pair_order
 from engine.executors.step import Step
-from engine.executors.torch_states import TorchKv
 from engine.models import spec as spec_module
 from engine.models.spec import AttentionSpec, LongRope, RopeSpec, TemperatureSpec
 
@@ -222,7 +222,7 @@ def test_scores_with_sinks_are_written_out_in_parts(monkeypatch: pytest.MonkeyPa
     rng = np.random.default_rng(5)
     weights = Weights.of(spec, rng)
     x = rng.standard_normal((9, 32)).astype(np.float32)
-    monkeypatch.setattr("engine.executors.attention.SINK_SCORES", 4 * 9 * 2)
+    monkeypatch.setattr("engine.executors.device.attention.SINK_SCORES", 4 * 9 * 2)
     np.testing.assert_allclose(Running(spec, weights)(x), reference(spec, weights, x), atol=3e-5)
 
 

@@ -14,7 +14,7 @@ import tiny_families
 import torch
 from tiny_models import Tiny
 
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.executors.loaded_model import LoadedModel
 from engine.models import model_spec
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from engine import _native
 from engine.errors import GreenroomError
+from engine.executors.device.short_conv import ShortConv
+from engine.executors.device.states import ConvState, TorchKv
 from engine.executors.devices import KV_DTYPES, HostDevice
 from engine.executors.kv_cache import KvCache, NativeKv
-from engine.executors.native_conv import NativeConvState, NativeShortConv
-from engine.executors.short_conv import ShortConv
+from engine.executors.native.blocks import NativeConvState, NativeShortConv
 from engine.executors.step import Step
-from engine.executors.torch_states import ConvState, TorchKv
 from engine.models import spec as spec_module
 from engine.models.spec import AttentionSpec, RopeSpec, ShortConvSpec
 from engine.placement.sizes import PREFILL_CHUNK
@@ -164,7 +164,7 @@ def test_short_convolution_in_any_chunks_and_after_going_back(
 ) -> None:
     interval = 4
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("engine.models.spec", "engine.executors.torch_states", "engine.executors.native_conv"):
+        for module in ("engine.models.spec", "engine.executors.device.states", "engine.executors.native.blocks"):
             patch.setattr(f"{module}.CHECKPOINT_INTERVAL", interval)
             patch.setattr(f"{module}.DRAFT", 3)
         rng = np.random.default_rng(seed)

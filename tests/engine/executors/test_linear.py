@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from engine import _native
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.errors import GreenroomError
-from engine.executors.device_linear import TorchLinear
+from engine.executors.device.blocks import TorchMlp
+from engine.executors.device.linear import TorchLinear
 from engine.executors.devices import HostDevice
 from engine.executors.embedding import Embedding
 from engine.executors.linear import Linear, NativeLinear
 from engine.executors.loading import Loader
 from engine.executors.mlp import NativeMlp
-from engine.executors.torch_blocks import TorchMlp
 from engine.models.spec import MlpSpec, ModelSpec, TensorRef
 from engine.progress import ignore_progress
 

@@ -10,7 +10,7 @@ import pytest
 from llama_cpp_files import FOLDER, PROMPT, RECIPES
 from tiny_models import make_plan
 
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.executors import load
 from engine.models import model_spec
 

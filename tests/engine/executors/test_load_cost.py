@@ -13,7 +13,7 @@ import pytest
 from tiny_models import Tiny, make_plan
 
 from engine import _native
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.errors import Cancelled, GreenroomError
 from engine.executors import load, loading
 from engine.executors.embedding import Embedding, TiedEmbedding, embedding
@@ -31,7 +31,7 @@ MakeTiny = Callable[[str, str], Tiny]
 CHILD = """
 import sys
 import engine
-import engine.executors.native_executor  # the program's own memory is not the model's
+import engine.executors.native.executor  # the program's own memory is not the model's
 from engine.placement.plan import PlanBytes
 
 def status(key):

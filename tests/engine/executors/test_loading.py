@@ -14,7 +14,7 @@ from quantised_files import Matrix
 from safetensors.torch import save_file
 
 from engine import _native
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.errors import GreenroomError
 from engine.executors.linear import NativeLinear
 from engine.executors.loading import Loader

@@ -17,15 +17,14 @@ import pytest
 import torch
 from tiny_models import TOKENS, Tiny, make_plan
 
-from engine.checkpoints import open_checkpoint
 from engine.checkpoints.checkpoint import Checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.errors import GreenroomError
 from engine.executors import load
 from engine.executors.executor import TryAgain
-from engine.executors.expert_slots import HybridExperts
-from engine.executors.narrower import narrower
-from engine.executors.sim import SimDevice
-from engine.executors.torch_executor import TorchExecutor
+from engine.executors.hybrid.executor import TorchExecutor, narrower
+from engine.executors.hybrid.expert_slots import HybridExperts
+from engine.executors.simulated.device import SimDevice
 from engine.hardware.report import HardwareReport
 from engine.models import model_spec
 from engine.placement.plan import OffloadPlan
@@ -188,7 +187,7 @@ def test_a_device_that_breaks_down_ends_the_answer_and_the_model(tiny: MakeTiny,
         executor = run(model, device="sim", mode=mode)
         executor.forward(TOKENS[:5])
         device_of(executor).break_down("the cable was pulled")
-        with pytest.raises(GreenroomError, match=r"broke off: sim has stopped working .*cable.*Load the model"):
+        with pytest.raises(GreenroomError, match=r"interrupted: sim has stopped working .*cable.*Load the model"):
             executor.forward(TOKENS[5:6])
         with pytest.raises(GreenroomError, match="Load it again"):
             executor.truncate(0)

@@ -8,12 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.executors.device_experts import DeviceExperts, ExpertMatrices, LayerExperts
+from engine.executors.device.blocks import TorchMlp, TorchRmsNorm, activate
+from engine.executors.device.experts import DeviceExperts, ExpertMatrices, LayerExperts
+from engine.executors.device.router import Router, route
 from engine.executors.devices import HostDevice
 from engine.executors.moe import Moe
-from engine.executors.native_router import NativeRouter
-from engine.executors.torch_blocks import TorchMlp, TorchRmsNorm, activate
-from engine.executors.torch_router import Router, route
+from engine.executors.native.blocks import NativeRouter
 from engine.models.spec import MlpSpec, MoeSpec
 
 

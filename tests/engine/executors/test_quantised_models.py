@@ -16,7 +16,7 @@ from quantised_files import Matrix
 from tiny_models import TOKENS, Tiny
 from transformers import AutoModelForCausalLM
 
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.executors.loaded_model import LoadedModel
 from engine.models import model_spec
 

@@ -11,8 +11,8 @@ import torch
 from tiny_models import Tiny, make_plan
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from engine.checkpoints import open_checkpoint
 from engine.checkpoints.checkpoint import Checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.executors import load
 from engine.executors.loaded_model import LoadedModel
 from engine.hub.demo import check_dense, dense_path, fetch_dense

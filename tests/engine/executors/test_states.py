@@ -11,7 +11,7 @@ import pytest
 import tiny_families
 from tiny_models import Tiny, make_plan
 
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.errors import Cancelled
 from engine.executors import load
 from engine.executors.loaded_model import LoadedModel
@@ -30,7 +30,7 @@ def short_memories(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spec_module, "ROLLBACK", ROLLBACK)
     monkeypatch.setattr("engine.executors.loaded_model.ROLLBACK", ROLLBACK)
     monkeypatch.setattr(spec_module, "CHECKPOINT_INTERVAL", INTERVAL)
-    for module in ("torch_states", "native_conv"):
+    for module in ("device.states", "native.blocks"):
         monkeypatch.setattr(f"engine.executors.{module}.CHECKPOINT_INTERVAL", INTERVAL)
 
 

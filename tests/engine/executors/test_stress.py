@@ -25,7 +25,7 @@ from tiny_models import TOKENS, Tiny, make_plan
 
 from engine.errors import Cancelled, GreenroomError
 from engine.executors import load
-from engine.executors.expert_slots import HybridExperts
+from engine.executors.hybrid.expert_slots import HybridExperts
 
 TOKEN_IDS = np.asarray(TOKENS, dtype=np.int64)
 #: What a round may take longer than it should, on a machine busy with other things, before it counts as stuck.

@@ -10,7 +10,8 @@ import pytest
 from tiny_models import TOKENS, Tiny, make_plan
 
 from engine import _native
-from engine.executors import expert_store, load, threads
+from engine.executors import load, threads
+from engine.executors.native import expert_store
 from engine.executors.threads import settle, thread_pool
 from engine.hardware.numa import ThreadPlaces
 from engine.hardware.sources import Sources

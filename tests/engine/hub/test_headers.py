@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from engine import own_folders
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.errors import GreenroomError
 from engine.hub import headers
 from engine.hub.headers import fetch_headers

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.errors import GreenroomError
 from engine.hub import library
 

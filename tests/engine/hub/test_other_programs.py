@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.hub import other_programs
 from tests.engine.hub.test_library import write_folder, write_gguf
 

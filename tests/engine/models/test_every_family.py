@@ -14,7 +14,7 @@ from header_only import HeaderOnly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.checkpoints import open_checkpoint
+from engine.checkpoints.opening import open_checkpoint
 from engine.errors import GreenroomError
 from engine.models import model_spec
 from engine.models.families import FAMILIES

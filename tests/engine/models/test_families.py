@@ -40,6 +40,12 @@ def from_gguf(family: str, *, shapes: dict[str, Any] | None = None, values: Any 
     )
 
 
+def test_a_spec_is_worked_out_once_for_each_checkpoint() -> None:
+    checkpoint = from_config("llama")
+    assert model_spec(checkpoint) is model_spec(checkpoint)
+    assert model_spec(from_config("llama")) is not model_spec(checkpoint)
+
+
 @pytest.mark.parametrize("family", CASES)
 @pytest.mark.parametrize("make", [from_config, from_gguf])
 def test_every_family_reads_both_file_forms(family: str, make: Any) -> None:

@@ -8,8 +8,8 @@ import pytest
 from llama_cpp_files import FOLDER, RECIPES
 from tiny_configs import CONFIGS
 
-from engine.checkpoints import open_checkpoint
 from engine.checkpoints.formats import GGUF_FORMATS
+from engine.checkpoints.opening import open_checkpoint
 from engine.checkpoints.widened import WIDENED
 from engine.models.families import FAMILIES, Family
 

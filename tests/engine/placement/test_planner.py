@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import re
+import weakref
 from dataclasses import fields, replace
 
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from engine import _native
 from engine.errors import GreenroomError
 from engine.hardware.report import Calibration, DeviceSpeed, GpuReport, HardwareReport, Isa, Kernels
-from engine.placement import planner, sizes
+from engine.placement import sizes
 from engine.placement.amounts import amount
 from engine.placement.estimate import TIERS, kernel_tier
 from engine.placement.plan import LABELS, OffloadPlan, Wishes
@@ -751,7 +752,7 @@ def test_a_header_is_read_once(machine: MakeReport, monkeypatch: pytest.MonkeyPa
     def again(*_: object) -> None:
         raise AssertionError("the header is read again")
 
-    monkeypatch.setattr("engine.placement.planner.model_spec", again)
+    monkeypatch.setattr("engine.models.families.FAMILIES", ())
     monkeypatch.setattr("engine.placement.planner.sizes.take_inventory", again)
     assert plan(model, machine(), 4096) == first
     assert plan(model, machine(), 4096, experts_per_token=2) == fewer != first
@@ -761,10 +762,10 @@ def test_a_header_is_read_once(machine: MakeReport, monkeypatch: pytest.MonkeyPa
 def test_a_closed_model_is_forgotten(machine: MakeReport) -> None:
     model = moe_model("Q4_0", layers=3)
     plan(model, machine())
-    kept = len(planner._READ)
+    kept = weakref.ref(model)
     del model
     gc.collect()
-    assert len(planner._READ) < kept
+    assert kept() is None
 
 
 def test_a_long_prompt_is_predicted_as_such(machine: MakeReport) -> None:

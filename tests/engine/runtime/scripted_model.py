@@ -12,7 +12,7 @@ import numpy.typing as npt
 from engine.checkpoints.chat_template import ChatTemplate
 from engine.errors import Cancelled
 from engine.runtime.engine import Engine
-from engine.runtime.status import EngineStatus
+from engine.status import EngineStatus
 
 END, SPECIAL = 256, 257
 VOCAB = 258

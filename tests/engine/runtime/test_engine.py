@@ -371,3 +371,11 @@ def test_cancelled_from_the_executor_lets_logits_callers_know(make_engine: Calla
 def test_engine_is_the_documented_shape(say: Callable) -> None:
     engine: Engine = say("a", "?")[0]
     assert (engine.kernel, engine.context) == ("scripted", 4096)
+
+
+def test_a_closed_model_says_so(make_engine: Callable) -> None:
+    engine, _ = make_engine(lambda tokens: 65)
+    assert engine.status().kernel == "scripted"
+    engine.close()
+    assert engine.usage() is None
+    assert engine.status().notes == ("The model is no longer loaded.",)

@@ -25,7 +25,7 @@ from app.widgets.picture import SCALE, png
 from engine.hardware.report import GpuReport
 from engine.placement.plan import Range
 from engine.runtime.events import GenerationStats
-from engine.runtime.status import EngineStatus
+from engine.status import EngineStatus
 
 READING = GenerationStats(prompt_tokens=40, prefilled_tokens=20)
 

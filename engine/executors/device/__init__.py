@@ -1,0 +1,1 @@
+"""The blocks of a model in torch, on whatever device torch knows."""
