@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from engine import cli_options
-from engine.cli_options import count, number, read_text, window
-from engine.cli_words import gigabytes
+from engine.cli import options
+from engine.cli.options import count, number, read_text, window
+from engine.cli.text import gigabytes
 from engine.errors import GreenroomError
 
 
@@ -35,7 +35,7 @@ def test_whole_numbers_say_where_they_begin(kind: Callable[[str], int], least: i
 def test_a_text_that_cannot_be_read_is_refused(
     content: Any, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli_options, "MOST_TEXT_BYTES", 10)
+    monkeypatch.setattr(options, "MOST_TEXT_BYTES", 10)
     path = tmp_path / "text"
     if content == "dir":
         path.mkdir()

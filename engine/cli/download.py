@@ -7,16 +7,19 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.cli_options import positive
-from engine.cli_words import gigabytes, predicted_speeds
+import engine
+from engine.cli.options import positive
+from engine.cli.terminal import Terminal
+from engine.cli.text import gigabytes, predicted_speeds
 from engine.errors import GreenroomError
 from engine.progress import Progress
-from engine.terminal import Terminal
 
 if TYPE_CHECKING:
     from engine.hub.downloads import DownloadManager, DownloadStatus
     from engine.hub.network import NetworkSettings
     from engine.hub.repository import RemoteModel, Repository
+
+HELP = "bring a model here from the hub, or say beforehand how it would run"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -52,20 +55,13 @@ def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     return _downloaded(args, settings, model, terminal)
 
 
-def downloads_path() -> Path:
-    """Where the queue is remembered."""
-    from engine.hub.library import models_folder
-
-    return models_folder().parent / "downloads.db"
-
-
 def _manager(args: argparse.Namespace, settings: NetworkSettings) -> DownloadManager:
     from engine.hub.downloads import DownloadManager
     from engine.hub.library import models_folder
 
     folder = Path(os.path.abspath(os.path.expanduser(args.to))) if args.to else models_folder()
     rate = round(1e6 * args.rate) if args.rate else 0
-    return DownloadManager(folder, downloads_path(), settings, bytes_per_s=rate, own_only=True)
+    return DownloadManager(folder, models_folder().parent / "downloads.db", settings, bytes_per_s=rate, own_only=True)
 
 
 def _downloaded(
@@ -141,7 +137,6 @@ def _listed(repository: Repository, terminal: Terminal) -> dict[str, Any]:
 
 
 def _planned(model: RemoteModel, settings: NetworkSettings, terminal: Terminal) -> dict[str, Any]:
-    import engine
     from engine.hub.credentials import token
     from engine.hub.headers import fetch_headers
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from engine.cli_words import gigabytes, plural, speed_range
+import engine
+from engine.cli.terminal import Terminal
+from engine.cli.text import gigabytes, plural, speed_range
 
-if TYPE_CHECKING:
-    from engine.terminal import Terminal
+HELP = "list the models on this PC"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +48,6 @@ def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
 
 
 def _catalogue(args: argparse.Namespace, terminal: Terminal) -> Iterator[dict[str, Any]]:
-    import engine
     from engine.hub.catalogue import catalogue, fetch_update
     from engine.hub.network import NetworkSettings
 

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from engine.cli_options import add_loading, count, counts
-from engine.cli_words import gigabytes, plural, speed_range
+import engine
+from engine.cli.common import check_runnable, model_document, opened, planned
+from engine.cli.options import add_loading, count, counts
+from engine.cli.terminal import Terminal
+from engine.cli.text import gigabytes, plural, speed_range
 from engine.errors import GreenroomError
-from engine.terminal import Terminal
 
 if TYPE_CHECKING:
     from engine.checkpoints.checkpoint import Checkpoint
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from engine.runtime.bench import BenchResult
     from engine.runtime.status import EngineStatus
 
+HELP = "measure prompt reading and answering beside the RAM's bandwidth"
 ALL = "all"
 
 
@@ -60,8 +63,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
-    import engine
-
     if args.kernels == bool(args.model):
         raise GreenroomError(
             "The benchmark cannot run",
@@ -124,7 +125,6 @@ def _curve(
 
 
 def _model(args: argparse.Namespace, report: HardwareReport, terminal: Terminal) -> dict[str, Any]:
-    from engine.cli import check_runnable, model_document, opened, planned
     from engine.models import model_spec
     from engine.runtime.bench import active, bench
 
