@@ -20,19 +20,11 @@ from gguf.constants import GGML_QUANT_SIZES, GGUF_DEFAULT_ALIGNMENT, GGMLQuantiz
 
 from engine.checkpoints.checkpoint import TensorInfo
 from engine.checkpoints.formats import GGUF_FORMATS, Format
-from engine.checkpoints.stored import (
-    DOWNLOAD_AGAIN,
-    check_overlap,
-    cut_short,
-    file_size,
-    read_bytes,
-    shown,
-    size_text,
-    unreadable,
-)
+from engine.checkpoints.stored import DOWNLOAD_AGAIN, check_overlap, cut_short, file_size, read_bytes, shown, unreadable
 from engine.checkpoints.widened import WIDENED, Widened
 from engine.errors import GreenroomError
 from engine.regular_files import open_to_read
+from engine.units import size_text
 from engine.words import say
 
 MAGIC = b"GGUF"

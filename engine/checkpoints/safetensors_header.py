@@ -12,16 +12,9 @@ from typing import Any, NoReturn, TypeGuard
 
 from engine.checkpoints.checkpoint import TensorInfo
 from engine.checkpoints.json_file import parse_object
-from engine.checkpoints.stored import (
-    DOWNLOAD_AGAIN,
-    check_overlap,
-    cut_short,
-    file_size,
-    read_bytes,
-    shown,
-    size_text,
-)
+from engine.checkpoints.stored import DOWNLOAD_AGAIN, check_overlap, cut_short, file_size, read_bytes, shown
 from engine.errors import GreenroomError
+from engine.units import size_text
 from engine.words import say
 
 MAX_HEADER = 100_000_000  # the format's own limit

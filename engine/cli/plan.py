@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from engine.cli.common import model_document, opened, planned, this_or_another
 from engine.cli.options import add_model, add_shortcuts, add_threads, add_what_if, add_wishes, count
 from engine.cli.terminal import Terminal
-from engine.cli.text import gigabytes, plural, predicted_speeds
+from engine.cli.text import plural, predicted_speeds
 from engine.errors import GreenroomError
+from engine.units import size_text
 
 if TYPE_CHECKING:
     from engine.checkpoints.checkpoint import Checkpoint
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     report = this_or_another(args)
     with opened(args.model, terminal, planned_only=True) as checkpoint:
         plan = _for_prompt(checkpoint, report, args)
-        terminal.say(f"{checkpoint.name}, {gigabytes(checkpoint.nbytes)}")
+        terminal.say(f"{checkpoint.name}, {size_text(checkpoint.nbytes)}")
         for line in plan.explanation:
             terminal.say(f"  {line}")
         if plan.runnable:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.terminal import Terminal
-from engine.cli.text import gigabytes, plural
+from engine.cli.text import plural
+from engine.units import size_text
 
 if TYPE_CHECKING:
     from engine.hardware.report import DeviceSpeed, GpuReport, HardwareReport
@@ -44,7 +45,7 @@ def describe(report: HardwareReport) -> Iterator[str]:
     if cpu.caches:
         yield f"         caches {', '.join(f'{name} {_binary(size)}' for name, size in cpu.caches.items())}"
     yield f"Kernels  int4 {cpu.kernels.int4}, int8 {cpu.kernels.int8}, bf16 {cpu.kernels.bf16}"
-    yield f"RAM      {gigabytes(memory.total_bytes)}, {gigabytes(memory.available_bytes)} free"
+    yield f"RAM      {size_text(memory.total_bytes)}, {size_text(memory.available_bytes)} free"
     modules = f"{memory.kind} {memory.speed_mts or ''}".strip() or "modules of unknown speed"
     channels = plural(memory.channels, "channel") if memory.channels else "channels unknown"
     nodes = f", {len(report.numa)} memory nodes" if len(report.numa) > 1 else ""
@@ -64,7 +65,7 @@ def describe(report: HardwareReport) -> Iterator[str]:
     if not report.gpus:
         yield "GPU      none found"
     kind = {"nvme": "NVMe, ", "ssd": "SSD, ", "hdd": "hard disk, ", "network": "network, "}.get(report.disk.kind, "")
-    free = f"{gigabytes(report.disk.free_bytes)} free" if report.disk.known else "free space not known"
+    free = f"{size_text(report.disk.free_bytes)} free" if report.disk.known else "free space not known"
     yield f"Disk     {kind}{free} at {report.disk.path}"
     system = report.os
     yield f"System   {system.get('name', '')}, Python {system.get('python', '')}, display {system.get('display', '')}"
@@ -77,7 +78,7 @@ def _card(gpu: GpuReport) -> str:
         return f"{gpu.name}, shares the RAM"
     link = f", PCIe {gpu.pcie_generation}.0 x{gpu.pcie_width}" if gpu.pcie_generation and gpu.pcie_width else ""
     driver = f", driver {gpu.driver}" if gpu.driver else ""
-    return f"{gpu.name}, {gigabytes(gpu.total_bytes)}, {gigabytes(gpu.free_bytes)} free{link}{driver}"
+    return f"{gpu.name}, {size_text(gpu.total_bytes)}, {size_text(gpu.free_bytes)} free{link}{driver}"
 
 
 def _speeds(speed: DeviceSpeed) -> Iterator[str]:

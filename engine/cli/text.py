@@ -24,14 +24,6 @@ def predicted_speeds(plan: OffloadPlan) -> Iterator[str]:
     yield f"Reads prompts at {speed_range(said.prefill_tps)}."
 
 
-def gigabytes(nbytes: int) -> str:
-    if nbytes >= 1e9:
-        return f"{nbytes / 1e9:.1f} GB"
-    if nbytes >= 1e7 or nbytes == 0:
-        return f"{nbytes / 1e6:.0f} MB"
-    return f"{nbytes / 1e6:.1f} MB" if nbytes >= 1e5 else f"{nbytes / 1e3:.1f} kB"
-
-
 def speed_range(speed: Range) -> str:
     return f"about {rate(speed.likely)} tok/s ({rate(speed.low)} to {rate(speed.high)})"
 
