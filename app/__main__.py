@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return template_child()
     if arguments and not _is_model(arguments):
-        from engine.cli import main as command_line
+        from engine.cli.main import main as command_line
 
         return command_line(arguments, paint=_paint)
     return open_window(arguments[0] if arguments else None)
@@ -58,7 +58,7 @@ def _paint(path: Path, rows: Sequence[Comparison], title: str, use: Use) -> None
 def _is_model(arguments: Sequence[str]) -> bool:
     """`greenroom FILE`, as a file manager calls it."""
     from app.paths import is_gone
-    from engine.cli import VERBS
+    from engine.cli.main import VERBS
 
     first = arguments[0]
     return len(arguments) == 1 and not first.startswith("-") and first not in VERBS and not is_gone(first)

@@ -18,12 +18,13 @@ from app.checkpoint_facts import limit_of, suggested_sampling, thinking_choices
 from app.faults import as_greenroom_error
 from app.language import tr
 from app.planning import active_bytes, plan_with
-from app.words import file_name, needed
+from app.words import file_name
 from engine.errors import Cancelled, GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.placement.plan import OffloadPlan
 from engine.progress import Progress
 from engine.runtime.events import Begun, GenerationStats, Message, SamplingParams
+from engine.units import size_up
 from engine.words import say
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def _name(path: str, checkpoint: Any) -> str:
 def _refusal(name: str, plan: OffloadPlan) -> GreenroomError:
     what = say("{name} was not loaded", name=name)
     if plan.mode == "too_large":
-        takes = needed(plan.bytes.ram_total)
+        takes = size_up(plan.bytes.ram_total)
         why = say("it is too large for this PC: it needs {takes} of RAM", takes=takes)
         return GreenroomError(what, why, say("Choose a smaller model, or load it anyway."))
     return GreenroomError(what, plan.label, say("Close other programs, choose a smaller model, or load it anyway."))

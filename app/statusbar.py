@@ -17,9 +17,10 @@ from app.language import mark, told, tr
 from app.theme import theme
 from app.widgets.labels import ElideLabel, label, set_plain_tip
 from app.widgets.sparkline import Sparkline
-from app.words import gigabytes, needed, rate
+from app.words import rate
 from engine.errors import GreenroomError
 from engine.hardware.gpu_load import GpuLoad
+from engine.units import size_text, size_up
 
 if TYPE_CHECKING:
     from engine.hardware.report import GpuReport
@@ -239,16 +240,16 @@ class StatusBar(QWidget):
         self.kernel.update()
 
     def _show_memory(self, ram: int, vram: int) -> None:
-        self.ram.show_value(needed(ram))
+        self.ram.show_value(size_up(ram))
         self._want(self.ram, ram > 0)
         total = max((gpu.total_bytes for gpu in self._gpus), default=0)
         if vram and total:
             # The figure is strong, all after it is its unit: "9.6" "of 12 GB".
-            figure, unit = needed(vram).split(" ")
-            whole = gigabytes(total).removesuffix(f" {unit}")
+            figure, unit = size_up(vram).split(" ")
+            whole = size_text(total).removesuffix(f" {unit}")
             self.vram.show_value(f"{figure} " + tr("of {total} {unit}", total=whole.removesuffix(".0"), unit=unit))
         else:
-            self.vram.show_value(needed(vram))
+            self.vram.show_value(size_up(vram))
         self._want(self.vram, vram > 0)
 
     @property
@@ -265,7 +266,7 @@ class StatusBar(QWidget):
         self.cpu.show_value(f"{psutil.cpu_percent(None):.0f}%")
         self._want(self.cpu, True)
         if self._process is not None:
-            used = gigabytes(self._process.memory_info().rss)
+            used = size_text(self._process.memory_info().rss)
             self.ram.setToolTip(tr("RAM used by the model. Greenroom uses {used} in total.", used=used))
         self._show_status()
         self._look_at_gpu()

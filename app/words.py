@@ -8,6 +8,7 @@ from pathlib import Path
 from app.language import mark, told, tr
 from engine.errors import GreenroomError
 from engine.placement.plan import OffloadPlan, Range
+from engine.units import size_up
 
 #: Licences that people write otherwise than the hub's ids.
 _LICENCES = {
@@ -44,26 +45,11 @@ def home_path(path: Path) -> str:
         return str(path)
 
 
-def gigabytes(count: int) -> str:
-    """Bytes in the unit that reads best, with powers of ten: "17.9 GB", "840 MB"."""
-    if count >= 100e9:
-        return f"{count / 1e9:.0f} GB"
-    if count >= 0.9995e9:
-        return f"{count / 1e9:.1f} GB"
-    return f"{count / 1e6:.0f} MB"
-
-
-def needed(count: int) -> str:
-    """Bytes that something will take, rounded up as the plan's own sentences do."""
-    step = 100_000_000 if count >= 1_000_000_000 else 1_000_000
-    return gigabytes(-(-count // step) * step)
-
-
 def in_amounts(plan: OffloadPlan) -> str:
     """ "18.4 GB RAM · 9.9 GB VRAM, 27% of experts cached in VRAM"."""
-    said = tr("{amount} RAM", amount=needed(plan.bytes.ram_total))
+    said = tr("{amount} RAM", amount=size_up(plan.bytes.ram_total))
     if plan.bytes.vram_total:
-        said += " · " + tr("{amount} VRAM", amount=needed(plan.bytes.vram_total))
+        said += " · " + tr("{amount} VRAM", amount=size_up(plan.bytes.vram_total))
     return f"{said}, {told(plan.cached)}" if plan.runnable and plan.cached else said
 
 

@@ -25,8 +25,9 @@ from app.theme import theme
 from app.widgets.buttons import button
 from app.widgets.labels import label
 from app.widgets.wrap_row import WrapRow
-from app.words import gigabytes, home_path, in_words, needed, sentence
+from app.words import home_path, in_words, sentence
 from engine.errors import GreenroomError
+from engine.units import size_text, size_up
 
 WIDTH = 520
 #: Left of a small screen beside the window.
@@ -130,8 +131,8 @@ class UnsavedQuestion(QDialog):
             return ""
         return tr(
             "{free} is free there, and about {needed} is needed. Free some space, then try again.",
-            free=gigabytes(free),
-            needed=needed(size),
+            free=size_text(free),
+            needed=size_up(size),
         )
 
     def _fit(self) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.language import told, tr
-from app.words import expected, needed
+from app.words import expected
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.hub.catalogue import CatalogueModel, catalogue
 from engine.hub.described import described, references
 from engine.placement.compare import Comparison, Machine, Use, compare, other_machine
+from engine.units import size_up
 from engine.words import say
 
 GB = 1_000_000_000
@@ -94,9 +95,9 @@ def place(row: Comparison) -> str:
 
 def amounts(row: Comparison) -> list[str]:
     """What the model takes there, or would."""
-    found = [tr("{amount} RAM", amount=needed(row.ram_bytes))]
+    found = [tr("{amount} RAM", amount=size_up(row.ram_bytes))]
     if row.vram_bytes:
-        found.append(tr("{amount} VRAM", amount=needed(row.vram_bytes)))
+        found.append(tr("{amount} VRAM", amount=size_up(row.vram_bytes)))
     if row.mode not in RUNNABLE:
         found[0] = tr("needs {amount}", amount=found[0])
     return found

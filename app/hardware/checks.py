@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.language import mark, told, tr
-from app.words import gigabytes, home_path
+from app.words import home_path
 from engine.hardware.report import CpuReport, DeviceSpeed, GpuReport, HardwareReport
+from engine.units import size_text
 
 #: Less free disk than this is worth a warning: it is about one mid-sized model.
 LOW_DISK = 20_000_000_000
@@ -192,7 +193,7 @@ def _read_speed(report: HardwareReport) -> tuple[float, int]:
 
 def _memory(report: HardwareReport, warning: str) -> Check:
     memory = report.memory
-    total, free = gigabytes(memory.total_bytes), gigabytes(memory.available_bytes)
+    total, free = size_text(memory.total_bytes), size_text(memory.available_bytes)
     sentence = tr("{total}, {free} free.", total=total, free=free)
     if memory.kind:
         speed = f"-{memory.speed_mts}" if memory.speed_mts else ""
@@ -230,7 +231,7 @@ def _graphics(gpu: GpuReport, warning: str, speed: DeviceSpeed | None) -> Check:
         note = f"PCIe {gpu.pcie_generation} ×{gpu.pcie_width}"
     if speed is not None and (link := speed.to_pinned_gbs or speed.to_pageable_gbs):
         note = f"{note}, {link:.0f} GB/s".removeprefix(", ")
-    amounts = tr("{total}, {free} free", total=gigabytes(gpu.total_bytes), free=gigabytes(gpu.free_bytes))
+    amounts = tr("{total}, {free} free", total=size_text(gpu.total_bytes), free=size_text(gpu.free_bytes))
     facts = {"name": gpu.name, "amounts": amounts}
     if gpu.unusable or warning:
         why = told(warning) or tr("{gpu} {unusable}.", gpu=gpu.name, unusable=told(gpu.unusable))
@@ -252,7 +253,7 @@ def _disk(report: HardwareReport) -> Check:
             folder=home_path(Path(disk.path)),
         )
         return Check("warn", "Disk", unread, note)
-    sentence = tr("{folder}: {amount} free.", folder=home_path(Path(disk.path)), amount=gigabytes(disk.free_bytes))
+    sentence = tr("{folder}: {amount} free.", folder=home_path(Path(disk.path)), amount=size_text(disk.free_bytes))
     if disk.free_bytes < LOW_DISK:
         remedy = tr("Larger models will not fit there. Free some space, or choose another folder in the settings.")
         return Check("warn", "Disk", f"{sentence} {remedy}", note)

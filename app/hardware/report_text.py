@@ -8,9 +8,9 @@ from pathlib import Path
 
 from app.hardware.checks import checks
 from app.language import tr
-from app.words import gigabytes
 from engine import __version__
 from engine.hardware.report import HardwareReport
+from engine.units import size_text
 
 _STATES = {"good": "ok", "note": "note", "warn": "warning", "bad": "problem"}
 
@@ -25,7 +25,7 @@ def report_text(report: HardwareReport) -> str:
         # The folder of the models says nothing about the machine, and may say much about its owner.
         said = check.sentence
         if check.title == "Disk":
-            free = gigabytes(report.disk.free_bytes)
+            free = size_text(report.disk.free_bytes)
             said = tr("{amount} free.", amount=free) if report.disk.known else tr("Free space unknown.")
         note = f" ({check.note})" if check.note else ""
         lines.append(f"[{_STATES[check.state]}] {tr(check.title)}: {said}{note}")

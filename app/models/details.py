@@ -20,12 +20,13 @@ from app.widgets.chip import ChipButton
 from app.widgets.labels import ElideLabel, label
 from app.widgets.page import scrolled
 from app.widgets.plan_popover import PlanPopover
-from app.words import about, gigabytes, in_words, licence_name, predicted, rate_range, sentence
+from app.words import about, in_words, licence_name, predicted, rate_range, sentence
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.hub.catalogue import CatalogueDownload
 from engine.hub.repository import RemoteModel, Repository
 from engine.placement.plan import OffloadPlan
+from engine.units import size_text
 
 WIDTH, HEIGHT = 900, 620
 _LABEL, _SIZE, _CHIP, _SPEED = 168, 76, 250, 104
@@ -222,7 +223,7 @@ class ChoiceRow(QFrame):
         left.setLayout(text)
         text.setContentsMargins(0, 0, 0, 0)
         left.setMinimumWidth(theme().px(_LABEL))
-        size = label(f"{'~' if about else ''}{gigabytes(nbytes)}")
+        size = label(f"{'~' if about else ''}{size_text(nbytes)}")
         size.setFixedWidth(theme().px(_SIZE))
         if about:
             size.setToolTip(tr("Calculated from the model's structure"))

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from app.language import told, tr
 from app.models.survey import ModelRow
-from app.words import gigabytes
 from engine.hub.catalogue import CatalogueModel
 from engine.hub.downloads import DownloadStatus
+from engine.units import size_text
 
 #: Licences that let anybody use a model for anything.
 FREE_LICENCES = ("apache-2.0", "mit", "bsd-3-clause", "cc-by-4.0", "cc0-1.0", "openrail")
@@ -93,7 +93,7 @@ def shelf(
     found = wanted.sorted(_with_entries(here, by_path, offers))
     size = sum(row.nbytes for row in found)
     head = tr("On this PC · %n models", n=len(found))
-    items += _section(tr("{head}, {size}", head=head, size=gigabytes(size)) if size else head, found)
+    items += _section(tr("{head}, {size}", head=head, size=size_text(size)) if size else head, found)
     plans = {(row.choice.repo, row.choice.label): row for row in (*others, *offers) if row.choice is not None}
     items += _section(tr("Downloading"), [_coming(status, plans) for status in unfinished])
     open_offers = [row for row in offers if not downloads_of(row.entry) & (coming | have)]

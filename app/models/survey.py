@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from app.engine_worker import DEMO
 from app.language import mark, told, tr
 from app.planning import plan_with
-from app.words import file_name, gigabytes, licence_name, sentence
+from app.words import file_name, licence_name, sentence
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
 from engine.hub.catalogue import CatalogueDownload, CatalogueModel, catalogue
@@ -25,6 +25,7 @@ from engine.hub.network import NetworkSettings
 from engine.hub.repository import Hub, RemoteModel, Repository, choose
 from engine.placement.plan import OffloadPlan
 from engine.regular_files import open_to_read
+from engine.units import size_text
 
 if TYPE_CHECKING:
     from engine.checkpoints.checkpoint import Checkpoint
@@ -71,7 +72,7 @@ class ModelRow:
     def size(self) -> str:
         """With "~" where it is worked out from the model's shape, until the hub says it."""
         guessed = self.choice is not None and self.choice.nbytes is None and self.download is None
-        return f"{'~' if guessed else ''}{gigabytes(self.nbytes)}"
+        return f"{'~' if guessed else ''}{size_text(self.nbytes)}"
 
 
 @dataclass(frozen=True)

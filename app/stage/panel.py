@@ -19,7 +19,7 @@ from app.theme import theme
 from app.widgets.buttons import button
 from app.widgets.labels import ElideLabel, label
 from app.widgets.page import scrolled_panel
-from app.words import gigabytes
+from engine.units import size_text
 
 #: As wide as it likes to be, and as narrow as it can be read.
 WIDTH, NARROWEST = 336, 219
@@ -217,7 +217,7 @@ class StagePanel(QWidget):
         source = self._replay or self.live
         per_token = activity.ram_uses_per_token
         read = None if per_token is None or not source.expert_bytes else per_token * source.expert_bytes
-        self.from_ram.show_value("" if read is None else gigabytes(round(read)))
+        self.from_ram.show_value("" if read is None else size_text(round(read)))
         live = self._replay is None
         self.bandwidth.show_value(
             self._share_of_ram(read * activity.decoded_per_second) if live and read else "", optional=True

@@ -13,8 +13,9 @@ from app.theme import theme
 from app.widgets.buttons import button
 from app.widgets.chip import TONES, Chip
 from app.widgets.labels import label
-from app.words import expected, needed, rate, sentence
+from app.words import expected, rate, sentence
 from engine.placement.plan import OffloadPlan
+from engine.units import size_up
 
 WIDTH = 440
 #: As the style sheet rounds a card.
@@ -73,8 +74,8 @@ class PlanPopover(QWidget):
 
         box.addSpacing(4)
         if plan.bytes.vram_total:
-            box.addLayout(_row("VRAM", needed(plan.bytes.vram_total), "strong"))
-        box.addLayout(_row("RAM", needed(plan.bytes.ram_total), "strong"))
+            box.addLayout(_row("VRAM", size_up(plan.bytes.vram_total), "strong"))
+        box.addLayout(_row("RAM", size_up(plan.bytes.ram_total), "strong"))
         box.addLayout(_row(tr("Predicted answer speed"), expected(plan.prediction.decode_tps), "strong"))
         if measured > 0:
             box.addLayout(_row(tr("Measured answer speed"), tr("{measured} tok/s", measured=rate(measured)), "strong"))

@@ -15,7 +15,8 @@ from app.widgets.buttons import button
 from app.widgets.chip import Chip, ChipButton
 from app.widgets.labels import ElideLabel, label, plain_tip
 from app.widgets.plan_popover import PlanPopover
-from app.words import gigabytes, in_amounts, rate_range, sentence
+from app.words import in_amounts, rate_range, sentence
+from engine.units import size_text
 
 #: A narrower card puts what is downloaded under the name instead of beside it.
 ROOMY = 520
@@ -127,6 +128,6 @@ def needs(row: ModelRow, disk_free: int | None) -> str:
         hint = f" {sentence(told(plan.alternatives[0]))}" if plan.alternatives else ""
         return tr("Would need {amounts}.", amounts=amounts) + hint
     if disk_free is not None and row.nbytes > disk_free:
-        more = gigabytes(row.nbytes - disk_free)
+        more = size_text(row.nbytes - disk_free)
         return tr("{amounts}. The download needs {more} more free disk space.", amounts=amounts, more=more)
     return amounts

@@ -30,9 +30,10 @@ from app.widgets.page import MARGIN, scrolled
 from app.wizard.card import OfferCard
 from app.wizard.ranking import Fits
 from app.wizard.study import Findings
-from app.words import gigabytes, in_words, rate_range, sentence
+from app.words import in_words, rate_range, sentence
 from engine.hardware.report import HardwareReport
 from engine.progress import Progress
+from engine.units import size_text
 
 #: Between the frame and the page; Qt's wizard keeps its buttons that much further inside than a page of ours.
 INSET = 18
@@ -265,7 +266,7 @@ def _bottom_line(fits: Fits, report: HardwareReport) -> str:
     return tr(
         "No model in the catalogue fits in {amount} of free RAM. Close other programs or add RAM. The demo "
         "model runs here already.",
-        amount=gigabytes(report.memory.available_bytes),
+        amount=size_text(report.memory.available_bytes),
     )
 
 

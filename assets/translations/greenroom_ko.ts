@@ -2838,7 +2838,7 @@
     </message>
     <message>
         <location filename="../../app/engine_worker.py"/>
-        <location filename="../../engine/executors/torch_executor.py"/>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
         <source>{name} could not be loaded</source>
         <translation>{name}을(를) 불러오지 못했습니다</translation>
     </message>
@@ -2859,7 +2859,7 @@
     </message>
     <message>
         <location filename="../../app/engine_worker.py"/>
-        <location filename="../../engine/executors/torch_executor.py"/>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
         <source>The answer was interrupted</source>
         <translation>답변이 중간에 끊겼습니다</translation>
     </message>
@@ -5365,6 +5365,78 @@
         <source>Change the conversation (some models take no system message) or choose another model.</source>
         <translation>대화를 바꾸거나(시스템 메시지를 받지 않는 모델도 있습니다) 다른 모델을 선택하세요.</translation>
     </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <location filename="../../engine/checkpoints/gguf.py"/>
+        <source>Download the file again.</source>
+        <translation>파일을 다시 다운로드하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <source>the file ends after {have} of {want}</source>
+        <translation>파일이 {want} 중 {have}에서 끝납니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <location filename="../../engine/hub/library.py"/>
+        <source>{path} cannot be opened</source>
+        <translation>{path}을(를) 열 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <location filename="../../engine/regular_files.py"/>
+        <source>it is not a regular file</source>
+        <translation>일반 파일이 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <source>Choose a model file or folder.</source>
+        <translation>모델 파일이나 폴더를 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <location filename="../../engine/hub/demo.py"/>
+        <location filename="../../engine/hub/network.py"/>
+        <source>there is no such file</source>
+        <translation>그런 파일이 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <source>Check the path.</source>
+        <translation>경로를 확인하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <source>you may not read it</source>
+        <translation>읽기 권한이 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <source>Change its permissions or choose another file.</source>
+        <translation>권한을 바꾸거나 다른 파일을 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <source>Check the path and the disk.</source>
+        <translation>경로와 디스크를 확인하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <source>it ends {missing} too early, although it was long enough when opened</source>
+        <translation>열 때는 충분히 길었지만 {missing} 일찍 끝납니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <location filename="../../engine/checkpoints/json_file.py"/>
+        <location filename="../../engine/checkpoints/safetensors_header.py"/>
+        <location filename="../../engine/checkpoints/stored.py"/>
+        <location filename="../../engine/checkpoints/tokenizer_json.py"/>
+        <location filename="../../engine/checkpoints/vocabulary_files.py"/>
+        <location filename="../../engine/hub/transfer.py"/>
+        <source>{name} cannot be read</source>
+        <translation>{name}을(를) 읽을 수 없습니다</translation>
+    </message>
     <message numerus="yes">
         <location filename="../../engine/checkpoints/gguf.py"/>
         <source>%n of its parts are missing: {listed}</source>
@@ -5406,12 +5478,6 @@
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <source>Download the file again.</source>
-        <translation>파일을 다시 다운로드하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/gguf.py"/>
         <source>it is the first of {count} parts, but its name does not say so</source>
         <translation>파트 {count}개 중 첫 번째인데 이름에 그 표시가 없습니다</translation>
     </message>
@@ -5449,17 +5515,6 @@
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>{key} does not hold numbers</source>
         <translation>{key}에 숫자가 들어 있지 않습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/gguf_header.py"/>
-        <location filename="../../engine/checkpoints/json_file.py"/>
-        <location filename="../../engine/checkpoints/safetensors_header.py"/>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <location filename="../../engine/checkpoints/tokenizer_json.py"/>
-        <location filename="../../engine/checkpoints/vocabulary_files.py"/>
-        <location filename="../../engine/hub/transfer.py"/>
-        <source>{name} cannot be read</source>
-        <translation>{name}을(를) 읽을 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
@@ -5869,60 +5924,6 @@
     </message>
     <message>
         <location filename="../../engine/checkpoints/stored.py"/>
-        <source>the file ends after {have} of {want}</source>
-        <translation>파일이 {want} 중 {have}에서 끝납니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <location filename="../../engine/hub/library.py"/>
-        <source>{path} cannot be opened</source>
-        <translation>{path}을(를) 열 수 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <location filename="../../engine/regular_files.py"/>
-        <source>it is not a regular file</source>
-        <translation>일반 파일이 아닙니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <source>Choose a model file or folder.</source>
-        <translation>모델 파일이나 폴더를 선택하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <location filename="../../engine/hub/demo.py"/>
-        <location filename="../../engine/hub/network.py"/>
-        <source>there is no such file</source>
-        <translation>그런 파일이 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <source>Check the path.</source>
-        <translation>경로를 확인하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <source>you may not read it</source>
-        <translation>읽기 권한이 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <source>Change its permissions or choose another file.</source>
-        <translation>권한을 바꾸거나 다른 파일을 선택하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <source>Check the path and the disk.</source>
-        <translation>경로와 디스크를 확인하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <source>it ends {missing} too early, although it was long enough when opened</source>
-        <translation>열 때는 충분히 길었지만 {missing} 일찍 끝납니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
         <source>tensors {previous} and {name} claim the same bytes</source>
         <translation>텐서 {previous}과(와) {name}이(가) 같은 바이트를 차지합니다</translation>
     </message>
@@ -6096,14 +6097,14 @@
         <translation>크기가 {size}인데, 그런 어휘는 없습니다</translation>
     </message>
     <message>
-        <location filename="../../engine/executors/device_experts.py"/>
-        <location filename="../../engine/executors/torch_executor.py"/>
+        <location filename="../../engine/executors/device/experts.py"/>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
         <source>{dtype} on {device}</source>
         <translation>{device}에서 {dtype}</translation>
     </message>
     <message>
-        <location filename="../../engine/executors/device_experts.py"/>
-        <location filename="../../engine/executors/expert_store.py"/>
+        <location filename="../../engine/executors/device/experts.py"/>
+        <location filename="../../engine/executors/native/expert_store.py"/>
         <source>Reading experts of layer {layer} of {layers}</source>
         <translation>레이어 {layers}개 중 {layer}번째의 전문가를 읽는 중</translation>
     </message>
@@ -6152,37 +6153,125 @@
         <source>Load the model again; if that fails too, restart Greenroom.</source>
         <translation>모델을 다시 불러오세요. 그래도 안 되면 Greenroom을 다시 시작하세요.</translation>
     </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <location filename="../../engine/runtime/engine.py"/>
+        <source>The model cannot answer</source>
+        <translation>모델이 답변할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>its device has stopped working</source>
+        <translation>장치의 작동이 멈췄습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <location filename="../../engine/runtime/engine.py"/>
+        <source>Load it again.</source>
+        <translation>다시 불러오세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <location filename="../../engine/executors/native/executor.py"/>
+        <source>Making room for the context</source>
+        <translation>컨텍스트 자리를 마련하는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <location filename="../../engine/executors/native/executor.py"/>
+        <source>Reading attention of layer {layer} of {layers}</source>
+        <translation>레이어 {layers}개 중 {layer}번째의 어텐션을 읽는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <location filename="../../engine/executors/native/executor.py"/>
+        <source>Reading the output head</source>
+        <translation>출력 헤드를 읽는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <location filename="../../engine/executors/native/executor.py"/>
+        <source>Ready</source>
+        <translation>준비됨</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>VRAM is shorter than planned: prompts are read {chunk} tokens at a time, which takes longer.</source>
+        <translation>VRAM이 계획보다 부족해 프롬프트를 토큰 {chunk}개씩 읽습니다. 읽는 시간이 길어집니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>Copying experts to the GPU</source>
+        <translation>전문가를 GPU로 복사하는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>{blocks} in torch</source>
+        <translation>{blocks}은(는) torch</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>Steps are launched one by one, graphs cannot be captured ({why}).</source>
+        <translation>그래프를 기록할 수 없어({why}) 단계를 하나씩 실행합니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>VRAM ran short in an answer: no experts are left in it, so answers are slower.</source>
+        <translation>답변 중 VRAM이 부족해져 전문가를 하나도 남기지 못했으며, 그만큼 답변이 느려집니다.</translation>
+    </message>
     <message numerus="yes">
-        <location filename="../../engine/executors/expert_slots.py"/>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>VRAM ran short in an answer: %n experts are left in it, so answers are slower.</source>
+        <translation>
+            <numerusform>답변 중 VRAM이 부족해져 전문가 %n개만 남겼으며, 그만큼 답변이 느려집니다.</numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>VRAM ran short in an answer: prompts are read {chunk} tokens at a time, which takes longer.</source>
+        <translation>답변 중에 VRAM이 부족해져 프롬프트를 토큰 {chunk}개씩 읽습니다. 읽는 시간이 길어집니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>VRAM is shorter than planned: the KV cache is held in q8 instead of {kv_type}, a little less exactly.</source>
+        <translation>VRAM이 계획보다 부족해 KV 캐시를 {kv_type} 대신 q8로 둡니다. 정밀도가 조금 낮아집니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>VRAM is shorter than planned: dense weights are held as {rounded} instead of {planned}, a little less exactly.</source>
+        <translation>VRAM이 계획보다 부족해 밀집 가중치를 {planned} 대신 {rounded}로 둡니다. 정밀도가 조금 낮아집니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>VRAM is shorter than planned: the experts stay in RAM and are computed by the CPU, which is slower.</source>
+        <translation>VRAM이 계획보다 부족해 전문가를 RAM에 두고 CPU로 계산합니다. 속도가 느려집니다.</translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../engine/executors/hybrid/expert_slots.py"/>
         <source>The experts of %n layers are stored in an order that only the CPU can use: none of them has a place in VRAM.</source>
         <translation>
             <numerusform>레이어 %n개의 전문가는 CPU만 쓸 수 있는 순서로 저장되어 있어 VRAM에 자리가 없습니다.</numerusform>
         </translation>
     </message>
     <message>
-        <location filename="../../engine/executors/expert_slots.py"/>
+        <location filename="../../engine/executors/hybrid/expert_slots.py"/>
         <source>VRAM had room for fewer experts than planned, {found} of {slots}: answers are slower.</source>
         <translation>VRAM에 두려던 전문가 {slots}개 중 {found}개만 들어가 답변이 느려집니다.</translation>
     </message>
     <message>
-        <location filename="../../engine/executors/expert_slots.py"/>
+        <location filename="../../engine/executors/hybrid/expert_slots.py"/>
         <source>Experts are copied to VRAM more slowly: the system page-locks no memory for it.</source>
         <translation>시스템이 메모리를 페이지 고정해 주지 않아 전문가를 VRAM으로 더 느리게 복사합니다.</translation>
     </message>
     <message>
-        <location filename="../../engine/executors/expert_slots.py"/>
+        <location filename="../../engine/executors/hybrid/expert_slots.py"/>
         <source>Experts in VRAM serve prompts only: in answers the GPU would take {gpu:.0f} µs for {some} of a layer&apos;s, the CPU takes {cpu:.0f} µs for all {used}.</source>
         <translation>VRAM의 전문가는 프롬프트에만 쓰입니다. 답변에서는 GPU가 레이어당 {some}개에 {gpu:.0f} µs 걸리고, CPU는 {used}개 모두에 {cpu:.0f} µs 걸립니다.</translation>
     </message>
     <message>
-        <location filename="../../engine/executors/expert_store.py"/>
-        <source>its weights and context</source>
-        <translation>가중치와 컨텍스트</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/expert_store.py"/>
-        <source>the experts of layer {layer}</source>
-        <translation>{layer}번째 레이어의 전문가</translation>
+        <location filename="../../engine/executors/hybrid/slot_uploads.py"/>
+        <source>The experts in VRAM stay as they are: copies to it fail ({why}).</source>
+        <translation>VRAM의 전문가를 그대로 둡니다. VRAM으로 복사하지 못합니다({why}).</translation>
     </message>
     <message>
         <location filename="../../engine/executors/kv_cache.py"/>
@@ -6257,107 +6346,19 @@
         <translation>다른 프로그램을 닫거나 이 모델의 더 작은 파일을 선택하세요.</translation>
     </message>
     <message>
-        <location filename="../../engine/executors/narrower.py"/>
-        <source>VRAM is shorter than planned: the KV cache is held in q8 instead of {kv_type}, a little less exactly.</source>
-        <translation>VRAM이 계획보다 부족해 KV 캐시를 {kv_type} 대신 q8로 둡니다. 정밀도가 조금 낮아집니다.</translation>
+        <location filename="../../engine/executors/native/expert_store.py"/>
+        <source>its weights and context</source>
+        <translation>가중치와 컨텍스트</translation>
     </message>
     <message>
-        <location filename="../../engine/executors/narrower.py"/>
-        <source>VRAM is shorter than planned: dense weights are held as {rounded} instead of {planned}, a little less exactly.</source>
-        <translation>VRAM이 계획보다 부족해 밀집 가중치를 {planned} 대신 {rounded}로 둡니다. 정밀도가 조금 낮아집니다.</translation>
+        <location filename="../../engine/executors/native/expert_store.py"/>
+        <source>the experts of layer {layer}</source>
+        <translation>{layer}번째 레이어의 전문가</translation>
     </message>
     <message>
-        <location filename="../../engine/executors/narrower.py"/>
-        <source>VRAM is shorter than planned: the experts stay in RAM and are computed by the CPU, which is slower.</source>
-        <translation>VRAM이 계획보다 부족해 전문가를 RAM에 두고 CPU로 계산합니다. 속도가 느려집니다.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/native_executor.py"/>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>Making room for the context</source>
-        <translation>컨텍스트 자리를 마련하는 중</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/native_executor.py"/>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>Reading attention of layer {layer} of {layers}</source>
-        <translation>레이어 {layers}개 중 {layer}번째의 어텐션을 읽는 중</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/native_executor.py"/>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>Reading the output head</source>
-        <translation>출력 헤드를 읽는 중</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/native_executor.py"/>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>Ready</source>
-        <translation>준비됨</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/sim.py"/>
+        <location filename="../../engine/executors/simulated/device.py"/>
         <source>as the simulated device was told</source>
         <translation>시뮬레이션 장치에 그렇게 지정됨</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/slot_uploads.py"/>
-        <source>The experts in VRAM stay as they are: copies to it fail ({why}).</source>
-        <translation>VRAM의 전문가를 그대로 둡니다. VRAM으로 복사하지 못합니다({why}).</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <location filename="../../engine/runtime/engine.py"/>
-        <source>The model cannot answer</source>
-        <translation>모델이 답변할 수 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>its device has stopped working</source>
-        <translation>장치의 작동이 멈췄습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <location filename="../../engine/runtime/engine.py"/>
-        <source>Load it again.</source>
-        <translation>다시 불러오세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>VRAM is shorter than planned: prompts are read {chunk} tokens at a time, which takes longer.</source>
-        <translation>VRAM이 계획보다 부족해 프롬프트를 토큰 {chunk}개씩 읽습니다. 읽는 시간이 길어집니다.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>Copying experts to the GPU</source>
-        <translation>전문가를 GPU로 복사하는 중</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>{blocks} in torch</source>
-        <translation>{blocks}은(는) torch</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>Steps are launched one by one, graphs cannot be captured ({why}).</source>
-        <translation>그래프를 기록할 수 없어({why}) 단계를 하나씩 실행합니다.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>VRAM ran short in an answer: no experts are left in it, so answers are slower.</source>
-        <translation>답변 중 VRAM이 부족해져 전문가를 하나도 남기지 못했으며, 그만큼 답변이 느려집니다.</translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>VRAM ran short in an answer: %n experts are left in it, so answers are slower.</source>
-        <translation>
-            <numerusform>답변 중 VRAM이 부족해져 전문가 %n개만 남겼으며, 그만큼 답변이 느려집니다.</numerusform>
-        </translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>VRAM ran short in an answer: prompts are read {chunk} tokens at a time, which takes longer.</source>
-        <translation>답변 중에 VRAM이 부족해져 프롬프트를 토큰 {chunk}개씩 읽습니다. 읽는 시간이 길어집니다.</translation>
     </message>
     <message>
         <location filename="../../engine/hardware/calibrate.py"/>
@@ -8817,31 +8818,6 @@
         <location filename="../../engine/runtime/sampler.py"/>
         <source>it must be a number, or minus infinity to forbid the token</source>
         <translation>숫자이거나, 토큰을 막으려면 음의 무한대여야 합니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/runtime/trace.py"/>
-        <source>The routing trace {name} cannot be read</source>
-        <translation>라우팅 기록 {name}을(를) 읽을 수 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/runtime/trace.py"/>
-        <source>Record it again.</source>
-        <translation>다시 기록하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/runtime/trace.py"/>
-        <source>There is no routing to record</source>
-        <translation>기록할 라우팅이 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/runtime/trace.py"/>
-        <source>this model has no routed experts</source>
-        <translation>이 모델에는 라우팅되는 전문가가 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/runtime/trace.py"/>
-        <source>Choose a Mixture-of-Experts model.</source>
-        <translation>전문가 혼합(MoE) 모델을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/safe_paths.py"/>

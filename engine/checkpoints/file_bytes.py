@@ -11,17 +11,10 @@ import numpy as np
 from engine.checkpoints.blocks import Bytes
 from engine.errors import GreenroomError
 from engine.regular_files import open_to_read
+from engine.units import size_text
 from engine.words import say
 
 DOWNLOAD_AGAIN = say("Download the file again.")
-
-
-def size_text(nbytes: int) -> str:
-    """ "1.2 GB", "340 bytes": decimal units, as file managers show them."""
-    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if nbytes >= factor:
-            return f"{nbytes / factor:.1f} {unit}"
-    return f"{nbytes} bytes"
 
 
 def cut_short(size: int, needed: int) -> str:

@@ -19,12 +19,13 @@ import numpy.typing as npt
 from gguf.constants import GGML_QUANT_SIZES, GGUF_DEFAULT_ALIGNMENT, GGMLQuantizationType, GGUFValueType
 
 from engine.checkpoints.checkpoint import TensorInfo
-from engine.checkpoints.file_bytes import DOWNLOAD_AGAIN, cut_short, file_size, read_bytes, shown, size_text, unreadable
+from engine.checkpoints.file_bytes import DOWNLOAD_AGAIN, cut_short, file_size, read_bytes, shown, unreadable
 from engine.checkpoints.formats import GGUF_FORMATS, Format
 from engine.checkpoints.stored import check_overlap
 from engine.checkpoints.widened import WIDENED, Widened
 from engine.errors import GreenroomError
 from engine.regular_files import open_to_read
+from engine.units import size_text
 from engine.words import say
 
 MAGIC = b"GGUF"

@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from engine.checkpoints.file_bytes import DOWNLOAD_AGAIN, file_size, read_bytes, size_text
+from engine.checkpoints.file_bytes import DOWNLOAD_AGAIN, file_size, read_bytes
 from engine.errors import GreenroomError
+from engine.units import size_text
 from engine.words import say
 
 _LIMIT = 16_000_000

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeGuard
 
 from engine.checkpoints.checkpoint import TensorInfo
-from engine.checkpoints.file_bytes import DOWNLOAD_AGAIN, cut_short, file_size, read_bytes, shown, size_text
+from engine.checkpoints.file_bytes import DOWNLOAD_AGAIN, cut_short, file_size, read_bytes, shown
 from engine.checkpoints.json_file import parse_object
 from engine.checkpoints.stored import check_overlap
 from engine.errors import GreenroomError
+from engine.units import size_text
 from engine.words import say
 
 MAX_HEADER = 100_000_000  # the format's own limit

@@ -10,11 +10,11 @@ from typing import TypeVar
 
 import tokenizers
 
-from engine.checkpoints.file_bytes import size_text
 from engine.checkpoints.growth import growth
 from engine.checkpoints.pretokenizers import LETTERS
 from engine.checkpoints.vocabulary import checked
 from engine.errors import GreenroomError
+from engine.units import size_text
 from engine.words import say
 
 #: Tokens that end an answer, by the names public model families give them.

@@ -11,11 +11,12 @@ import tokenizers
 from tokenizers import AddedToken
 
 from engine.checkpoints import sentencepiece
-from engine.checkpoints.file_bytes import DOWNLOAD_AGAIN, file_size, read_bytes, size_text
+from engine.checkpoints.file_bytes import DOWNLOAD_AGAIN, file_size, read_bytes
 from engine.checkpoints.json_file import read_object, read_optional_object
 from engine.checkpoints.pretokenizers import LETTERS, PRE_TOKENIZERS, byte_level
 from engine.checkpoints.vocabulary import MAX_ID, StoredTokenizer, add_tokens
 from engine.errors import GreenroomError
+from engine.units import size_text
 from engine.words import say
 
 _LIMIT = 64_000_000  # bytes; a vocabulary of 260,000 takes about 5 MB

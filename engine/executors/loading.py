@@ -15,13 +15,14 @@ import numpy.typing as npt
 
 from engine import _native
 from engine.checkpoints.checkpoint import Checkpoint, FileRange
-from engine.checkpoints.file_bytes import ends_early, size_text, unreadable
+from engine.checkpoints.file_bytes import ends_early, unreadable
 from engine.checkpoints.formats import FORMATS
 from engine.errors import GreenroomError
 from engine.hardware.memory import read_memory
 from engine.hardware.sources import Sources
 from engine.models.spec import ModelSpec, TensorRef
 from engine.progress import Progress, ProgressCallback
+from engine.units import size_text
 from engine.words import say
 
 #: Seconds between two reports: often enough for a smooth bar, rare enough to cost nothing.
@@ -219,7 +220,7 @@ class Loader:
         seconds = now - self._started
         if 0 < done < self._total and seconds > SETTLED:
             rate = done / seconds
-            speed = f"{rate / 1e9:.1f} GB/s" if rate >= 1e8 else f"{rate / 1e6:.0f} MB/s"
+            speed = f"{size_text(rate)}/s"
             message = say(
                 "{message}, {speed}, {left:.0f} s left", message=message, speed=speed, left=(self._total - done) / rate
             )

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import psutil
 
-from engine.checkpoints.file_bytes import size_text
 from engine.errors import GreenroomError
 from engine.hub.incoming_files import bytes_on_disk
 from engine.hub.repository import RemoteModel
 from engine.hub.transfer import disk_errors
+from engine.units import size_down, size_up
 from engine.words import say
 
 #: Kept free beside every download: other programs need room too.
@@ -34,7 +34,7 @@ def check_room(folder: Path, model: RemoteModel, others: Iterable[tuple[Path, Re
             say("The model cannot be stored there"),
             say(
                 "a file of it has {largest}, and this disk's file system (FAT32) takes 4.3 GB at most",
-                largest=size_text(largest),
+                largest=size_up(largest),
             ),
             say("Choose a models folder on another disk in Settings."),
         )
@@ -50,13 +50,13 @@ def check_room(folder: Path, model: RemoteModel, others: Iterable[tuple[Path, Re
             say("There is not enough room on the disk"),
             say(
                 "{needed} are still needed{beside}, and {free} are free",
-                needed=size_text(needed),
-                beside=say(", {size} more for other downloads", size=size_text(beside)) if beside else "",
-                free=size_text(free),
+                needed=size_up(needed),
+                beside=say(", {size} more for other downloads", size=size_up(beside)) if beside else "",
+                free=size_down(free),
             ),
             say(
                 "Free {value} or choose another models folder in Settings.",
-                value=size_text(needed + beside + SPACE_KEPT - free),
+                value=size_up(needed + beside + SPACE_KEPT - free),
             ),
         )
 

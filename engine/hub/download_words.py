@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.checkpoints.file_bytes import size_text
 from engine.hub.downloads import DownloadStatus
+from engine.units import size_text
 from engine.words import joined, say
 
 
@@ -13,7 +13,7 @@ def progress_text(status: DownloadStatus) -> str:
     if status.state == "downloading":
         parts = [f"{_of(status.done, status.total)} ({share})"]
         if status.bytes_per_s:
-            parts.append(_rate(status.bytes_per_s))
+            parts.append(f"{size_text(status.bytes_per_s)}/s")
         if status.remaining_s is not None:
             parts.append(say("{duration} left", duration=duration(status.remaining_s)))
         return joined(" · ", parts)
@@ -52,10 +52,5 @@ def _percent(status: DownloadStatus) -> int:
 
 def _of(done: int, total: int) -> str:
     """ "1.2 / 4.7 GB", or with both units where they differ."""
-    if total >= 10**9 > done:
-        return f"{done / 1e6:.0f} MB / {total / 1e9:.1f} GB"
-    return f"{done / 1e9:.1f} / {total / 1e9:.1f} GB" if total >= 10**9 else f"{done / 1e6:.0f} / {total / 1e6:.0f} MB"
-
-
-def _rate(bytes_per_s: float) -> str:
-    return f"{bytes_per_s / 1e6:.0f} MB/s" if bytes_per_s >= 10e6 else f"{bytes_per_s / 1e6:.1f} MB/s"
+    whole = size_text(total)
+    return f"{size_text(done).removesuffix(whole[whole.index(' ') :])} / {whole}"

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from engine.placement import sizes
-from engine.placement.amounts import amount
 from engine.placement.candidates import Candidate, Problem, candidates, choose, with_wishes
 from engine.placement.explain import tps
 from engine.placement.plan import LABELS, Prediction
 from engine.placement.profiles import multiplies_pairs
+from engine.units import size_up
 from engine.words import say
 
 RUNNABLE = ("all_gpu", "hybrid", "cpu")
@@ -138,7 +138,7 @@ def _smaller_file(problem: Problem) -> list[str]:
                 say(
                     "A {title} file of this model ({size}) would fit: {takes}.",
                     title=title,
-                    size=amount(size),
+                    size=size_up(size),
                     takes=_takes(found),
                 )
             ]
@@ -155,7 +155,7 @@ def _more_ram(problem: Problem, chosen: Candidate, mode: str) -> list[str]:
     if not chosen.missing_ram or chosen.missing_vram:
         return []
     if mode == "tight":
-        needed = amount(chosen.ram_total + chosen.ram_room.reserve)
+        needed = size_up(chosen.ram_total + chosen.ram_room.reserve)
         return [say("Close other programs until {needed} of RAM is free.", needed=needed)]
     module = SMALLEST_MODULE
     while module < 1 << 50:
@@ -199,9 +199,9 @@ def _more_on_gpu(problem: Problem, mode: str) -> list[str]:
 
 def _takes(found: tuple[Candidate, str]) -> str:
     candidate, mode = found
-    ram = amount(candidate.ram_total)
+    ram = size_up(candidate.ram_total)
     if not candidate.vram:
         return say("{label}, {ram} of RAM", label=LABELS[mode], ram=ram)
     return say(
-        "{label}, {ram} of RAM and {vram} of VRAM", label=LABELS[mode], ram=ram, vram=amount(candidate.vram_total)
+        "{label}, {ram} of RAM and {vram} of VRAM", label=LABELS[mode], ram=ram, vram=size_up(candidate.vram_total)
     )

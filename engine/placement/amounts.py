@@ -1,13 +1,10 @@
-"""Amounts of memory as the user reads them, rounded so that visible sums add up.
-
-GB are 10^9 bytes and MB 10^6, as on download pages. What is needed is rounded up, what is free is rounded down.
-"""
+"""The parts of a plan and their sizes, rounded so that visible sums add up."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from engine.units import Unit
 from engine.words import joined, say
 
 #: How each role is called in a sentence.
@@ -23,45 +20,6 @@ ROLE_NAMES = {
     "kv_cache": say("KV cache"),
     "buffers": say("program and buffers"),
 }
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One step of rounding: bytes per step and how a number of steps is written."""
-
-    step: int
-    name: str
-    decimals: int
-
-    def up(self, nbytes: int) -> int:
-        return -(-nbytes // self.step)
-
-    def down(self, nbytes: int) -> int:
-        return nbytes // self.step
-
-    def write(self, steps: int) -> str:
-        return f"{steps / 10**self.decimals:.{self.decimals}f} {self.name}"
-
-
-GB = Unit(100_000_000, "GB", 1)
-MB = Unit(1_000_000, "MB", 0)
-
-
-def unit_for(*amounts: int) -> Unit:
-    """MB when everything is below 1 GB, else tenths of a GB: one unit for all numbers of one sum."""
-    return MB if max(amounts, default=0) < 1_000_000_000 else GB
-
-
-def amount(nbytes: int) -> str:
-    """One amount alone, rounded up: "17.2 GB", "310 MB"."""
-    unit = unit_for(nbytes)
-    return unit.write(unit.up(nbytes))
-
-
-def free_amount(nbytes: int) -> str:
-    """One amount of free memory, rounded down."""
-    unit = unit_for(nbytes)
-    return unit.write(unit.down(nbytes))
 
 
 def rounded_parts(parts: Mapping[str, int], unit: Unit) -> dict[str, int]:

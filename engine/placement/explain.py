@@ -7,10 +7,11 @@ from typing import Any
 from engine.hardware.simulated import is_simulated
 from engine.models.spec import KV_TYPES, LatentAttentionSpec
 from engine.placement import sizes
-from engine.placement.amounts import addition, amount, free_amount, rounded_parts, unit_for
+from engine.placement.amounts import addition, rounded_parts
 from engine.placement.candidates import Candidate, Problem, Room
 from engine.placement.estimate import cache_hits, cached_share
 from engine.placement.plan import LABELS, Prediction, label_with_cache
+from engine.units import size_down, size_up, unit_for
 from engine.words import say
 
 
@@ -55,7 +56,7 @@ def explanation(
         lines.append(say("It is kept in bf16: this CPU multiplies twice as many of these numbers at once as in f16."))
     lines += _weights(problem, chosen)
     if problem.wishes.unload_bytes:
-        freed = free_amount(problem.wishes.unload_bytes)
+        freed = size_down(problem.wishes.unload_bytes)
         lines.append(say("The free RAM counts {freed} of the model loaded now.", freed=freed))
     return lines
 
@@ -163,8 +164,8 @@ def _sum(memory: str, keeper: str, parts: dict[str, int], room: Room, missing: i
     if not missing:
         return say(
             "{memory}: {sum}, and {reserve} is kept back for {keeper}; {free} is free.",
-            reserve=amount(room.reserve),
-            free=free_amount(room.free),
+            reserve=size_up(room.reserve),
+            free=size_down(room.free),
             **facts,
         )
     # From here on the numbers must give the last one as written, so all are in one unit.
@@ -214,7 +215,7 @@ def _context(problem: Problem, chosen: Candidate) -> str:
         line = say(
             "The KV cache is the memory of the conversation: {kv_bytes} for {tokens}; layers with a window, {short} "
             "of {layers}, keep only the last {last} of them, and a copy to go back to",
-            kv_bytes=amount(spec.kv_bytes(problem.context, chosen.kv_type)),
+            kv_bytes=size_up(spec.kv_bytes(problem.context, chosen.kv_type)),
             tokens=tokens,
             short=len(short),
             layers=len(spec.layers),
@@ -232,7 +233,7 @@ def _context(problem: Problem, chosen: Candidate) -> str:
     if len(latent) == 1 and len(spec.attentions) == len(spec.layers):
         kept_numbers, rotated = latent.pop()
         facts |= {"latent": kept_numbers, "rotated": rotated}
-        facts["total"] = amount(spec.kv_bytes(problem.context, chosen.kv_type))
+        facts["total"] = size_up(spec.kv_bytes(problem.context, chosen.kv_type))
         if scale:
             return say(
                 "{line}: {layers} x ({latent} latent + {rotated} position numbers) x {number} + {scale} bytes of "
@@ -290,14 +291,14 @@ def _weights(problem: Problem, chosen: Candidate) -> list[str]:
                 "some accuracy.",
                 formats=formats,
                 code=chosen.experts,
-                stored=amount(stored),
+                stored=size_up(stored),
                 written=written,
             )
         )
     elif abs(packed - stored) > stored // 50:
         line = say(
             "The file stores the experts in {stored}; laid out for the kernels they take {written}",
-            stored=amount(stored),
+            stored=size_up(stored),
             written=written,
         )
         kinds = sorted({shape.widened for _, shapes in inventory.experts for shape in shapes if shape.widened})

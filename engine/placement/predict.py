@@ -19,6 +19,7 @@ from engine.placement.profiles import GREENROOM, SLOWEST_GOPS, EngineProfile
 from engine.placement.sizes import PREFILL_CHUNK as CHUNK
 from engine.placement.token_time import achieved_share, core_limit, token_time
 from engine.placement.work import Speeds, Work
+from engine.units import size_fine
 from engine.words import say
 
 
@@ -100,20 +101,20 @@ def _bottleneck(parts: Sequence[TimePart], work: Work, speeds: Speeds, profile: 
         if core_limit(work, profile) < speeds.ram.likely * profile.share_large:
             return say(
                 "limited by arithmetic: {read} of {what} per token on the slow {tier} kernels",
-                read=_gb(read),
+                read=size_fine(read),
                 what=what,
                 tier=work.tier,
             )
         return say(
             "limited by RAM bandwidth: {read} of {what} per token at {rate}",
-            read=_gb(read),
+            read=size_fine(read),
             what=what,
             rate=_rate(speeds),
         )
     if largest == "vram":
         return say(
             "limited by VRAM bandwidth: {read} of weights per token at {rate:.0f} GB/s",
-            read=_gb(work.gpu_bytes),
+            read=size_fine(work.gpu_bytes),
             rate=speeds.vram_gbs,
         )
     if largest == "attention":
@@ -140,7 +141,3 @@ def _rate(speeds: Speeds) -> str:
     if source:
         return say("{rate:.0f} GB/s (not measured: assumed from {source})", rate=rate, source=source)
     return say("{rate:.0f} GB/s (not measured: a guess for an unknown CPU)", rate=rate)
-
-
-def _gb(nbytes: int) -> str:
-    return f"{nbytes / 1e9:.2f} GB" if nbytes >= 1e8 else f"{nbytes / 1e6:.0f} MB"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import GreenroomError
 from engine.hardware.report import HardwareReport
-from engine.placement.amounts import amount, free_amount
 from engine.placement.plan import OffloadPlan
 from engine.placement.planner import find_usable_gpu, plan
+from engine.units import size_down, size_up
 from engine.words import say
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _best(model: CatalogueModel, report: HardwareReport, wishes: dict[str, Any])
                 "{label} takes {size}; {free} of disk is free",
                 label=download.label,
                 size=_size(download, nbytes),
-                free=free_amount(report.disk.free_bytes),
+                free=size_down(report.disk.free_bytes),
             )
             continue
         try:
@@ -162,7 +162,7 @@ def _best(model: CatalogueModel, report: HardwareReport, wishes: dict[str, Any])
 
 def _size(download: CatalogueDownload, nbytes: int) -> str:
     """With "~" where it is worked out from shapes, because nobody has looked at the files."""
-    return f"{'' if download.nbytes is not None else '~'}{amount(nbytes)}"
+    return f"{'' if download.nbytes is not None else '~'}{size_up(nbytes)}"
 
 
 def _memory(report: HardwareReport) -> int:
@@ -209,7 +209,7 @@ def _judged(
         reasons.append(say("Its conversations end at {context} tokens.", context=model.context))
     size = _size(download, nbytes)
     if report.disk.known:
-        free = free_amount(report.disk.free_bytes)
+        free = size_down(report.disk.free_bytes)
         reasons.append(say("{size} to download, {free} of disk is free.", size=size, free=free))
     else:
         reasons.append(

@@ -12,6 +12,7 @@ from typing import Any
 from engine.placement.plan import TimePart
 from engine.placement.profiles import REGIONS, EngineProfile
 from engine.placement.work import Speeds, Work
+from engine.units import size_fine
 from engine.words import say
 
 #: Of the last-level cache this share holds weights from one token to the next, and what is read there takes this share
@@ -59,7 +60,7 @@ def token_time(
         add(
             "attention",
             kv / (rate * 1e9),
-            say("attention: {read} of the KV cache at {rate:.1f} GB/s, {how}", read=bytes_said(kv), rate=rate, how=how),
+            say("attention: {read} of the KV cache at {rate:.1f} GB/s, {how}", read=size_fine(kv), rate=rate, how=how),
         )
     if work.uses_gpu:
         _on_the_gpu(work, speeds, profile, kv, hits, sum(part.seconds for part in from_ram), add)
@@ -108,7 +109,7 @@ def _from_ram(work: Work, profile: EngineProfile, ram_gbs: float, hits: float) -
     if read > kept:
         said = say(
             "{read} of {what} from RAM at {rate:.1f} GB/s, {how}",
-            read=bytes_said(read - kept),
+            read=size_fine(read - kept),
             what=what,
             rate=rate,
             how=how,
@@ -117,7 +118,7 @@ def _from_ram(work: Work, profile: EngineProfile, ram_gbs: float, hits: float) -
     if kept:
         said = say(
             "{read} of {what} that the CPU's cache kept, at {cost:.0%} of the time: {rate:.1f} GB/s, {how}",
-            read=bytes_said(kept),
+            read=size_fine(kept),
             what=what,
             cost=CACHED_COST,
             rate=rate,
@@ -145,7 +146,7 @@ def _on_the_gpu(
         alone / rate,
         say(
             "{read} of weights from VRAM at {rate:.1f} GB/s, {share:.1%} of its {vram:.1f} GB/s",
-            read=bytes_said(alone),
+            read=size_fine(alone),
             **how,
         ),
     )
@@ -153,7 +154,7 @@ def _on_the_gpu(
         add(
             "vram",
             kv / rate,
-            say("attention: {read} of the KV cache from VRAM at {rate:.1f} GB/s", read=bytes_said(kv), rate=rate / 1e9),
+            say("attention: {read} of the KV cache from VRAM at {rate:.1f} GB/s", read=size_fine(kv), rate=rate / 1e9),
         )
     beside = work.gpu_beside_bytes + hits * work.hit_bytes
     add(
@@ -161,7 +162,7 @@ def _on_the_gpu(
         max(0.0, beside / rate - cpu_s),
         say(
             "{read} of experts on the GPU at {rate:.1f} GB/s, less the {cpu:.3f} ms that the CPU computes beside it",
-            read=bytes_said(round(beside)),
+            read=size_fine(round(beside)),
             rate=rate / 1e9,
             cpu=cpu_s * 1e3,
         ),
@@ -196,7 +197,3 @@ def _on_the_gpu(
 
 def _threads(work: Work) -> str:
     return say("%n threads", n=work.threads, one="%n thread")
-
-
-def bytes_said(nbytes: float) -> str:
-    return f"{nbytes / 1e9:.2f} GB" if nbytes >= 1e8 else f"{nbytes / 1e6:.1f} MB"

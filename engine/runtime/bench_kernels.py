@@ -16,6 +16,7 @@ from engine import _native
 from engine.checkpoints.formats import FORMATS
 from engine.errors import GreenroomError
 from engine.progress import Progress, ProgressCallback, ignore_progress
+from engine.units import size_down, size_up
 
 #: Code -> a stored format of it.
 STORED = {"int4": "Q4_0", "int8": "Q8_0", "bf16": "BF16"}
@@ -226,7 +227,7 @@ def _layer(pool: _native.ThreadPool, shape: LayerShape, form: str, tier: str) ->
     needed = round(shape.experts * shape.weights * _bytes_per_weight(form)) + _READ_BYTES
     free = psutil.virtual_memory().available
     if needed > free:
-        why = f"a layer of {form} takes {needed / 1e9:.1f} GB of RAM and {free / 1e9:.1f} GB is free"
+        why = f"a layer of {form} takes {size_up(needed)} of RAM and {size_down(free)} is free"
         raise GreenroomError("The benchmark cannot run", why, "Close other programs.")
     layer = _native.Experts(shape.experts, shape.hidden, shape.intermediate, form, form, form, isa=tier)
     stored = _random_rows(shape.hidden * shape.intermediate, form)

@@ -20,10 +20,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
-    import engine.cli
+    import engine.cli.main
 
     seen: list[tuple[str, object]] = []
-    monkeypatch.setattr(engine.cli, "main", lambda argv, **_: seen.append(("cli", argv)) or 0)
+    monkeypatch.setattr(engine.cli.main, "main", lambda argv, **_: seen.append(("cli", argv)) or 0)
     monkeypatch.setattr(program, "open_window", lambda model=None: seen.append(("window", model)) or 0)
     return seen
 
@@ -74,10 +74,10 @@ def test_without_a_display_it_says_so_and_points_to_the_command_line(tmp_path: P
 
 
 def test_the_command_line_has_a_painter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, qapp: object) -> None:
-    import engine.cli
+    import engine.cli.main
 
     given: dict[str, Any] = {}
-    monkeypatch.setattr(engine.cli, "main", lambda argv, **named: given.update(named) or 0)
+    monkeypatch.setattr(engine.cli.main, "main", lambda argv, **named: given.update(named) or 0)
     assert program.main(["compare", "demo"]) == 0
     row = Comparison("PC", "cpu", "On the CPU", 10**9, 0, Range(1, 2, 3), Range(10, 20, 30), "limited", None)
     given["paint"](tmp_path / "a.png", [row], "A model", Use())

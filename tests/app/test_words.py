@@ -7,23 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.language import tr
-from app.words import about, file_name, gigabytes, home_path, needed, rate, rate_range, sentence
+from app.words import about, file_name, home_path, rate, rate_range, sentence
 from engine.placement.plan import Range
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 MB"),
-        (840_000_000, "840 MB"),
-        (999_400_000, "999 MB"),
-        (999_600_000, "1.0 GB"),
-        (17_900_000_000, "17.9 GB"),
-        (377_000_000_000, "377 GB"),
-    ],
-)
-def test_bytes(count: int, text: str) -> None:
-    assert gigabytes(count) == text
 
 
 def test_paths_in_the_home_are_short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -43,13 +28,6 @@ def test_rates(value: float, text: str) -> None:
 )
 def test_ranges(low: float, high: float, text: str) -> None:
     assert rate_range(Range(low, (low + high) / 2, high)) == text
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(808_100_000, "809 MB"), (999_500_000, "1.0 GB"), (17_410_000_000, "17.5 GB")]
-)
-def test_what_is_needed_is_rounded_up(count: int, text: str) -> None:
-    assert needed(count) == text
 
 
 def test_sentences_begin_with_a_capital() -> None:

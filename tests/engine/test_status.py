@@ -42,7 +42,7 @@ def test_what_was_counted_before_is_left_out() -> None:
 
 
 def test_the_benchmark_says_what_was_really_in_use() -> None:
-    from engine.cli_bench import status_lines
+    from engine.cli.bench import status_lines
 
     lines = status_lines(EngineStatus(kernel="int4 avx2, 2 threads", locked=True))
     assert lines == ["In use: cpu, everything on the CPU; int4 avx2, 2 threads; experts locked in RAM"]

@@ -11,10 +11,11 @@ from app.chat.speed.figures import seconds
 from app.chat.speed.performance import Measured
 from app.hardware.checks import plain_name
 from app.language import told, tr
-from app.words import gigabytes, rate, rate_range
+from app.words import rate, rate_range
 from engine import __version__
 from engine.hardware.report import CpuReport, HardwareReport
 from engine.placement.plan import OffloadPlan
+from engine.units import size_text
 
 #: Instruction sets that matter for speed, by their names in a report.
 _SETS = {
@@ -91,10 +92,10 @@ def _rows(measured: Measured, plan: OffloadPlan, machine: HardwareReport) -> lis
         if not gpu.integrated:
             driver = tr("driver {version}", version=gpu.driver) if gpu.driver else ""
             used = "" if plan.bytes.vram_total else tr("not used")
-            rows.append((tr("Graphics"), _joined(gpu.name, gigabytes(gpu.total_bytes), driver, used)))
+            rows.append((tr("Graphics"), _joined(gpu.name, size_text(gpu.total_bytes), driver, used)))
     context = tr("%n tokens of context", n=plan.context)
-    memory = tr("{size} of RAM", size=gigabytes(plan.bytes.ram_total))
-    video = tr("{size} of VRAM", size=gigabytes(plan.bytes.vram_total)) if plan.bytes.vram_total else ""
+    memory = tr("{size} of RAM", size=size_text(plan.bytes.ram_total))
+    video = tr("{size} of VRAM", size=size_text(plan.bytes.vram_total)) if plan.bytes.vram_total else ""
     rows.append((tr("Plan"), _joined(context, tr("KV cache {type}", type=plan.kv_type), memory, video)))
     if measured.state.kernel:
         rows.append((tr("Kernel"), told(measured.state.kernel)))
@@ -117,7 +118,7 @@ def _memory(measured: Measured, machine: HardwareReport) -> str:
     kind = f"{memory.kind}-{memory.speed_mts}" if memory.kind and memory.speed_mts else memory.kind
     speed = measured.read_gbs
     bandwidth = tr("{speed} GB/s measured", speed=f"{speed:.1f}") if speed else tr("speed not measured")
-    return _joined(gigabytes(memory.total_bytes), kind, bandwidth)
+    return _joined(size_text(memory.total_bytes), kind, bandwidth)
 
 
 def _share(share: float) -> str:

@@ -105,7 +105,7 @@ def has(page: ModelsPage, action: str) -> bool:
 def test_the_catalogue_is_planned_before_anything_is_fetched(page: ModelsPage, hub: FakeHub) -> None:
     offer = row(page, "download")
     said = texts(offer)
-    for expected in ("Tiny MoE", "Q4_0 · Maker · 30.5B, 3.3B active · Apache-2.0", "2 MB", "49–66"):
+    for expected in ("Tiny MoE", "Q4_0 · Maker · 30.5B, 3.3B active · Apache-2.0", "1.5 MB", "49–66"):
         assert expected in said
     assert offer.chip.text() == "Experts in RAM, the rest on the GPU"
     assert hub.requests == []
@@ -133,7 +133,7 @@ def test_pause_resume_and_cancel(
     row(page, "download").get.click()
     until(lambda: any(s.done >= 500_000 for s in downloads.statuses))
     coming = row(page, "downloading")
-    assert "0 / 2 MB (33%)" in texts(coming)
+    assert "500 kB / 1.5 MB (33%)" in texts(coming)
     assert coming.pause.text() == "Pause"
     coming.pause.click()
     until(lambda: "Paused at 33%" in texts(row(page, "downloading")))

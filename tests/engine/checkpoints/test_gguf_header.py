@@ -98,7 +98,7 @@ HOSTILE = {
     "more tensors than there are": (model(record(), counts=(1000, 1)), "cannot be read"),
     "endless key": (model(keys=(u64(1 << 62),)), "runs past the end"),
     "endless string": (model(keys=(pair("k", STRING, u64(1 << 40)),)), "runs past the end"),
-    "key too long": (model(keys=(pair(b"k" * 70_000, UINT32, u32(1)),)), "holds a text of 70.0 kB"),
+    "key too long": (model(keys=(pair(b"k" * 70_000, UINT32, u32(1)),)), "holds a text of 70 kB"),
     "string array of 2^60": (model(keys=(pair("k", ARRAY, u32(STRING) + u64(1 << 60)),)), "claims more strings than"),
     "number array of 2^63": (model(keys=(pair("k", ARRAY, u32(UINT32) + u64(1 << 63)),)), "runs past the end"),
     "array of endless strings": (
@@ -118,7 +118,7 @@ HOSTILE = {
     "shape overflows": (model(record(shape=(1 << 33, 1 << 33))), "impossible shape"),
     "shape wraps to zero": (model(record(shape=(1 << 32, 1 << 32))), "impossible shape"),
     "negative dimension": (model(record(shape=((1 << 64) - 1,))), "impossible shape"),
-    "larger than the file": (model(record(shape=(1 << 40,))), "the file ends after 1.2 kB of 4.4 TB"),
+    "larger than the file": (model(record(shape=(1 << 40,))), "the file ends after 1.2 kB of 4398 GB"),
     "offset beyond the file": (model(record(offset=1 << 62)), "the file ends after"),
     "offset not aligned": (model(record(offset=7)), "multiple of 32"),
     "tensors overlap": (model(record("a", (64,)), record("b", (64,), offset=32)), "claim the same bytes"),
@@ -149,7 +149,7 @@ def test_a_header_without_end_is_refused(tmp_path: Path) -> None:
     path.write_bytes(model(keys=(pair("k", ARRAY, u32(UINT32) + u64(70 << 20)),)))
     with path.open("r+b") as file:
         file.truncate(1 << 30)
-    assert "goes on for more than 268.4 MB" in str(attempt(path))
+    assert "goes on for more than 268 MB" in str(attempt(path))
 
 
 def test_alignment_moves_the_data(tmp_path: Path) -> None:

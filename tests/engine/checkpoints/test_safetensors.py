@@ -143,9 +143,9 @@ def tensor(dtype: Any = "F32", shape: Any = (4,), offsets: Any = (0, 16)) -> dic
 
 HOSTILE = {
     "empty": (b"", "it is empty"),
-    "seven bytes": (bytes(7), "ends after 7 bytes"),
+    "seven bytes": (bytes(7), "ends after 7 B"),
     "2^63 header": (struct.pack("<Q", 1 << 63) + bytes(9), "header claims to be"),
-    "header of 101 MB": (struct.pack("<Q", 101_000_000) + bytes(9), "header claims to be 101.0 MB"),
+    "header of 101 MB": (struct.pack("<Q", 101_000_000) + bytes(9), "header claims to be 101 MB"),
     "header longer than the file": (struct.pack("<Q", 5000) + b"{}", "runs past the end"),
     "no JSON": (file_bytes(b"\x80\x04pickle"), "JSON is damaged"),
     "no UTF-8": (file_bytes(b'{"\xff": 1}'), "JSON is damaged"),

@@ -41,7 +41,7 @@ def content(path: str) -> bytes:
 class Source:
     """In place of the network: each file is what its name says."""
 
-    def __init__(self, client: object, url: str, file: RemoteFile, host: str) -> None:
+    def __init__(self, client: object, url: str, file: RemoteFile, host: str, room: object) -> None:
         self._data = content(file.path).ljust(file.nbytes, b"\0")[: file.nbytes]
         self.nbytes = file.nbytes
 

@@ -145,7 +145,7 @@ def test_demo_is_the_prepared_model_or_says_how_to_prepare_it(
     [
         ("https://huggingface.co/owner/model/tree/main", "`greenroom download owner/model` brings it here"),
         ("hf.co/owner/model:Q4_K_M", "`greenroom download owner/model` brings it here"),
-        ("x" * 5000, "There is no model"),
+        ("x" * 5000, 'The model "xxx'),
     ],
 )
 def test_what_is_no_model_is_refused_briefly(wish: str, told: str, folder: Path) -> None:

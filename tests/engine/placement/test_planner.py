@@ -18,11 +18,11 @@ from engine import _native
 from engine.errors import GreenroomError
 from engine.hardware.report import Calibration, DeviceSpeed, GpuReport, HardwareReport, Isa, Kernels
 from engine.placement import sizes
-from engine.placement.amounts import amount
 from engine.placement.estimate import TIERS, kernel_tier
 from engine.placement.plan import LABELS, OffloadPlan, Wishes
 from engine.placement.planner import plan
 from engine.placement.predict import SLOWEST_GOPS
+from engine.units import size_up
 
 GB = 1_000_000_000
 #: Best first: a plan must never get worse with more memory.
@@ -416,7 +416,7 @@ def test_larger_in_ram_than_in_the_file_is_said(machine: MakeReport) -> None:
     made = plan(moe_model("BF16", intermediate=72), machine(ram=64 * GB))
     stored = 48 * 128 * 3 * 72 * 2048 * 2
     assert made.bytes.ram["experts"] > stored
-    assert any(f"stores the experts in {amount(stored)}" in line for line in made.explanation)
+    assert any(f"stores the experts in {size_up(stored)}" in line for line in made.explanation)
 
 
 def test_types_that_are_held_in_wider_codes_are_named(machine: MakeReport) -> None:
@@ -703,7 +703,7 @@ def test_the_memory_of_a_windowed_model_is_explained(machine: MakeReport) -> Non
     mistral.config["llama.attention.sliding_window"] = 1000
     made = plan(mistral, machine(ram=64 * GB), context=8192)
     line = next(line for line in made.explanation if line.startswith("The KV cache"))
-    assert f"{amount(made.bytes.ram['kv_cache'])} for 8192 tokens" in line
+    assert f"{size_up(made.bytes.ram['kv_cache'])} for 8192 tokens" in line
     assert line.endswith("layers with a window, 4 of 4, keep only the last 1512 of them, and a copy to go back to.")
     assert "bytes each" in "\n".join(plan(mistral, machine(ram=64 * GB), context=512).explanation)
 

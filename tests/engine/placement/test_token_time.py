@@ -11,7 +11,7 @@ from fake_models import moe_model
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cli_words import predicted_speeds
+from engine.cli.text import predicted_speeds
 from engine.hardware.report import GpuReport
 from engine.placement.machines import Bandwidth
 from engine.placement.plan import OffloadPlan

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine import _native
-from engine.cli import DONE, REFUSED, main
+from engine.cli.main import DONE, REFUSED, main
 from engine.errors import GreenroomError
 from engine.runtime import bench_kernels as module
 from engine.runtime.bench_kernels import STORED, LayerShape, bench_kernels, tiers_of

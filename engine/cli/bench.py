@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from engine.cli_options import add_loading, count, counts
-from engine.cli_words import gigabytes, plural, speed_range
+import engine
+from engine.cli.common import check_runnable, model_document, opened, planned
+from engine.cli.options import add_loading, count, counts
+from engine.cli.terminal import Terminal
+from engine.cli.text import plural, speed_range
 from engine.errors import GreenroomError
-from engine.terminal import Terminal
+from engine.units import size_text
 
 if TYPE_CHECKING:
     from engine.checkpoints.checkpoint import Checkpoint
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from engine.runtime.bench import BenchResult
     from engine.status import EngineStatus
 
+HELP = "measure prompt reading and answering beside the RAM's bandwidth"
 ALL = "all"
 
 
@@ -60,8 +64,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
-    import engine
-
     if args.kernels == bool(args.model):
         raise GreenroomError(
             "The benchmark cannot run",
@@ -124,7 +126,6 @@ def _curve(
 
 
 def _model(args: argparse.Namespace, report: HardwareReport, terminal: Terminal) -> dict[str, Any]:
-    from engine.cli import check_runnable, model_document, opened, planned
     from engine.models import model_spec
     from engine.runtime.bench import active, bench
 
@@ -184,14 +185,14 @@ def status_lines(status: EngineStatus) -> list[str]:
         if status.path == "hybrid":
             copies = "page-locked" if status.pinned else "not page-locked"
             lines[-1] += f"; copies {copies}; prompts' experts computed {prompts[status.prefill]}"
-        lines.append(f"Memory: {gigabytes(status.ram_bytes)} RAM, {gigabytes(status.vram_bytes)} VRAM")
+        lines.append(f"Memory: {size_text(status.ram_bytes)} RAM, {size_text(status.vram_bytes)} VRAM")
         if status.path == "hybrid":
             lines[-1] += f"; handing over the experts of a token takes {status.handoff_s * 1e6:.0f} µs a layer"
     if status.cache_slots:
         rate = "none called" if status.hit_rate is None else f"{status.hit_rate:.0%} of calls found there"
         lines.append(
             f"Experts in VRAM: {plural(status.cache_slots, 'slot')}, {rate}; "
-            f"{gigabytes(status.bytes_uploaded)} copied there"
+            f"{size_text(status.bytes_uploaded)} copied there"
         )
     return [*lines, *(f"Note: {note}" for note in status.notes)]
 
@@ -220,4 +221,4 @@ def _on_every_tier(checkpoint: Checkpoint, plan: OffloadPlan) -> Sequence[Offloa
 
 
 def _machine(report: HardwareReport) -> str:
-    return f"{report.cpu.name}, {gigabytes(report.memory.total_bytes)} RAM"
+    return f"{report.cpu.name}, {size_text(report.memory.total_bytes)} RAM"

@@ -1,27 +1,23 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.cli import DONE, REFUSED, main
-from engine.hardware.report import Calibration
+from engine.cli.main import DONE, REFUSED, main
 from tests.fake_hub import FakeHub, Fault, Pattern
 
 
 @pytest.fixture
 def hub(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    handler = signal.getsignal(signal.SIGINT)
     with FakeHub() as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
         monkeypatch.delenv("HF_TOKEN", raising=False)
         hub.add("maker/model", {"m-Q4_0.gguf": Pattern(1_500_000, seed=1), "m-Q8_0.gguf": Pattern(2_500_000, seed=2)})
         yield hub
-    signal.signal(signal.SIGINT, handler)
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
@@ -71,9 +67,7 @@ def test_a_failed_download_is_listed_and_goes_on(hub: FakeHub, capsys: pytest.Ca
 def test_the_plan_before_the_download(
     hub: FakeHub, demo_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engine.hardware import calibrate
 
-    monkeypatch.setattr(calibrate, "measure_quickly", lambda *_: Calibration({"1": 20.0}))
     hub.add("maker/demo", {"demo-Q4_1.gguf": demo_model.read_bytes()})
     code, document = run(capsys, "maker/demo", "--plan")
     assert code == DONE
@@ -85,10 +79,8 @@ def test_the_plan_before_the_download(
 def test_the_catalogue_planned_for_this_machine(
     data_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engine.hardware import calibrate
     from engine.resources import asset
 
-    monkeypatch.setattr(calibrate, "measure_quickly", lambda *_: Calibration({"1": 20.0}))
     # Two of its models are enough, and make it an update of a user's own.
     whole = json.loads(asset("catalogue.json").read_bytes())
     small = [model for model in whole["models"] if model["tier"] == "home"][3:5]

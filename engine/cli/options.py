@@ -94,6 +94,16 @@ def add_shortcuts(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_what_if(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what if this PC were another one")
+    group.add_argument("--ram", type=amount, metavar="GB", help="RAM built in")
+    group.add_argument("--ram-bandwidth", type=positive, metavar="GB/s", help="read bandwidth of the RAM")
+    group.add_argument("--cpu", metavar="NAME", help='as sold, e.g. "Ryzen 9 7950X"; --threads tells its cores')
+    group.add_argument("--sockets", type=count, metavar="N", help="how many of that CPU")
+    group.add_argument("--vram", type=amount, metavar="GB", help="VRAM built in; 0 for no GPU")
+    group.add_argument("--gpu", metavar="NAME", help='as sold, e.g. "RTX 4090"; other cards need --vram')
+
+
 def device(text: str) -> str:
     """What `engine.placement.plan.Wishes` takes; the planner looks closer at a simulated one's settings."""
     if text in ("auto", "cpu", "cuda") or text.partition(":")[0] == "sim":

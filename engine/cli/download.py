@@ -7,16 +7,20 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.cli_options import positive
-from engine.cli_words import gigabytes, predicted_speeds
+import engine
+from engine.cli.options import positive
+from engine.cli.terminal import Terminal
+from engine.cli.text import predicted_speeds
 from engine.errors import GreenroomError
 from engine.progress import Progress
-from engine.terminal import Terminal
+from engine.units import size_text
 
 if TYPE_CHECKING:
     from engine.hub.downloads import DownloadManager, DownloadStatus
     from engine.hub.network import NetworkSettings
     from engine.hub.repository import RemoteModel, Repository
+
+HELP = "bring a model here from the hub, or say beforehand how it would run"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -52,20 +56,13 @@ def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     return _downloaded(args, settings, model, terminal)
 
 
-def downloads_path() -> Path:
-    """Where the queue is remembered."""
-    from engine.hub.library import models_folder
-
-    return models_folder().parent / "downloads.db"
-
-
 def _manager(args: argparse.Namespace, settings: NetworkSettings) -> DownloadManager:
     from engine.hub.downloads import DownloadManager
     from engine.hub.library import models_folder
 
     folder = Path(os.path.abspath(os.path.expanduser(args.to))) if args.to else models_folder()
     rate = round(1e6 * args.rate) if args.rate else 0
-    return DownloadManager(folder, downloads_path(), settings, bytes_per_s=rate, own_only=True)
+    return DownloadManager(folder, models_folder().parent / "downloads.db", settings, bytes_per_s=rate, own_only=True)
 
 
 def _downloaded(
@@ -76,7 +73,7 @@ def _downloaded(
     manager = _manager(args, settings)
     try:
         manager.start()
-        terminal.note(f"{model.name}, {gigabytes(model.nbytes)} in {len(model.files)} file(s), from {settings.host}")
+        terminal.note(f"{model.name}, {size_text(model.nbytes)} in {len(model.files)} file(s), from {settings.host}")
         download = manager.add(model)
         try:
             while True:
@@ -127,7 +124,7 @@ def _listed(repository: Repository, terminal: Terminal) -> dict[str, Any]:
     width = max(len(model.label) for model in repository.models)
     for model in repository.models:
         files = "" if len(model.files) == 1 else f"  {len(model.files)} files"
-        terminal.say(f"{model.label:{width}}  {gigabytes(model.nbytes):>9}  {model.name}{files}")
+        terminal.say(f"{model.label:{width}}  {size_text(model.nbytes):>9}  {model.name}{files}")
     return {
         "repo": repository.repo,
         "commit": repository.commit,
@@ -141,7 +138,6 @@ def _listed(repository: Repository, terminal: Terminal) -> dict[str, Any]:
 
 
 def _planned(model: RemoteModel, settings: NetworkSettings, terminal: Terminal) -> dict[str, Any]:
-    import engine
     from engine.hub.credentials import token
     from engine.hub.headers import fetch_headers
 
@@ -151,7 +147,7 @@ def _planned(model: RemoteModel, settings: NetworkSettings, terminal: Terminal) 
         plan = engine.plan(checkpoint, engine.probe(quick=True))
     finally:
         checkpoint.close()
-    terminal.say(f"{model.name}, {gigabytes(model.nbytes)} to download")
+    terminal.say(f"{model.name}, {size_text(model.nbytes)} to download")
     for line in (*plan.explanation, *(predicted_speeds(plan) if plan.runnable else ()), *plan.alternatives):
         terminal.say(f"  {line}")
     return {"repo": model.repo, "label": model.label, "download_bytes": model.nbytes, **plan.to_json()}

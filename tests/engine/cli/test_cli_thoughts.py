@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
-import signal
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from engine import cli
-from engine.cli import DONE, main
+from engine.cli import generate as module
+from engine.cli.main import DONE, main
 from engine.placement.plan import Prediction, Range
 from engine.runtime.events import GenerationEvent, GenerationStats
 from engine.status import EngineStatus
@@ -31,18 +28,12 @@ def generate(*_: Any, **__: Any) -> Iterator[GenerationEvent]:
 
 
 @pytest.fixture(autouse=True)
-def _thinking_model(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _thinking_model(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextlib.contextmanager
     def loaded(*_: Any) -> Iterator[Any]:
         yield SimpleNamespace(kernel="int4", generate=generate, status=EngineStatus), lambda stats: PREDICTION
 
-    monkeypatch.setattr(cli, "loaded", loaded)
-    handler = signal.getsignal(signal.SIGINT)
-    yield
-    signal.signal(signal.SIGINT, handler)
-    for log in [log for log in logging.getLogger().handlers if log.name == "greenroom log file"]:
-        logging.getLogger().removeHandler(log)
-        log.close()
+    monkeypatch.setattr(module, "loaded", loaded)
 
 
 def test_thoughts_stand_beside_the_answer(capsys: pytest.CaptureFixture[str]) -> None:

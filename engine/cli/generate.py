@@ -6,10 +6,14 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from engine.cli_options import add_loading, add_threads, count, plain_text, read_text
-from engine.cli_words import plural, speed_range
+from engine.cli.common import loaded
+from engine.cli.options import add_loading, add_threads, count, plain_text, read_text
+from engine.cli.terminal import Terminal
+from engine.cli.text import plural, speed_range
 from engine.errors import GreenroomError
-from engine.terminal import Terminal
+from engine.progress import Progress
+
+HELP = "load a model and answer one prompt"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -71,8 +75,6 @@ _SAMPLING = (
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
-    from engine.cli import loaded
-    from engine.progress import Progress
     from engine.runtime.events import STOP_REASONS, Message, SamplingParams
 
     params = SamplingParams(stop=tuple(args.stop or ()), **{name: getattr(args, name) for name in _SAMPLING})

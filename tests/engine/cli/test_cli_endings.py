@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import signal
 import sys
@@ -15,22 +14,9 @@ import pytest
 from command_line import answer, process
 
 import engine
-from engine.cli import BUG, DONE, INTERRUPTED, REFUSED, main
+from engine.cli.main import BUG, DONE, INTERRUPTED, REFUSED, main
 from engine.folders import log_folder
 from engine.runtime.engine import Engine
-
-pytestmark = pytest.mark.usefixtures("data_folder", "_as_before")
-
-
-@pytest.fixture
-def _as_before() -> Iterator[None]:
-    """`main` takes Ctrl-C for the end of the process, and opens a log."""
-    handler = signal.getsignal(signal.SIGINT)
-    yield
-    signal.signal(signal.SIGINT, handler)
-    for log in [handler for handler in logging.getLogger().handlers if handler.name == "greenroom log file"]:
-        logging.getLogger().removeHandler(log)
-        log.close()
 
 
 def test_a_bug_ends_with_1_one_sentence_and_a_traceback_in_the_log(

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from engine import cli_options
-from engine.cli_options import count, number, read_text, window
-from engine.cli_words import gigabytes
+from engine.cli import options
+from engine.cli.options import count, number, read_text, window
 from engine.errors import GreenroomError
 
 
@@ -35,7 +34,7 @@ def test_whole_numbers_say_where_they_begin(kind: Callable[[str], int], least: i
 def test_a_text_that_cannot_be_read_is_refused(
     content: Any, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli_options, "MOST_TEXT_BYTES", 10)
+    monkeypatch.setattr(options, "MOST_TEXT_BYTES", 10)
     path = tmp_path / "text"
     if content == "dir":
         path.mkdir()
@@ -51,19 +50,3 @@ def test_a_text_comes_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(GreenroomError, match="standard input cannot be read: it is closed"):
         read_text(None)
-
-
-@pytest.mark.parametrize(
-    ("nbytes", "shown"),
-    [
-        (0, "0 MB"),
-        (220, "0.2 kB"),
-        (99_000, "99.0 kB"),
-        (220_224, "0.2 MB"),
-        (9_940_000, "9.9 MB"),
-        (10_000_000, "10 MB"),
-        (18_600_000_000, "18.6 GB"),
-    ],
-)
-def test_sizes_keep_a_digit_that_says_something(nbytes: int, shown: str) -> None:
-    assert gigabytes(nbytes) == shown

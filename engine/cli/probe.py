@@ -1,13 +1,34 @@
-"""Figures of a machine and of a plan in words, as the command line prints them."""
+"""`greenroom probe`: what this PC is."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from engine.cli.terminal import Terminal
+from engine.cli.text import plural
+from engine.units import size_text
 
 if TYPE_CHECKING:
     from engine.hardware.report import DeviceSpeed, GpuReport, HardwareReport
-    from engine.placement.plan import OffloadPlan, Range
+
+HELP = "say what this PC is and what Greenroom can use of it"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--calibrate", action="store_true", help="measure RAM, kernels and graphics cards, and remember it"
+    )
+
+
+def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
+    from engine.hardware.probe import probe
+
+    report = probe(calibrate=args.calibrate, progress=terminal.progress)
+    for line in describe(report):
+        terminal.say(line)
+    return report.to_json()
 
 
 def describe(report: HardwareReport) -> Iterator[str]:
@@ -24,7 +45,7 @@ def describe(report: HardwareReport) -> Iterator[str]:
     if cpu.caches:
         yield f"         caches {', '.join(f'{name} {_binary(size)}' for name, size in cpu.caches.items())}"
     yield f"Kernels  int4 {cpu.kernels.int4}, int8 {cpu.kernels.int8}, bf16 {cpu.kernels.bf16}"
-    yield f"RAM      {gigabytes(memory.total_bytes)}, {gigabytes(memory.available_bytes)} free"
+    yield f"RAM      {size_text(memory.total_bytes)}, {size_text(memory.available_bytes)} free"
     modules = f"{memory.kind} {memory.speed_mts or ''}".strip() or "modules of unknown speed"
     channels = plural(memory.channels, "channel") if memory.channels else "channels unknown"
     nodes = f", {len(report.numa)} memory nodes" if len(report.numa) > 1 else ""
@@ -44,7 +65,7 @@ def describe(report: HardwareReport) -> Iterator[str]:
     if not report.gpus:
         yield "GPU      none found"
     kind = {"nvme": "NVMe, ", "ssd": "SSD, ", "hdd": "hard disk, ", "network": "network, "}.get(report.disk.kind, "")
-    free = f"{gigabytes(report.disk.free_bytes)} free" if report.disk.known else "free space not known"
+    free = f"{size_text(report.disk.free_bytes)} free" if report.disk.known else "free space not known"
     yield f"Disk     {kind}{free} at {report.disk.path}"
     system = report.os
     yield f"System   {system.get('name', '')}, Python {system.get('python', '')}, display {system.get('display', '')}"
@@ -57,7 +78,7 @@ def _card(gpu: GpuReport) -> str:
         return f"{gpu.name}, shares the RAM"
     link = f", PCIe {gpu.pcie_generation}.0 x{gpu.pcie_width}" if gpu.pcie_generation and gpu.pcie_width else ""
     driver = f", driver {gpu.driver}" if gpu.driver else ""
-    return f"{gpu.name}, {gigabytes(gpu.total_bytes)}, {gigabytes(gpu.free_bytes)} free{link}{driver}"
+    return f"{gpu.name}, {size_text(gpu.total_bytes)}, {size_text(gpu.free_bytes)} free{link}{driver}"
 
 
 def _speeds(speed: DeviceSpeed) -> Iterator[str]:
@@ -78,42 +99,3 @@ def _speeds(speed: DeviceSpeed) -> Iterator[str]:
 def _binary(nbytes: int) -> str:
     """Caches are counted in powers of two, as their makers do."""
     return f"{nbytes / (1 << 20):.3g} MiB" if nbytes >= 1 << 20 else f"{nbytes >> 10} KiB"
-
-
-def predicted_speeds(plan: OffloadPlan) -> Iterator[str]:
-    said = plan.prediction
-    grown = ""
-    # Not worth a word where a long conversation hardly costs anything.
-    if said.full_context_tps and said.full_context_tps < 0.8 * said.decode_tps.likely:
-        grown = f", {rate(said.full_context_tps)} with all {plan.context} tokens"
-    if said.learned is not None:
-        before, times = said.learned.predicted_decode_tps.likely, said.learned.answers
-        yield f"Corrected by {plural(times, 'answer')} measured here; predicted from the parts: {rate(before)} tok/s."
-    yield f"Answers at {speed_range(said.decode_tps)}{grown}: {said.bottleneck}."
-    for line in plan.time_sum():
-        yield f"  {line}"
-    yield f"Reads prompts at {speed_range(said.prefill_tps)}."
-
-
-def gigabytes(nbytes: int) -> str:
-    if nbytes >= 1e9:
-        return f"{nbytes / 1e9:.1f} GB"
-    if nbytes >= 1e7 or nbytes == 0:
-        return f"{nbytes / 1e6:.0f} MB"
-    return f"{nbytes / 1e6:.1f} MB" if nbytes >= 1e5 else f"{nbytes / 1e3:.1f} kB"
-
-
-def speed_range(speed: Range) -> str:
-    return f"about {rate(speed.likely)} tok/s ({rate(speed.low)} to {rate(speed.high)})"
-
-
-def plural(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
-
-
-def rate(speed: float) -> str:
-    """Two digits, which is more than a prediction knows: "2.4", "92", "2300"."""
-    if speed < 10:
-        return f"{speed:.1f}"
-    unit = 10 ** (len(f"{speed:.0f}") - 2)
-    return f"{round(speed / unit) * unit:.0f}"

@@ -1,4 +1,4 @@
-"""Machines that are not here: what-if options, `greenroom compare`, and what suits the one that is: `recommend`."""
+"""`greenroom compare`: this PC and others side by side for one model."""
 
 from __future__ import annotations
 
@@ -9,55 +9,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.cli_options import add_model, add_threads, add_wishes, amount, amounts, count, names, positive, prices
-from engine.cli_words import gigabytes, rate
+import engine
+from engine.cli.common import model_document, opened, wishes
+from engine.cli.options import add_model, add_wishes, amounts, names, positive, prices
+from engine.cli.terminal import Terminal
+from engine.cli.text import rate
 from engine.errors import GreenroomError
+from engine.units import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from engine.hardware.report import HardwareReport
     from engine.placement.compare import Comparison, Machine, Use
-    from engine.terminal import Terminal
-
 
 #: Writes a picture of a comparison: (file, rows, title, how costs are counted). Raises OSError.
 Paint = Callable[[Path, "Sequence[Comparison]", str, "Use"], None]
 
-
-def add_what_if(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what if this PC were another one")
-    group.add_argument("--ram", type=amount, metavar="GB", help="RAM built in")
-    group.add_argument("--ram-bandwidth", type=positive, metavar="GB/s", help="read bandwidth of the RAM")
-    group.add_argument("--cpu", metavar="NAME", help='as sold, e.g. "Ryzen 9 7950X"; --threads tells its cores')
-    group.add_argument("--sockets", type=count, metavar="N", help="how many of that CPU")
-    group.add_argument("--vram", type=amount, metavar="GB", help="VRAM built in; 0 for no GPU")
-    group.add_argument("--gpu", metavar="NAME", help='as sold, e.g. "RTX 4090"; other cards need --vram')
+HELP = "set this PC and others side by side for one model: mode, speed, cost"
 
 
-def this_or_another(args: argparse.Namespace) -> HardwareReport:
-    """This PC, with the parts that were asked for."""
-    import engine
-    from engine.placement.machines import what_if
-
-    # A measurement of this PC says nothing about another one.
-    here = not (args.cpu or args.ram_bandwidth)
-    return what_if(
-        engine.probe(quick=here, present=here),
-        ram=args.ram,
-        vram=args.vram,
-        ram_bandwidth=args.ram_bandwidth,
-        cpu=args.cpu,
-        gpu=args.gpu,
-        threads=args.threads if args.cpu else None,
-        sockets=args.sockets,
-    )
-
-
-# --- compare -------------------------------------------------------------------------------------------------------
-
-
-def add_compare_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
     add_model(parser, planned_only=True)
     add_wishes(parser)
     group = parser.add_argument_group("the machines: this PC, and every combination of")
@@ -74,14 +46,10 @@ def add_compare_options(parser: argparse.ArgumentParser) -> None:
     cost.add_argument("--hours-per-day", type=positive, default=8.0, help="it answers (default 8)")
     parser.add_argument("--csv", metavar="FILE", help="write the table there as well")
     parser.add_argument("--picture", metavar="FILE", help="and a picture of it (PNG)")
-    parser.set_defaults(threads=None)
 
 
-def compare(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
-    import engine
-    from engine.cli import WISHES, model_document, opened
-    from engine.placement.compare import Machine, Use, to_csv
-    from engine.placement.compare import compare as side_by_side
+def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
+    from engine.placement.compare import Machine, Use, compare, to_csv
 
     if args.picture and args.paint is None:
         why = "this is the engine without the window program"
@@ -91,10 +59,9 @@ def compare(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     here = engine.probe(quick=True, present=True)
     machines = _priced([Machine("This PC", here), *_others(args, here)], args)
     use = Use(args.years, args.hours_per_day)
-    wishes = {name: getattr(args, name) for name in WISHES}
     with opened(args.model, terminal, planned_only=True) as checkpoint:
-        rows = side_by_side(checkpoint, machines, args.context, use, **wishes)
-        terminal.say(f"{checkpoint.name}, {gigabytes(checkpoint.nbytes)}")
+        rows = compare(checkpoint, machines, args.context, use, **wishes(args))
+        terminal.say(f"{checkpoint.name}, {size_text(checkpoint.nbytes)}")
         for line in _table(rows):
             terminal.say(line)
         if any(row.cost_per_million for row in rows):
@@ -157,8 +124,8 @@ def _table(rows: Sequence[Comparison]) -> Iterator[str]:
         lines.append(
             (
                 row.name,
-                gigabytes(row.ram_bytes),
-                gigabytes(row.vram_bytes) if row.vram_bytes else "-",
+                size_text(row.ram_bytes),
+                size_text(row.vram_bytes) if row.vram_bytes else "-",
                 f"{rate(decode.likely)} ({rate(decode.low)} to {rate(decode.high)})" if runs else "-",
                 rate(prefill.likely) if runs else "-",
                 f"{cost.likely:.2f} ({cost.low:.2f} to {cost.high:.2f})" if cost else "-",
@@ -186,37 +153,3 @@ def _write(path: Path, text: str) -> None:
     except OSError as error:
         why = error.strerror or str(error)
         raise GreenroomError(f"{path} cannot be written", why, "Choose another place for the table.") from error
-
-
-# --- recommend -----------------------------------------------------------------------------------------------------
-
-
-def add_recommend_options(parser: argparse.ArgumentParser) -> None:
-    add_threads(parser)
-    add_wishes(parser)
-    add_what_if(parser)
-    parser.add_argument("--top", type=count, default=5, metavar="N", help="how many to say (default 5)")
-
-
-def recommend(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
-    import engine
-    from engine.cli import WISHES
-
-    wishes = {name: getattr(args, name) for name in WISHES}
-    if args.context is not None:
-        wishes["context"] = args.context
-    report = this_or_another(args)
-    if not report.disk.known:
-        for warning in report.warnings:
-            terminal.note(warning)
-    found = engine.recommend(report, **wishes)
-    for number, entry in enumerate(found.ranked[: args.top], 1):
-        terminal.say(f"{number}. {entry.name}  {entry.repo}:{entry.label}")
-        for reason in entry.reasons:
-            terminal.say(f"   {reason}")
-    if found.ranked:
-        best = found.ranked[0]
-        terminal.say(f'"greenroom download {best.repo}:{best.label}" brings the first one here.')
-    else:
-        terminal.say('No model of the catalogue fits here. "greenroom generate demo" runs the built-in one.')
-    return found.to_json()

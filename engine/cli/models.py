@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from engine.cli_words import gigabytes, plural, speed_range
+import engine
+from engine.cli.terminal import Terminal
+from engine.cli.text import plural, speed_range
+from engine.units import size_text
 
-if TYPE_CHECKING:
-    from engine.terminal import Terminal
+HELP = "list the models on this PC"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +31,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     models = installed()
     width = max((len(model.name) for model in models), default=0)
     for model in models:
-        terminal.say(f"{model.name:{width}}  {model.error or f'{model.architecture}, {gigabytes(model.nbytes)}'}")
+        terminal.say(f"{model.name:{width}}  {model.error or f'{model.architecture}, {size_text(model.nbytes)}'}")
     if not models:
         terminal.note(f'No models in {folder}; "demo" and paths to model files work too.')
     document: dict[str, Any] = {
@@ -39,7 +41,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
     if args.elsewhere:
         others = find()
         for other in others:
-            terminal.say(f"{other.program}: {other.name}, {gigabytes(other.nbytes)}, {other.path}")
+            terminal.say(f"{other.program}: {other.name}, {size_text(other.nbytes)}, {other.path}")
         document["elsewhere"] = [{**asdict(other), "path": str(other.path)} for other in others]
     if args.catalogue or args.update_catalogue:
         document["catalogue"] = list(_catalogue(args, terminal))
@@ -47,7 +49,6 @@ def run(args: argparse.Namespace, terminal: Terminal) -> dict[str, Any]:
 
 
 def _catalogue(args: argparse.Namespace, terminal: Terminal) -> Iterator[dict[str, Any]]:
-    import engine
     from engine.hub.catalogue import catalogue, fetch_update
     from engine.hub.network import NetworkSettings
 
@@ -60,7 +61,7 @@ def _catalogue(args: argparse.Namespace, terminal: Terminal) -> Iterator[dict[st
             plan = engine.plan(model.checkpoint(download.label), report)
             nbytes = model.nbytes(download)
             # Worked out from the model's shape where nobody has seen the file.
-            size = ("" if download.nbytes is not None else "~") + gigabytes(nbytes)
+            size = ("" if download.nbytes is not None else "~") + size_text(nbytes)
             speed = speed_range(plan.prediction.decode_tps) if plan.runnable else ""
             terminal.say(f"{download.repo}:{download.label}  {size}  {plan.label}  {speed}".rstrip())
             yield {

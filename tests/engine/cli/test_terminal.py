@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from engine.cli.terminal import OutputClosedError, Terminal
 from engine.errors import GreenroomError
 from engine.progress import Progress
-from engine.terminal import OutputClosedError, Terminal
 
 
 class Tty(io.StringIO):

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,27 +11,13 @@ import tiny_configs
 import tiny_families
 from llama_cpp_files import FOLDER, PROMPT
 
-from engine.cli import DONE, main
-from engine.hardware import calibrate
-from engine.hardware.report import Calibration
+from engine.cli.main import DONE, main
 from engine.models.families import FAMILIES
 
 #: Every product in float32, so that the likeliest token is the other program's.
 EXACT = "--raw --temperature 0 --dtype float32 --kv-type f32 --device cpu --threads 1 --context 64 --json"
 #: Tokens that end an answer and are no part of it.
 STOPS = {tiny_configs.BOS, tiny_configs.EOS}
-
-
-@pytest.fixture(autouse=True)
-def _command_line(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """`main` measures the memory, takes Ctrl-C for the end of the process and opens a log: not for the next test."""
-    monkeypatch.setattr(calibrate, "measure_quickly", lambda *_: Calibration({"1": 20.0}))
-    handler = signal.getsignal(signal.SIGINT)
-    yield
-    signal.signal(signal.SIGINT, handler)
-    for log in [log for log in logging.getLogger().handlers if log.name == "greenroom log file"]:
-        logging.getLogger().removeHandler(log)
-        log.close()
 
 
 def generated(capsys: pytest.CaptureFixture[str], model: Path, prompt: str, count: int) -> list[int]:

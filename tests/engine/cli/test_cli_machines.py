@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from fake_machines import make_report
 
-from engine.cli import main
+from engine.cli.main import main
 from engine.hardware.report import DiskReport
 from engine.hub.catalogue import catalogue
 from engine.placement.recommend import recommend
@@ -20,13 +20,6 @@ from engine.placement.recommend import recommend
 REFUSED = 2
 GB = 10**9
 CATALOGUE = list(catalogue())
-
-
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GREENROOM_DATA", str(tmp_path / "data"))
-    # The speed of this machine's memory is not what is tested.
-    monkeypatch.setattr("engine.hardware.calibrate.measure_quickly", lambda report, known=None: known)
 
 
 def document(capsys: pytest.CaptureFixture[str], *words: str) -> dict:
@@ -149,7 +142,7 @@ def test_what_the_catalogue_lists_can_be_planned_by_that_name(capsys: pytest.Cap
 
 def test_a_model_that_is_not_here_is_not_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "deepseek-v3", "--prompt", "hi"]) == REFUSED
-    assert 'There is no model "deepseek-v3"' in capsys.readouterr().err
+    assert 'The model "deepseek-v3" was not found' in capsys.readouterr().err
 
 
 def test_a_picture_is_painted_by_who_can(tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,16 +1,14 @@
+"""What all verbs have in common, and a test or two of those without a file of their own."""
+
 from __future__ import annotations
 
-import contextlib
 import io
 import json
-import logging
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,222 +17,7 @@ import pytest
 from command_line import answer, document, process
 
 import engine
-from engine.cli import DONE, INTERRUPTED, REFUSED, VERBS, main
-from engine.folders import log_folder
-from engine.hardware import calibrate
-from engine.hardware.report import Calibration, HardwareReport
-from engine.placement.plan import Prediction, Range
-from engine.runtime.engine import Engine
-from engine.runtime.events import Message, SamplingParams
-
-pytestmark = pytest.mark.usefixtures("data_folder", "_close_log", "_interruptible")
-
-
-@pytest.fixture(autouse=True)
-def measured_machines(monkeypatch: pytest.MonkeyPatch) -> list[HardwareReport]:
-    """Plans measure the RAM, which takes a while: not here. The list of machines that would have been."""
-    asked: list[HardwareReport] = []
-
-    def measure(report: HardwareReport, known: Calibration | None = None) -> Calibration:
-        asked.append(report)
-        return Calibration({"1": 20.0})
-
-    monkeypatch.setattr(calibrate, "measure_quickly", measure)
-    return asked
-
-
-@pytest.fixture
-def _interruptible() -> Iterator[None]:
-    """`main` takes Ctrl-C for the end of the process."""
-    handler = signal.getsignal(signal.SIGINT)
-    yield
-    signal.signal(signal.SIGINT, handler)
-
-
-@pytest.fixture
-def _close_log() -> Iterator[None]:
-    yield
-    for handler in list(logging.getLogger().handlers):
-        if handler.name == "greenroom log file":
-            logging.getLogger().removeHandler(handler)
-            handler.close()
-
-
-# --- answers -------------------------------------------------------------------------------------------------------
-
-
-def test_generate_prints_the_answer_and_the_figures_apart(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(answer(tiny_model, "--json")) == DONE
-    told = document(capsys)
-    assert main(answer(tiny_model)) == DONE
-    shown = capsys.readouterr()
-    assert shown.out == told["text"] + "\n"
-    guesses, reading = r"(\d+ of \d+ guesses right · )?", r"first token \d+\.\d s · prompt \d+ tok/s"
-    line = rf"\d+\.\d tok/s · 8 tokens · {guesses}{reading} · .+ · stopped: token limit\n"
-    # Only where they do, which nobody can promise of the machine that tests.
-    busy = r"(Other programs used \d+% of the CPU meanwhile: .+\n)?"
-    assert re.fullmatch(rf"{busy}{line}Predicted: about .+ tok/s \(.+\), prompt about .+\.\n", shown.err)
-
-
-def test_generate_says_what_did_not_go_as_planned(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    on_device = answer(tiny_model, "--device", "sim:fail=capture")
-    assert main(on_device) == DONE
-    assert "Note: Steps are launched one by one, graphs cannot be captured" in capsys.readouterr().err
-    assert main([*on_device, "--json"]) == DONE
-    status = document(capsys)["status"]
-    assert status["path"] == "all_gpu"
-    assert len(status["notes"]) == 1
-    assert main(answer(tiny_model)) == DONE
-    assert "Note:" not in capsys.readouterr().err
-
-
-def test_generate_json_has_the_documented_fields(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(answer(tiny_model, "--json", "--system", "Be brief.")) == DONE
-    told = document(capsys)
-    assert {"text", "thought", "token_ids", "stop_reason", "stats"} <= told.keys()
-    assert told["stop_reason"] == "length"
-    assert told["prediction"]["decode_tps"]["likely"] > 0
-    assert len(told["token_ids"]) == told["stats"]["completion_tokens"] == 8
-    assert told["stats"]["decode_tps"] > 0
-    assert {"reused_tokens", "first_token_s", "prefill_tps"} <= told["stats"].keys()
-    with contextlib.closing(engine.open_checkpoint(tiny_model)) as checkpoint:
-        text = checkpoint.chat_template().render([Message("system", "Be brief."), Message("user", "Hello")])
-        assert told["stats"]["prompt_tokens"] == len(checkpoint.tokenizer().encode(text, special=False))
-
-
-def test_generate_guesses_ahead_unless_told_not_to(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same answer either way."""
-    told = []
-    for extra in ((), ("--no-lookup",)):
-        assert main([*answer(tiny_model, "--json", "--max-tokens", "200"), *extra]) == DONE
-        told.append(document(capsys))
-    guessing, plain = told
-    assert guessing["token_ids"] == plain["token_ids"]
-    assert guessing["stats"]["drafted_tokens"] >= guessing["stats"]["accepted_tokens"] >= 0
-    assert plain["stats"]["drafted_tokens"] == plain["stats"]["accepted_tokens"] == 0
-
-
-def test_generate_raw_continues_the_text_itself(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(answer(tiny_model, "--json", "--raw")) == DONE
-    assert document(capsys)["stats"]["prompt_tokens"] == len("Hello")
-    assert main(answer(tiny_model, "--raw", "--system", "x")) == REFUSED
-    assert main(answer(tiny_model, "--raw", "--thinking", "off")) == REFUSED
-
-
-def test_a_wish_about_thinking_that_the_model_cannot_follow_is_refused(
-    tiny_model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(answer(tiny_model, "--thinking", "off")) == REFUSED
-    assert 'cannot be told to think "off"' in capsys.readouterr().err
-
-
-def test_sampling_options_reach_the_sampler(
-    tiny_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = []
-    real = Engine.generate
-
-    def generate(self: Engine, prompt: Any, params: SamplingParams, **more: Any) -> Any:
-        seen.append(params)
-        return real(self, prompt, params, **more)
-
-    monkeypatch.setattr(Engine, "generate", generate)
-    options = (
-        "--top-k 5 --top-p 0.5 --min-p 0.1 --repetition-penalty 1.1 --presence-penalty 0.2 --frequency-penalty 0.3"
-    )
-    assert main(answer(tiny_model, *options.split(), "--seed", "4", "--stop", "a", "--stop", "b", "--json")) == DONE
-    assert seen == [
-        SamplingParams(
-            max_tokens=8,
-            temperature=0.0,
-            top_k=5,
-            top_p=0.5,
-            min_p=0.1,
-            repetition_penalty=1.1,
-            presence_penalty=0.2,
-            frequency_penalty=0.3,
-            seed=4,
-            stop=("a", "b"),
-        )
-    ]
-    assert main(["generate", str(tiny_model), "--prompt", "x", "--max-tokens", "1", "--json"]) == DONE
-    assert seen[1] == SamplingParams(max_tokens=1)
-    assert main(["generate", str(tiny_model), "--prompt", "x", "--json"]) == DONE
-    assert seen[2] == SamplingParams(max_tokens=1024)
-
-
-def test_wishes_reach_the_plan(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = "--threads 1 --device cpu --dtype float32 --kv-type f32 --context 64 --isa portable"
-    assert main(["plan", str(tiny_model), *options.split(), "--json"]) == DONE
-    told = document(capsys)
-    wished = {"threads": 1, "device": "cpu", "dense_dtype": "float32", "kv_type": "f32", "context": 64}
-    assert {name: told[name] for name in wished} == wished
-    assert told["isa"] == "portable"
-
-
-def test_plan_json_has_the_documented_fields(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", str(tiny_model), "--json"]) == DONE
-    told = document(capsys)
-    assert {"mode", "label", "bytes", "prediction", "explanation", "alternatives"} <= told.keys()
-    assert {"ram", "vram", "ram_total", "vram_total"} <= told["bytes"].keys()
-    assert {"decode_tps", "prefill_tps", "bottleneck"} <= told["prediction"].keys()
-    assert {"low", "likely", "high"} == told["prediction"]["decode_tps"].keys()
-
-
-def test_plan_in_words_shows_label_and_arithmetic(
-    tiny_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Free RAM changes from one look to the next.
-    report = engine.probe()
-    monkeypatch.setattr(engine, "probe", lambda **_: report)
-    assert main(["plan", str(tiny_model), "--json"]) == DONE
-    told = document(capsys)
-    assert main(["plan", str(tiny_model)]) == DONE
-    shown = capsys.readouterr().out
-    assert told["label"] in shown.splitlines()[1]
-    assert all(line in shown for line in told["explanation"])
-
-
-@pytest.mark.parametrize(
-    ("likely", "full", "shown"),
-    [
-        (92.4, 25.2, "Answers at about 92 tok/s (60 to 120), 25 with all 8192 tokens: limited by RAM."),
-        (92.4, 90.0, "Answers at about 92 tok/s (60 to 120): limited by RAM."),
-        (2.44, None, "Answers at about 2.4 tok/s (60 to 120): limited by RAM."),
-    ],
-)
-def test_predicted_speeds_are_written_without_more_digits_than_are_known(
-    likely: float,
-    full: float | None,
-    shown: str,
-    tiny_model: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: Any,
-) -> None:
-    said = Prediction(Range(60.3, likely, 121), Range(1204, 2649, 4218), "limited by RAM", full)
-    real = engine.plan
-    monkeypatch.setattr(
-        engine, "plan", lambda *a, **k: replace(real(*a, **k), prediction=said, context=8192, mode="cpu")
-    )
-    assert main(["plan", str(tiny_model)]) == DONE
-    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    assert shown in lines
-    assert "Reads prompts at about 2600 tok/s (1200 to 4200)." in lines
-
-
-def test_a_plan_measures_the_ram_once_and_not_for_another_pc(
-    tiny_model: Path, capsys: pytest.CaptureFixture[str], measured_machines: list[HardwareReport]
-) -> None:
-    for options in (["--ram-bandwidth", "60"], ["--cpu", "Ryzen 9 7950X"]):
-        assert main(["plan", str(tiny_model), *options]) == DONE
-    assert main(["probe"]) == DONE
-    assert measured_machines == []
-    for _ in range(2):
-        assert main(["plan", str(tiny_model)]) == DONE
-    assert len(measured_machines) == 1
-    capsys.readouterr()
-    assert main(["probe", "--json"]) == DONE
-    assert document(capsys)["memory"]["bandwidth_gbs"] == {"1": 20.0}
+from engine.cli.main import DONE, INTERRUPTED, REFUSED, VERBS, main
 
 
 @pytest.mark.parametrize(
@@ -265,20 +48,6 @@ def test_a_kernel_cap_that_is_none_is_refused(
     for verb in (answer(tiny_model), ["plan", str(tiny_model)], ["bench", str(tiny_model)]):
         assert main(verb) == REFUSED
         assert 'GREENROOM_ISA "sse9" cannot be used' in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("more", [[], ["--raw"]])
-def test_an_empty_prompt_is_refused(more: list[str], tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["generate", str(tiny_model), "--prompt", " \n", *more]) == REFUSED
-    assert "the prompt is empty" in capsys.readouterr().err
-
-
-def test_plan_for_another_pc(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--ram", "64", "--cpu", "Ryzen 9 7950X", "--ram-bandwidth", "60", "--vram", "0"]
-    assert main(["plan", str(tiny_model), *options, "--json"]) == DONE
-    assert document(capsys)["mode"] == "cpu"
-    assert main(["plan", str(tiny_model), "--cpu", "Abacus 3000"]) == REFUSED
-    assert "Abacus 3000" in capsys.readouterr().err
 
 
 def test_probe_json_has_the_documented_fields(capsys: pytest.CaptureFixture[str]) -> None:
@@ -391,37 +160,6 @@ def test_nothing_reaches_for_the_network(tiny_model: Path, tmp_path: Path, offli
     ):
         main(verb)
     assert offline == []
-
-
-def test_what_is_said_stays_out_of_the_log(tiny_model: Path) -> None:
-    secret = "my password is xyzzy"
-    asked = [
-        "generate",
-        str(tiny_model),
-        "--system",
-        secret,
-        "--stop",
-        secret,
-        "--prompt",
-        secret,
-        "--temperature",
-        "0",
-    ]
-    assert main([*asked, "--max-tokens", "4"]) == DONE
-    assert main([*asked, "--context", "8"]) == REFUSED
-    assert main([*asked, "--top-p", "7"]) == REFUSED
-    log = (log_folder() / "greenroom.log").read_text(encoding="utf-8")
-    assert "refused" in log
-    assert "xyzzy" not in log
-
-
-def test_the_demo_model_knows_the_capital_of_france(demo_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    question = ["--prompt", "What is the capital of France?", "--temperature", "0", "--max-tokens", "40"]
-    assert main(["generate", str(demo_model), *question, "--json"]) == DONE
-    told = document(capsys)
-    assert "Paris" in told["text"]
-    assert told["stop_reason"] == "end"
-    assert told["stats"]["decode_tps"] > 0
 
 
 # --- bad input -----------------------------------------------------------------------------------------------------
