@@ -40,7 +40,6 @@
         <location filename="../../app/chat/advice.py"/>
         <location filename="../../app/chat/page.py"/>
         <location filename="../../app/chat/storage/store.py"/>
-        <location filename="../../app/chat/unsaved_question.py"/>
         <location filename="../../app/sidebar.py"/>
         <source>New chat</source>
         <translation>새 채팅</translation>
@@ -63,7 +62,6 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
-        <location filename="../../app/chat/unsaved_question.py"/>
         <source>Quit</source>
         <translation>종료</translation>
     </message>
@@ -628,7 +626,6 @@
     </message>
     <message>
         <location filename="../../app/chat/composing/composer.py"/>
-        <location filename="../../app/chat/unsaved_question.py"/>
         <location filename="../../app/hardware/page.py"/>
         <location filename="../../app/models/row.py"/>
         <location filename="../../app/topbar.py"/>
@@ -891,31 +888,6 @@
         <location filename="../../app/chat/formulas/math_view.py"/>
         <source>Formula: {source}</source>
         <translation>수식: {source}</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/keeping.py"/>
-        <source>Some of your chats were not saved when Greenroom ended</source>
-        <translation>Greenroom이 끝날 때 저장되지 않은 채팅이 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/keeping.py"/>
-        <source>a copy was kept in {path}</source>
-        <translation>사본이 {path}에 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/keeping.py"/>
-        <source>Bring it in: what you have already stays as it is.</source>
-        <translation>가져오세요. 이미 있는 내용은 그대로 남습니다.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/keeping.py"/>
-        <source>Bring it in</source>
-        <translation>가져오기</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/keeping.py"/>
-        <source>Leave it there</source>
-        <translation>그대로 두기</translation>
     </message>
     <message>
         <location filename="../../app/chat/link_bar.py"/>
@@ -1576,6 +1548,7 @@
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
+        <location filename="../../app/chat_part.py"/>
         <source>All chats</source>
         <translation>모든 채팅</translation>
     </message>
@@ -2032,11 +2005,6 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
-        <source>Free some space and start Greenroom again.</source>
-        <translation>디스크 공간을 비우고 Greenroom을 다시 시작하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/database.py"/>
         <source>The saved chats were left alone</source>
         <translation>저장된 채팅은 그대로 두었습니다</translation>
     </message>
@@ -2049,11 +2017,6 @@
         <location filename="../../app/chat/storage/database.py"/>
         <source>Update Greenroom to see them. Chats of this session are not saved.</source>
         <translation>채팅을 보려면 Greenroom을 업데이트하세요. 이번 실행의 채팅은 저장되지 않습니다.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/database.py"/>
-        <source>Free some space, and leave Greenroom open: all is saved as soon as there is room.</source>
-        <translation>디스크 공간을 비우고 Greenroom을 켜 두세요. 공간이 생기는 대로 모두 저장합니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
@@ -2077,8 +2040,8 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
-        <source>Make that folder writable and start Greenroom again.</source>
-        <translation>그 폴더에 쓸 수 있도록 바꾸고 Greenroom을 다시 시작하세요.</translation>
+        <source>Make that folder writable. Greenroom then saves everything.</source>
+        <translation>그 폴더에 쓸 수 있도록 바꾸세요. 그러면 Greenroom이 모두 저장합니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
@@ -2087,13 +2050,18 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
+        <source>Free some disk space. Greenroom then saves everything.</source>
+        <translation>디스크 공간을 비우세요. 그러면 Greenroom이 모두 저장합니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/database.py"/>
         <source>another program is using {path}</source>
         <translation>다른 프로그램이 {path} 파일을 사용하고 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
-        <source>Close that program and start Greenroom again.</source>
-        <translation>그 프로그램을 닫고 Greenroom을 다시 시작하세요.</translation>
+        <source>Close that program. Greenroom then saves everything.</source>
+        <translation>그 프로그램을 닫으세요. 그러면 Greenroom이 모두 저장합니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
@@ -2102,8 +2070,8 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
-        <source>Chats are not saved</source>
-        <translation>채팅이 저장되지 않습니다</translation>
+        <source>Chats are not being saved</source>
+        <translation>채팅이 저장되지 않고 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/exporting.py"/>
@@ -2163,11 +2131,6 @@
         <location filename="../../app/chat/storage/importing.py"/>
         <source>there is no chat with a message in it</source>
         <translation>메시지가 있는 채팅이 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/importing.py"/>
-        <source>it is none of Greenroom&apos;s own exports</source>
-        <translation>Greenroom이 내보낸 파일이 아닙니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/importing.py"/>
@@ -2391,88 +2354,19 @@
     </message>
     <message>
         <location filename="../../app/chat/unsaved_question.py"/>
-        <source>If you quit anyway, Greenroom keeps a copy in another folder where there is room for one, and offers it at the next start.</source>
-        <translation>그래도 끝내면 Greenroom이 공간이 있는 다른 폴더에 사본을 두고, 다음에 시작할 때 가져올지 묻습니다.</translation>
+        <source>If you quit now, the latest changes to your chats are lost</source>
+        <translation>지금 끝내면 채팅의 최근 변경 내용이 사라집니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/unsaved_question.py"/>
-        <source>Export elsewhere…</source>
-        <translation>다른 곳으로 내보내기…</translation>
+        <location filename="../../app/chat_part.py"/>
+        <source>Export now</source>
+        <translation>지금 내보내기</translation>
     </message>
     <message>
         <location filename="../../app/chat/unsaved_question.py"/>
         <source>Quit anyway</source>
         <translation>그래도 끝내기</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <location filename="../../app/notices.py"/>
-        <location filename="../../app/wizard/pages.py"/>
-        <source>Try again</source>
-        <translation>다시 시도</translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>%n messages are in memory only</source>
-        <translation>
-            <numerusform>메시지 %n개가 메모리에만 있습니다</numerusform>
-        </translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>What you changed is in memory only</source>
-        <translation>바꾼 내용이 메모리에만 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>{free} is free there, and about {needed} is needed. Free some space, then try again.</source>
-        <translation>그곳에 남은 공간은 {free}이고 약 {needed}이(가) 필요합니다. 공간을 비운 뒤 다시 시도하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>There is still no way to save it.</source>
-        <translation>아직 저장할 수 없습니다.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>Export elsewhere</source>
-        <translation>다른 곳으로 내보내기</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>Unsaved chats</source>
-        <translation>저장되지 않은 채팅</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>A copy is in {path}.</source>
-        <translation>사본이 {path}에 있습니다.</translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>“{title}”: %n messages</source>
-        <translation>
-            <numerusform>“{title}”: 메시지 %n개</numerusform>
-        </translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>in %n more chats</source>
-        <translation>
-            <numerusform>그 밖에 채팅 %n개</numerusform>
-        </translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>the name, folder, options or draft of %n chats</source>
-        <translation>
-            <numerusform>채팅 %n개의 이름, 폴더, 옵션 또는 쓰던 글</numerusform>
-        </translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>what is written for a new chat</source>
-        <translation>새 채팅에 쓰던 글</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
@@ -2838,7 +2732,7 @@
     </message>
     <message>
         <location filename="../../app/engine_worker.py"/>
-        <location filename="../../engine/executors/torch_executor.py"/>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
         <source>{name} could not be loaded</source>
         <translation>{name}을(를) 불러오지 못했습니다</translation>
     </message>
@@ -2859,7 +2753,7 @@
     </message>
     <message>
         <location filename="../../app/engine_worker.py"/>
-        <location filename="../../engine/executors/torch_executor.py"/>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
         <source>The answer was interrupted</source>
         <translation>답변이 중간에 끊겼습니다</translation>
     </message>
@@ -3705,6 +3599,12 @@
         <location filename="../../app/notices.py"/>
         <source>Use the demo model</source>
         <translation>데모 모델 사용</translation>
+    </message>
+    <message>
+        <location filename="../../app/notices.py"/>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Try again</source>
+        <translation>다시 시도</translation>
     </message>
     <message>
         <location filename="../../app/palette/entries.py"/>
@@ -5365,6 +5265,78 @@
         <source>Change the conversation (some models take no system message) or choose another model.</source>
         <translation>대화를 바꾸거나(시스템 메시지를 받지 않는 모델도 있습니다) 다른 모델을 선택하세요.</translation>
     </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <location filename="../../engine/checkpoints/gguf.py"/>
+        <source>Download the file again.</source>
+        <translation>파일을 다시 다운로드하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <source>the file ends after {have} of {want}</source>
+        <translation>파일이 {want} 중 {have}에서 끝납니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <location filename="../../engine/hub/library.py"/>
+        <source>{path} cannot be opened</source>
+        <translation>{path}을(를) 열 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <location filename="../../engine/regular_files.py"/>
+        <source>it is not a regular file</source>
+        <translation>일반 파일이 아닙니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <source>Choose a model file or folder.</source>
+        <translation>모델 파일이나 폴더를 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <location filename="../../engine/hub/demo.py"/>
+        <location filename="../../engine/hub/network.py"/>
+        <source>there is no such file</source>
+        <translation>그런 파일이 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <source>Check the path.</source>
+        <translation>경로를 확인하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <source>you may not read it</source>
+        <translation>읽기 권한이 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <source>Change its permissions or choose another file.</source>
+        <translation>권한을 바꾸거나 다른 파일을 선택하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <source>Check the path and the disk.</source>
+        <translation>경로와 디스크를 확인하세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <source>it ends {missing} too early, although it was long enough when opened</source>
+        <translation>열 때는 충분히 길었지만 {missing} 일찍 끝납니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <location filename="../../engine/checkpoints/gguf_header.py"/>
+        <location filename="../../engine/checkpoints/json_file.py"/>
+        <location filename="../../engine/checkpoints/safetensors_header.py"/>
+        <location filename="../../engine/checkpoints/stored.py"/>
+        <location filename="../../engine/checkpoints/tokenizer_json.py"/>
+        <location filename="../../engine/checkpoints/vocabulary_files.py"/>
+        <location filename="../../engine/hub/transfer.py"/>
+        <source>{name} cannot be read</source>
+        <translation>{name}을(를) 읽을 수 없습니다</translation>
+    </message>
     <message numerus="yes">
         <location filename="../../engine/checkpoints/gguf.py"/>
         <source>%n of its parts are missing: {listed}</source>
@@ -5406,12 +5378,6 @@
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf.py"/>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <source>Download the file again.</source>
-        <translation>파일을 다시 다운로드하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/gguf.py"/>
         <source>it is the first of {count} parts, but its name does not say so</source>
         <translation>파트 {count}개 중 첫 번째인데 이름에 그 표시가 없습니다</translation>
     </message>
@@ -5449,17 +5415,6 @@
         <location filename="../../engine/checkpoints/gguf_header.py"/>
         <source>{key} does not hold numbers</source>
         <translation>{key}에 숫자가 들어 있지 않습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/gguf_header.py"/>
-        <location filename="../../engine/checkpoints/json_file.py"/>
-        <location filename="../../engine/checkpoints/safetensors_header.py"/>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <location filename="../../engine/checkpoints/tokenizer_json.py"/>
-        <location filename="../../engine/checkpoints/vocabulary_files.py"/>
-        <location filename="../../engine/hub/transfer.py"/>
-        <source>{name} cannot be read</source>
-        <translation>{name}을(를) 읽을 수 없습니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/gguf_header.py"/>
@@ -5869,60 +5824,6 @@
     </message>
     <message>
         <location filename="../../engine/checkpoints/stored.py"/>
-        <source>the file ends after {have} of {want}</source>
-        <translation>파일이 {want} 중 {have}에서 끝납니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <location filename="../../engine/hub/library.py"/>
-        <source>{path} cannot be opened</source>
-        <translation>{path}을(를) 열 수 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <location filename="../../engine/regular_files.py"/>
-        <source>it is not a regular file</source>
-        <translation>일반 파일이 아닙니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <source>Choose a model file or folder.</source>
-        <translation>모델 파일이나 폴더를 선택하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <location filename="../../engine/hub/demo.py"/>
-        <location filename="../../engine/hub/network.py"/>
-        <source>there is no such file</source>
-        <translation>그런 파일이 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <source>Check the path.</source>
-        <translation>경로를 확인하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <source>you may not read it</source>
-        <translation>읽기 권한이 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <source>Change its permissions or choose another file.</source>
-        <translation>권한을 바꾸거나 다른 파일을 선택하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <source>Check the path and the disk.</source>
-        <translation>경로와 디스크를 확인하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
-        <source>it ends {missing} too early, although it was long enough when opened</source>
-        <translation>열 때는 충분히 길었지만 {missing} 일찍 끝납니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/stored.py"/>
         <source>tensors {previous} and {name} claim the same bytes</source>
         <translation>텐서 {previous}과(와) {name}이(가) 같은 바이트를 차지합니다</translation>
     </message>
@@ -6096,14 +5997,14 @@
         <translation>크기가 {size}인데, 그런 어휘는 없습니다</translation>
     </message>
     <message>
-        <location filename="../../engine/executors/device_experts.py"/>
-        <location filename="../../engine/executors/torch_executor.py"/>
+        <location filename="../../engine/executors/device/experts.py"/>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
         <source>{dtype} on {device}</source>
         <translation>{device}에서 {dtype}</translation>
     </message>
     <message>
-        <location filename="../../engine/executors/device_experts.py"/>
-        <location filename="../../engine/executors/expert_store.py"/>
+        <location filename="../../engine/executors/device/experts.py"/>
+        <location filename="../../engine/executors/native/expert_store.py"/>
         <source>Reading experts of layer {layer} of {layers}</source>
         <translation>레이어 {layers}개 중 {layer}번째의 전문가를 읽는 중</translation>
     </message>
@@ -6152,37 +6053,125 @@
         <source>Load the model again; if that fails too, restart Greenroom.</source>
         <translation>모델을 다시 불러오세요. 그래도 안 되면 Greenroom을 다시 시작하세요.</translation>
     </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <location filename="../../engine/runtime/engine.py"/>
+        <source>The model cannot answer</source>
+        <translation>모델이 답변할 수 없습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>its device has stopped working</source>
+        <translation>장치의 작동이 멈췄습니다</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <location filename="../../engine/runtime/engine.py"/>
+        <source>Load it again.</source>
+        <translation>다시 불러오세요.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <location filename="../../engine/executors/native/executor.py"/>
+        <source>Making room for the context</source>
+        <translation>컨텍스트 자리를 마련하는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <location filename="../../engine/executors/native/executor.py"/>
+        <source>Reading attention of layer {layer} of {layers}</source>
+        <translation>레이어 {layers}개 중 {layer}번째의 어텐션을 읽는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <location filename="../../engine/executors/native/executor.py"/>
+        <source>Reading the output head</source>
+        <translation>출력 헤드를 읽는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <location filename="../../engine/executors/native/executor.py"/>
+        <source>Ready</source>
+        <translation>준비됨</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>VRAM is shorter than planned: prompts are read {chunk} tokens at a time, which takes longer.</source>
+        <translation>VRAM이 계획보다 부족해 프롬프트를 토큰 {chunk}개씩 읽습니다. 읽는 시간이 길어집니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>Copying experts to the GPU</source>
+        <translation>전문가를 GPU로 복사하는 중</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>{blocks} in torch</source>
+        <translation>{blocks}은(는) torch</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>Steps are launched one by one, graphs cannot be captured ({why}).</source>
+        <translation>그래프를 기록할 수 없어({why}) 단계를 하나씩 실행합니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>VRAM ran short in an answer: no experts are left in it, so answers are slower.</source>
+        <translation>답변 중 VRAM이 부족해져 전문가를 하나도 남기지 못했으며, 그만큼 답변이 느려집니다.</translation>
+    </message>
     <message numerus="yes">
-        <location filename="../../engine/executors/expert_slots.py"/>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>VRAM ran short in an answer: %n experts are left in it, so answers are slower.</source>
+        <translation>
+            <numerusform>답변 중 VRAM이 부족해져 전문가 %n개만 남겼으며, 그만큼 답변이 느려집니다.</numerusform>
+        </translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>VRAM ran short in an answer: prompts are read {chunk} tokens at a time, which takes longer.</source>
+        <translation>답변 중에 VRAM이 부족해져 프롬프트를 토큰 {chunk}개씩 읽습니다. 읽는 시간이 길어집니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>VRAM is shorter than planned: the KV cache is held in q8 instead of {kv_type}, a little less exactly.</source>
+        <translation>VRAM이 계획보다 부족해 KV 캐시를 {kv_type} 대신 q8로 둡니다. 정밀도가 조금 낮아집니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>VRAM is shorter than planned: dense weights are held as {rounded} instead of {planned}, a little less exactly.</source>
+        <translation>VRAM이 계획보다 부족해 밀집 가중치를 {planned} 대신 {rounded}로 둡니다. 정밀도가 조금 낮아집니다.</translation>
+    </message>
+    <message>
+        <location filename="../../engine/executors/hybrid/executor.py"/>
+        <source>VRAM is shorter than planned: the experts stay in RAM and are computed by the CPU, which is slower.</source>
+        <translation>VRAM이 계획보다 부족해 전문가를 RAM에 두고 CPU로 계산합니다. 속도가 느려집니다.</translation>
+    </message>
+    <message numerus="yes">
+        <location filename="../../engine/executors/hybrid/expert_slots.py"/>
         <source>The experts of %n layers are stored in an order that only the CPU can use: none of them has a place in VRAM.</source>
         <translation>
             <numerusform>레이어 %n개의 전문가는 CPU만 쓸 수 있는 순서로 저장되어 있어 VRAM에 자리가 없습니다.</numerusform>
         </translation>
     </message>
     <message>
-        <location filename="../../engine/executors/expert_slots.py"/>
+        <location filename="../../engine/executors/hybrid/expert_slots.py"/>
         <source>VRAM had room for fewer experts than planned, {found} of {slots}: answers are slower.</source>
         <translation>VRAM에 두려던 전문가 {slots}개 중 {found}개만 들어가 답변이 느려집니다.</translation>
     </message>
     <message>
-        <location filename="../../engine/executors/expert_slots.py"/>
+        <location filename="../../engine/executors/hybrid/expert_slots.py"/>
         <source>Experts are copied to VRAM more slowly: the system page-locks no memory for it.</source>
         <translation>시스템이 메모리를 페이지 고정해 주지 않아 전문가를 VRAM으로 더 느리게 복사합니다.</translation>
     </message>
     <message>
-        <location filename="../../engine/executors/expert_slots.py"/>
+        <location filename="../../engine/executors/hybrid/expert_slots.py"/>
         <source>Experts in VRAM serve prompts only: in answers the GPU would take {gpu:.0f} µs for {some} of a layer&apos;s, the CPU takes {cpu:.0f} µs for all {used}.</source>
         <translation>VRAM의 전문가는 프롬프트에만 쓰입니다. 답변에서는 GPU가 레이어당 {some}개에 {gpu:.0f} µs 걸리고, CPU는 {used}개 모두에 {cpu:.0f} µs 걸립니다.</translation>
     </message>
     <message>
-        <location filename="../../engine/executors/expert_store.py"/>
-        <source>its weights and context</source>
-        <translation>가중치와 컨텍스트</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/expert_store.py"/>
-        <source>the experts of layer {layer}</source>
-        <translation>{layer}번째 레이어의 전문가</translation>
+        <location filename="../../engine/executors/hybrid/slot_uploads.py"/>
+        <source>The experts in VRAM stay as they are: copies to it fail ({why}).</source>
+        <translation>VRAM의 전문가를 그대로 둡니다. VRAM으로 복사하지 못합니다({why}).</translation>
     </message>
     <message>
         <location filename="../../engine/executors/kv_cache.py"/>
@@ -6257,107 +6246,19 @@
         <translation>다른 프로그램을 닫거나 이 모델의 더 작은 파일을 선택하세요.</translation>
     </message>
     <message>
-        <location filename="../../engine/executors/narrower.py"/>
-        <source>VRAM is shorter than planned: the KV cache is held in q8 instead of {kv_type}, a little less exactly.</source>
-        <translation>VRAM이 계획보다 부족해 KV 캐시를 {kv_type} 대신 q8로 둡니다. 정밀도가 조금 낮아집니다.</translation>
+        <location filename="../../engine/executors/native/expert_store.py"/>
+        <source>its weights and context</source>
+        <translation>가중치와 컨텍스트</translation>
     </message>
     <message>
-        <location filename="../../engine/executors/narrower.py"/>
-        <source>VRAM is shorter than planned: dense weights are held as {rounded} instead of {planned}, a little less exactly.</source>
-        <translation>VRAM이 계획보다 부족해 밀집 가중치를 {planned} 대신 {rounded}로 둡니다. 정밀도가 조금 낮아집니다.</translation>
+        <location filename="../../engine/executors/native/expert_store.py"/>
+        <source>the experts of layer {layer}</source>
+        <translation>{layer}번째 레이어의 전문가</translation>
     </message>
     <message>
-        <location filename="../../engine/executors/narrower.py"/>
-        <source>VRAM is shorter than planned: the experts stay in RAM and are computed by the CPU, which is slower.</source>
-        <translation>VRAM이 계획보다 부족해 전문가를 RAM에 두고 CPU로 계산합니다. 속도가 느려집니다.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/native_executor.py"/>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>Making room for the context</source>
-        <translation>컨텍스트 자리를 마련하는 중</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/native_executor.py"/>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>Reading attention of layer {layer} of {layers}</source>
-        <translation>레이어 {layers}개 중 {layer}번째의 어텐션을 읽는 중</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/native_executor.py"/>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>Reading the output head</source>
-        <translation>출력 헤드를 읽는 중</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/native_executor.py"/>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>Ready</source>
-        <translation>준비됨</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/sim.py"/>
+        <location filename="../../engine/executors/simulated/device.py"/>
         <source>as the simulated device was told</source>
         <translation>시뮬레이션 장치에 그렇게 지정됨</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/slot_uploads.py"/>
-        <source>The experts in VRAM stay as they are: copies to it fail ({why}).</source>
-        <translation>VRAM의 전문가를 그대로 둡니다. VRAM으로 복사하지 못합니다({why}).</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <location filename="../../engine/runtime/engine.py"/>
-        <source>The model cannot answer</source>
-        <translation>모델이 답변할 수 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>its device has stopped working</source>
-        <translation>장치의 작동이 멈췄습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <location filename="../../engine/runtime/engine.py"/>
-        <source>Load it again.</source>
-        <translation>다시 불러오세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>VRAM is shorter than planned: prompts are read {chunk} tokens at a time, which takes longer.</source>
-        <translation>VRAM이 계획보다 부족해 프롬프트를 토큰 {chunk}개씩 읽습니다. 읽는 시간이 길어집니다.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>Copying experts to the GPU</source>
-        <translation>전문가를 GPU로 복사하는 중</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>{blocks} in torch</source>
-        <translation>{blocks}은(는) torch</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>Steps are launched one by one, graphs cannot be captured ({why}).</source>
-        <translation>그래프를 기록할 수 없어({why}) 단계를 하나씩 실행합니다.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>VRAM ran short in an answer: no experts are left in it, so answers are slower.</source>
-        <translation>답변 중 VRAM이 부족해져 전문가를 하나도 남기지 못했으며, 그만큼 답변이 느려집니다.</translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>VRAM ran short in an answer: %n experts are left in it, so answers are slower.</source>
-        <translation>
-            <numerusform>답변 중 VRAM이 부족해져 전문가 %n개만 남겼으며, 그만큼 답변이 느려집니다.</numerusform>
-        </translation>
-    </message>
-    <message>
-        <location filename="../../engine/executors/torch_executor.py"/>
-        <source>VRAM ran short in an answer: prompts are read {chunk} tokens at a time, which takes longer.</source>
-        <translation>답변 중에 VRAM이 부족해져 프롬프트를 토큰 {chunk}개씩 읽습니다. 읽는 시간이 길어집니다.</translation>
     </message>
     <message>
         <location filename="../../engine/hardware/calibrate.py"/>
@@ -8817,31 +8718,6 @@
         <location filename="../../engine/runtime/sampler.py"/>
         <source>it must be a number, or minus infinity to forbid the token</source>
         <translation>숫자이거나, 토큰을 막으려면 음의 무한대여야 합니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/runtime/trace.py"/>
-        <source>The routing trace {name} cannot be read</source>
-        <translation>라우팅 기록 {name}을(를) 읽을 수 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/runtime/trace.py"/>
-        <source>Record it again.</source>
-        <translation>다시 기록하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../engine/runtime/trace.py"/>
-        <source>There is no routing to record</source>
-        <translation>기록할 라우팅이 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/runtime/trace.py"/>
-        <source>this model has no routed experts</source>
-        <translation>이 모델에는 라우팅되는 전문가가 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/runtime/trace.py"/>
-        <source>Choose a Mixture-of-Experts model.</source>
-        <translation>전문가 혼합(MoE) 모델을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../engine/safe_paths.py"/>
