@@ -10,22 +10,25 @@ from PySide6.QtWidgets import QWidget
 from shiboken6 import isValid
 
 from app.host import EngineHost
+from app.language import tr
 from app.notices import Notices
 from app.settings.store import SettingsStore
 from engine.errors import GreenroomError
 
 if TYPE_CHECKING:
     from app.chat.controller import ChatController
-    from app.chat.keeping import Keeping, SessionManager
     from app.chat.page import ChatPage
     from app.chat.place import Place
     from app.chat.sidebar import ChatList
     from app.chat.storage.store import ChatStore
+    from app.chat.unsaved_question import UnsavedQuestion
 
 log = logging.getLogger(__name__)
 
 #: Between two looks at what other windows do to the chats.
 FOLLOW_MS = 1000
+#: After the desktop has said that its session ends: nobody is asked anything meanwhile.
+SESSION_END_MS = 60_000
 #: After a change, until attached files are indexed; and between two pieces of them.
 QUIET_MS, PIECE_MS = 300, 20
 
@@ -38,8 +41,6 @@ class ChatPart(QObject):
     modelsWanted = Signal()
     #: A model file is to be chosen.
     fileWanted = Signal()
-    #: int: a chat to open
-    chatWanted = Signal(int)
     #: What the window waited for before it closes has happened.
     closeWanted = Signal()
     #: The question before the end is answered: the window may close.
@@ -50,8 +51,6 @@ class ChatPart(QObject):
         self._window = window
         self._host, self._settings, self._notices = host, settings, notices
         self.store: ChatStore | None = None
-        #: What becomes of chats that cannot be saved; None as long as there are none.
-        self.keeping: Keeping | None = None
         #: The window is to close when nothing is on its way any more.
         self._closing = False
         self._controller: ChatController | None = None
@@ -59,6 +58,8 @@ class ChatPart(QObject):
         self._list: ChatList | None = None
         #: Where one was in a page that has been given up.
         self._place: Place | None = None
+        self._question: UnsavedQuestion | None = None
+        self._session_ends = QTimer(self, singleShot=True, interval=SESSION_END_MS)
         self._follow = QTimer(self, interval=FOLLOW_MS)
         self._follow.timeout.connect(self._look_elsewhere)
         self._index_soon = QTimer(self, singleShot=True)
@@ -99,7 +100,34 @@ class ChatPart(QObject):
             self._list.exchange.rested.connect(self._close_rested, Qt.ConnectionType.QueuedConnection)
             return False
         self._closing = False
-        return self.keeping is None or self.keeping.may_close()
+        if self._session_ends.isActive() or self._saved():
+            return True
+        self._ask()
+        return False
+
+    def _saved(self) -> bool:
+        """Whether nothing would be lost now."""
+        if self.store is None or self.store.closed:
+            return True
+        self.flush()
+        return self.store.save_now()
+
+    def _ask(self) -> None:
+        from app.chat.unsaved_question import UnsavedQuestion
+
+        if self._question is not None:
+            self._question.raise_()
+            self._question.activateWindow()
+            return
+        self._question = question = UnsavedQuestion(self.store.problem, self._window)
+        question.quitWanted.connect(self.quitWanted, Qt.ConnectionType.QueuedConnection)
+        question.exportWanted.connect(self.export_all)
+        question.finished.connect(self._answered)
+        question.open()
+
+    @Slot()
+    def _answered(self) -> None:
+        self._question = None
 
     @Slot()
     def _close_rested(self) -> None:
@@ -122,32 +150,18 @@ class ChatPart(QObject):
             return_to(self._page, self._place)
         self._place = None
 
-    @Slot(int)
-    def _came_back(self, chat_id: int) -> None:
-        """A chat was brought in, or only what was written for a new one: 0."""
-        if self._page is not None:
-            self._page.show_draft()
-        if chat_id:
-            self.chatWanted.emit(chat_id)
-
     def _open_store(self) -> ChatStore:
         from app.chat.controller import ChatController
-        from app.chat.keeping import Keeping
         from app.chat.storage.store import ChatStore
         from app.folders import chats_file
 
         if self.store is None:
             self.store = ChatStore(chats_file())
             self.store.subscribe(self._changed)
-            self._notices.show_store_problem(self.store.problem)
+            self._show_problem()
             self._controller = ChatController(self._host, self.store, self._values, self)
-            self.keeping = Keeping(self.store, self.flush, self._notices, self._window)
-            self.keeping.chatWanted.connect(self._came_back)
-            self.keeping.quitWanted.connect(self.quitWanted, Qt.ConnectionType.QueuedConnection)
             self._follow.start()
             self._index_soon.start(QUIET_MS)
-            # The window is not yet whole.
-            QTimer.singleShot(0, self, self.keeping.offer)
         return self.store
 
     def flush(self) -> None:
@@ -157,17 +171,21 @@ class ChatPart(QObject):
         if self._controller is not None:
             self._controller.save()
 
-    def end_session(self, manager: SessionManager) -> None:
-        """The desktop is about to end."""
-        if self.keeping is not None:
-            self.keeping.end_session(manager)
+    @Slot()
+    def end_session(self) -> None:
+        """The desktop is about to end: what can be saved is saved, and nobody is asked for a while."""
+        self._session_ends.start()
+        self._saved()
+
+    def _show_problem(self) -> None:
+        self._notices.show_store_problem(self.store.problem, [(tr("Export now"), self.export_all)])
 
     def _values(self) -> Any:
         return self._settings.values
 
     def _changed(self, chat: int) -> None:
         if self.store is not None:
-            self._notices.show_store_problem(self.store.problem)
+            self._show_problem()
         self._index_soon.start(QUIET_MS)
 
     @Slot()
@@ -198,6 +216,14 @@ class ChatPart(QObject):
         """The open chat, as Markdown unless the file dialog says otherwise."""
         if self._list is not None and self._page is not None and self._page.chat is not None:
             self._list.exchange.choose_target([self._page.chat], ".md", self._page.title)
+
+    @Slot()
+    def export_all(self) -> None:
+        """Every chat with every version, also what is not saved."""
+        if self._list is not None:
+            self.flush()
+            chats = [chat.id for chat in self.store.chats()]
+            self._list.exchange.choose_target(chats, ".json", tr("All chats"))
 
     def rename(self) -> None:
         """The open chat, as the user says."""

@@ -158,7 +158,6 @@ class MainWindow(QMainWindow):
         self.chats.modelWanted.connect(self.load_model)
         self.chats.modelsWanted.connect(lambda: self.show_page("models"))
         self.chats.fileWanted.connect(self.choose_file)
-        self.chats.chatWanted.connect(self.open_chat)
         self.chats.closeWanted.connect(self.close)
         self.chats.quitWanted.connect(self.end_now)
         self._downloads.finished.connect(notices.show_download)
@@ -552,12 +551,9 @@ class MainWindow(QMainWindow):
             event.ignore()
             return
         self._closing = True
-        keeping = self.chats.keeping
         self._settings.change(window=self.saveGeometry().toBase64().toStdString())
         self._disappear()
         ended = self._host.shutdown()
-        if keeping is not None:
-            keeping.end()
         if self._chat_page is not None:
             self._chat_page.shutdown()
         ended &= self._downloads.shutdown()

@@ -33,8 +33,8 @@ class Notices(QObject):
         super().__init__(parent)
         self._host, self._settings = host, settings
         self.banners = BannerArea()
-        #: A problem that was closed does not come back with every message.
-        self._store_problem_said: GreenroomError | None = None
+        #: The one that is shown.
+        self._store_problem: GreenroomError | None = None
         host.stateChanged.connect(self._follow)
         settings.problemFound.connect(self.show_saving_problem)
 
@@ -60,12 +60,13 @@ class Notices(QObject):
     def show_saving_problem(self, error: GreenroomError) -> None:
         self.show(error, "warn", "saving")
 
-    def show_store_problem(self, problem: GreenroomError | None) -> None:
-        if problem is None and self._store_problem_said is not None:
-            self.dismiss("saving")
-        elif problem is not None and problem is not self._store_problem_said:
-            self.show_saving_problem(problem)
-        self._store_problem_said = problem
+    def show_store_problem(self, problem: GreenroomError | None, actions: Sequence[Action]) -> None:
+        """Chats are not being saved: said until they are. None: they are."""
+        if problem is None:
+            self.dismiss("chats-saving")
+        elif problem is not self._store_problem:
+            self.banners.show_error(problem, "warn", "chats-saving", actions, sticky=True)
+        self._store_problem = problem
 
     @Slot(object)
     def show_download(self, status: DownloadStatus) -> None:

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 PATIENCE_S = 10.0
 
 
-def use_write_ahead_log(db: sqlite3.Connection) -> None:
+def use_write_ahead_log(db: sqlite3.Connection, patience_s: float = PATIENCE_S) -> None:
     """A killed process then loses nothing that was committed. Raises sqlite3.Error.
 
     SQLite does not wait here while another process does the same, whatever the connection's timeout is.
     """
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + patience_s
     while True:
         try:
             db.execute("PRAGMA journal_mode = WAL")

@@ -126,7 +126,7 @@ class ChatController(QObject):
         self._next = ChatSettings()
         self._stream: Stream | None = None
         self._flush_timer = QTimer(self, singleShot=True, interval=FLUSH_MS)
-        self._flush_timer.timeout.connect(self._flush)
+        self._flush_timer.timeout.connect(self._flush_if_saved)
         #: By message, what saves the end of an answer that is not saved yet.
         self._ends: dict[int, Callable[[], None]] = {}
         self._again = QTimer(self, singleShot=True, interval=AGAIN_MS)
@@ -354,6 +354,11 @@ class ChatController(QObject):
         self.streamEnded.emit(0)
 
     @Slot()
+    def _flush_if_saved(self) -> None:
+        """Where the store keeps all that it is given until the disk has space, the end of the answer is enough."""
+        if self._store.problem is None:
+            self._flush()
+
     def _flush(self) -> None:
         if self._stream is None or not self._stream.text or not self._stream.message_id:
             return

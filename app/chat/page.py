@@ -321,11 +321,6 @@ class ChatPage(QWidget):
         """At once, not a moment after the last key: another page is about to take this one's place."""
         self._drafting.save()
 
-    def show_draft(self) -> None:
-        """What the store has of it may be another now."""
-        if self._drafting.keeping and self._editing.message is None:
-            self._drafting.resume()
-
     def shutdown(self) -> None:
         """Save what is being written and close the store. The page is of no use afterwards."""
         self._drafting.save()

@@ -23,7 +23,10 @@ Action = tuple[str, Callable[[], object]]
 
 
 class Banner(QFrame):
-    """One message with its actions and a button that closes it. key tells two causes apart."""
+    """One message with its actions and a button that closes it. key tells two causes apart.
+
+    closed: called before an action, and when the user closes it; None where it stays as long as what it says is so
+    """
 
     def __init__(
         self,
@@ -31,7 +34,7 @@ class Banner(QFrame):
         tone: str,
         key: str,
         actions: Sequence[Action],
-        closed: Callable[[], object],
+        closed: Callable[[], object] | None,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
@@ -64,9 +67,10 @@ class Banner(QFrame):
             action = button(caption, kind="primary" if tone == "info" and number == 0 else "")
             action.clicked.connect(_closing(run, closed))
             row.addWidget(action, 0, Qt.AlignmentFlag.AlignVCenter)
-        close = button("", icon="cross", kind="ghost", role="muted", name=tr("Close this message"))
-        close.clicked.connect(lambda: closed())
-        row.addWidget(close, 0, Qt.AlignmentFlag.AlignVCenter)
+        if closed is not None:
+            close = button("", icon="cross", kind="ghost", role="muted", name=tr("Close this message"))
+            close.clicked.connect(lambda: closed())
+            row.addWidget(close, 0, Qt.AlignmentFlag.AlignVCenter)
 
     def _draw_mark(self) -> None:
         tokens = theme().tokens
@@ -74,9 +78,10 @@ class Banner(QFrame):
         self._mark.setPixmap(make_pixmap(_ICONS[self._tone], colour, theme().px(16), self.devicePixelRatioF()))
 
 
-def _closing(run: Callable[[], object], closed: Callable[[], object]) -> Callable[[], None]:
+def _closing(run: Callable[[], object], closed: Callable[[], object] | None) -> Callable[[], None]:
     def act() -> None:
-        closed()
+        if closed is not None:
+            closed()
         run()
 
     return act
@@ -105,8 +110,12 @@ class BannerArea(QWidget):
         key: str = "",
         actions: Sequence[Action] = (),
         closed: Callable[[], object] | None = None,
+        sticky: bool = False,
     ) -> Banner:
-        """key: errors of one cause replace each other. closed: called when the user closes it or takes an action."""
+        """key: errors of one cause replace each other. closed: called when the user closes it or takes an action.
+
+        sticky: it stays until `dismiss`
+        """
         self.dismiss(key)
 
         def close() -> None:
@@ -114,7 +123,7 @@ class BannerArea(QWidget):
             if closed is not None:
                 closed()
 
-        banner = Banner(error, tone, key, actions, close, self)
+        banner = Banner(error, tone, key, actions, None if sticky else close, self)
         self._box.addWidget(banner)
         self.show()
         return banner

@@ -195,38 +195,6 @@
         </translation>
     </message>
     <message numerus="yes">
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>%n messages are in memory only</source>
-        <translation>
-            <numerusform>%n message is in memory only</numerusform>
-            <numerusform>%n messages are in memory only</numerusform>
-        </translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>“{title}”: %n messages</source>
-        <translation>
-            <numerusform>“{title}”: %n message</numerusform>
-            <numerusform>“{title}”: %n messages</numerusform>
-        </translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>in %n more chats</source>
-        <translation>
-            <numerusform>in %n more chat</numerusform>
-            <numerusform>in %n more chats</numerusform>
-        </translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>the name, folder, options or draft of %n chats</source>
-        <translation>
-            <numerusform>the name, folder, options or draft of %n chat</numerusform>
-            <numerusform>the name, folder, options or draft of %n chats</numerusform>
-        </translation>
-    </message>
-    <message numerus="yes">
         <location filename="../../app/compare/dialog.py"/>
         <source>%n years</source>
         <translation>

@@ -40,7 +40,6 @@
         <location filename="../../app/chat/advice.py"/>
         <location filename="../../app/chat/page.py"/>
         <location filename="../../app/chat/storage/store.py"/>
-        <location filename="../../app/chat/unsaved_question.py"/>
         <location filename="../../app/sidebar.py"/>
         <source>New chat</source>
         <translation>새 채팅</translation>
@@ -63,7 +62,6 @@
     </message>
     <message>
         <location filename="../../app/actions.py"/>
-        <location filename="../../app/chat/unsaved_question.py"/>
         <source>Quit</source>
         <translation>종료</translation>
     </message>
@@ -628,7 +626,6 @@
     </message>
     <message>
         <location filename="../../app/chat/composing/composer.py"/>
-        <location filename="../../app/chat/unsaved_question.py"/>
         <location filename="../../app/hardware/page.py"/>
         <location filename="../../app/models/row.py"/>
         <location filename="../../app/topbar.py"/>
@@ -891,31 +888,6 @@
         <location filename="../../app/chat/formulas/math_view.py"/>
         <source>Formula: {source}</source>
         <translation>수식: {source}</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/keeping.py"/>
-        <source>Some of your chats were not saved when Greenroom ended</source>
-        <translation>Greenroom이 끝날 때 저장되지 않은 채팅이 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/keeping.py"/>
-        <source>a copy was kept in {path}</source>
-        <translation>사본이 {path}에 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/keeping.py"/>
-        <source>Bring it in: what you have already stays as it is.</source>
-        <translation>가져오세요. 이미 있는 내용은 그대로 남습니다.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/keeping.py"/>
-        <source>Bring it in</source>
-        <translation>가져오기</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/keeping.py"/>
-        <source>Leave it there</source>
-        <translation>그대로 두기</translation>
     </message>
     <message>
         <location filename="../../app/chat/link_bar.py"/>
@@ -1576,6 +1548,7 @@
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
+        <location filename="../../app/chat_part.py"/>
         <source>All chats</source>
         <translation>모든 채팅</translation>
     </message>
@@ -2032,11 +2005,6 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
-        <source>Free some space and start Greenroom again.</source>
-        <translation>디스크 공간을 비우고 Greenroom을 다시 시작하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/database.py"/>
         <source>The saved chats were left alone</source>
         <translation>저장된 채팅은 그대로 두었습니다</translation>
     </message>
@@ -2049,11 +2017,6 @@
         <location filename="../../app/chat/storage/database.py"/>
         <source>Update Greenroom to see them. Chats of this session are not saved.</source>
         <translation>채팅을 보려면 Greenroom을 업데이트하세요. 이번 실행의 채팅은 저장되지 않습니다.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/database.py"/>
-        <source>Free some space, and leave Greenroom open: all is saved as soon as there is room.</source>
-        <translation>디스크 공간을 비우고 Greenroom을 켜 두세요. 공간이 생기는 대로 모두 저장합니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
@@ -2077,8 +2040,8 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
-        <source>Make that folder writable and start Greenroom again.</source>
-        <translation>그 폴더에 쓸 수 있도록 바꾸고 Greenroom을 다시 시작하세요.</translation>
+        <source>Make that folder writable. Greenroom then saves everything.</source>
+        <translation>그 폴더에 쓸 수 있도록 바꾸세요. 그러면 Greenroom이 모두 저장합니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
@@ -2087,13 +2050,18 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
+        <source>Free some disk space. Greenroom then saves everything.</source>
+        <translation>디스크 공간을 비우세요. 그러면 Greenroom이 모두 저장합니다.</translation>
+    </message>
+    <message>
+        <location filename="../../app/chat/storage/database.py"/>
         <source>another program is using {path}</source>
         <translation>다른 프로그램이 {path} 파일을 사용하고 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
-        <source>Close that program and start Greenroom again.</source>
-        <translation>그 프로그램을 닫고 Greenroom을 다시 시작하세요.</translation>
+        <source>Close that program. Greenroom then saves everything.</source>
+        <translation>그 프로그램을 닫으세요. 그러면 Greenroom이 모두 저장합니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
@@ -2102,8 +2070,8 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
-        <source>Chats are not saved</source>
-        <translation>채팅이 저장되지 않습니다</translation>
+        <source>Chats are not being saved</source>
+        <translation>채팅이 저장되지 않고 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/exporting.py"/>
@@ -2163,11 +2131,6 @@
         <location filename="../../app/chat/storage/importing.py"/>
         <source>there is no chat with a message in it</source>
         <translation>메시지가 있는 채팅이 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/importing.py"/>
-        <source>it is none of Greenroom&apos;s own exports</source>
-        <translation>Greenroom이 내보낸 파일이 아닙니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/importing.py"/>
@@ -2391,88 +2354,19 @@
     </message>
     <message>
         <location filename="../../app/chat/unsaved_question.py"/>
-        <source>If you quit anyway, Greenroom keeps a copy in another folder where there is room for one, and offers it at the next start.</source>
-        <translation>그래도 끝내면 Greenroom이 공간이 있는 다른 폴더에 사본을 두고, 다음에 시작할 때 가져올지 묻습니다.</translation>
+        <source>If you quit now, the latest changes to your chats are lost</source>
+        <translation>지금 끝내면 채팅의 최근 변경 내용이 사라집니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/unsaved_question.py"/>
-        <source>Export elsewhere…</source>
-        <translation>다른 곳으로 내보내기…</translation>
+        <location filename="../../app/chat_part.py"/>
+        <source>Export now</source>
+        <translation>지금 내보내기</translation>
     </message>
     <message>
         <location filename="../../app/chat/unsaved_question.py"/>
         <source>Quit anyway</source>
         <translation>그래도 끝내기</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <location filename="../../app/notices.py"/>
-        <location filename="../../app/wizard/pages.py"/>
-        <source>Try again</source>
-        <translation>다시 시도</translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>%n messages are in memory only</source>
-        <translation>
-            <numerusform>메시지 %n개가 메모리에만 있습니다</numerusform>
-        </translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>What you changed is in memory only</source>
-        <translation>바꾼 내용이 메모리에만 있습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>{free} is free there, and about {needed} is needed. Free some space, then try again.</source>
-        <translation>그곳에 남은 공간은 {free}이고 약 {needed}이(가) 필요합니다. 공간을 비운 뒤 다시 시도하세요.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>There is still no way to save it.</source>
-        <translation>아직 저장할 수 없습니다.</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>Export elsewhere</source>
-        <translation>다른 곳으로 내보내기</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>Unsaved chats</source>
-        <translation>저장되지 않은 채팅</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>A copy is in {path}.</source>
-        <translation>사본이 {path}에 있습니다.</translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>“{title}”: %n messages</source>
-        <translation>
-            <numerusform>“{title}”: 메시지 %n개</numerusform>
-        </translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>in %n more chats</source>
-        <translation>
-            <numerusform>그 밖에 채팅 %n개</numerusform>
-        </translation>
-    </message>
-    <message numerus="yes">
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>the name, folder, options or draft of %n chats</source>
-        <translation>
-            <numerusform>채팅 %n개의 이름, 폴더, 옵션 또는 쓰던 글</numerusform>
-        </translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/unsaved_question.py"/>
-        <source>what is written for a new chat</source>
-        <translation>새 채팅에 쓰던 글</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
@@ -3705,6 +3599,12 @@
         <location filename="../../app/notices.py"/>
         <source>Use the demo model</source>
         <translation>데모 모델 사용</translation>
+    </message>
+    <message>
+        <location filename="../../app/notices.py"/>
+        <location filename="../../app/wizard/pages.py"/>
+        <source>Try again</source>
+        <translation>다시 시도</translation>
     </message>
     <message>
         <location filename="../../app/palette/entries.py"/>

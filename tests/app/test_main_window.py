@@ -188,7 +188,7 @@ def test_a_narrow_window_folds_its_sidebar_and_search_unfolds_it(open_window: Op
     assert side.new_chat.text() == "New chat"
 
 
-def test_a_problem_with_saving_chats_is_said_once(
+def test_a_problem_with_saving_chats_is_said_once_and_stays(
     host: EngineHost, settings: SettingsStore, private_data: Path, qtbot: QtBot
 ) -> None:
     private_data.mkdir(exist_ok=True)
@@ -199,11 +199,12 @@ def test_a_problem_with_saving_chats_is_said_once(
     qtbot.waitUntil(lambda: window._chat_list is not None, timeout=LONG)
     (banner,) = window.banners.banners
     assert "damaged" in str(banner.error)
-    banner.findChildren(QPushButton)[-1].click()
     window.store.create_chat("A question")
     window.store.create_chat("Another one")
-    assert window.banners.banners == []
-    window.close()
+    assert window.banners.banners == [banner]
+    assert not window.close()
+    window.end_now()
+    assert window.isHidden()
 
 
 def test_the_smallest_window_cuts_nothing_off(open_window: Open) -> None:

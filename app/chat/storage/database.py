@@ -6,12 +6,14 @@ import functools
 import logging
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
-from app.chat.storage import file_index, schema, unsaved
+from app.chat.storage import file_index, schema
+from app.chat.storage.connection import Connection, StandIn, connect
 from app.language import tr
 from app.tasks import alive
 from engine.errors import GreenroomError
@@ -30,8 +32,9 @@ MOST_INDEXED = 100_000
 AT_ONCE, MESSAGE = 200_000, 200
 #: Milliseconds that an open file waits for another window: longer would hold up this one.
 BUSY_MS = 1000
-#: Bytes that must be free besides what the chats take, before a file whose disk was full is written again.
-SPARE = 1_000_000
+#: Between two tries to write a file that could not be written, and how long a try waits for another window.
+RETRY_S, RETRY_PATIENCE_S = 5.0, 0.1
+_DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,7 +42,7 @@ Opened = TypeVar("Opened", bound="Database")
 
 
 def saves(method: Callable[Concatenate[Opened, P], R]) -> Callable[Concatenate[Opened, P], R]:
-    """Run a method as one transaction; when the file can no longer be written, move to memory and run it again."""
+    """Run a method as one transaction, in memory when the file can no longer be written."""
 
     @functools.wraps(method)
     def run(self: Opened, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -65,58 +68,46 @@ def saves(method: Callable[Concatenate[Opened, P], R]) -> Callable[Concatenate[O
     return run
 
 
-class _Connection(sqlite3.Connection):
-    """What has no UTF-8, such as the name of a file that is none, is kept and read as "?"."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.text_factory = functools.partial(str, encoding="utf-8", errors="replace")
-
-    def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
-        try:
-            return super().execute(sql, values)
-        except UnicodeEncodeError:
-            return super().execute(
-                sql, [v.encode("utf-8", "replace").decode() if isinstance(v, str) else v for v in values]
-            )
-
-
-def _connect(path: Path | str, **options: Any) -> _Connection:
-    return sqlite3.connect(path, factory=_Connection, **options)
-
-
 class Database:
-    """An open file, or memory that stands in for it: `problem` then says why. Never fails to open. For one thread."""
+    """An open file, or memory in place of it while it cannot be written: `problem` then says why, and
+    `look_for_changes` tries again. Never fails to open. For one thread.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
         #: Why chats are kept in memory only; None when all is well.
         self.problem: GreenroomError | None = None
-        #: The file, while its disk is full: what is in memory goes there as soon as there is room.
-        self._left: sqlite3.Connection | None = None
+        self._retries = True
+        self._next_try = 0.0
         self._listeners: list[Callable[[int], None]] = []
         self._closed = False
         try:
-            make_private(self.path.parent)
-            with suppress(OSError):  # SQLite says what is wrong
-                make_private_database(self.path)
-            self._db = self._prepare(_connect(self.path, timeout=PATIENCE_S))
-            self._db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-        except GreenroomError as error:
-            self.problem = error
-            self._db = self._prepare(_connect(":memory:"))
-        except (OSError, sqlite3.Error, ValueError) as error:
+            self._open_file(PATIENCE_S)
+        except (GreenroomError, OSError, sqlite3.Error, ValueError) as error:
             log.error("The chat file cannot be used: %s", error)
-            self.problem = self._explain(error, tr("Free some space and start Greenroom again."))
+            self._set_problem(error)
+            memory = StandIn() if isinstance(error, GreenroomError) else self._readable_copy()
             try:
-                self._db = self._prepare(self._readable_copy())
+                self._prepare(memory)
             except (GreenroomError, sqlite3.Error, ValueError):
                 log.warning("What could be read of the chat file cannot be used", exc_info=True)
-                self._db = self._prepare(_connect(":memory:"))
-        if self.problem is not None:
-            unsaved.watch(self._db)
+                memory = StandIn()
+                self._prepare(memory)
+            memory.remember()
         #: SQLite's, of the file as it was when it was looked at last: now, before anybody reads a chat.
         self._version: int = self._db.execute("PRAGMA data_version").fetchone()[0]
+
+    def _open_file(self, patience_s: float) -> None:
+        make_private(self.path.parent)
+        with suppress(OSError):  # SQLite says what is wrong
+            make_private_database(self.path)
+        file = connect(self.path, timeout=patience_s)
+        try:
+            self._prepare(file, patience_s)
+        except BaseException:
+            file.close()
+            raise
+        file.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
 
     @property
     def closed(self) -> bool:
@@ -168,6 +159,8 @@ class Database:
     @saves
     def index_next(self) -> bool:
         """Make some more of what was imported or attached searchable: a few milliseconds. False when all is."""
+        if self.problem is not None:
+            return False
         return self._searchable and (self._index_waiting(file_index.PIECE) or file_index.take_next(self._db))
 
     def _index_waiting(self, most: int, unfinished: bool = False) -> bool:
@@ -191,8 +184,9 @@ class Database:
 
     def look_for_changes(self) -> None:
         """Tell the listeners when another program has changed the file since this, or the opening, looked last."""
-        if self._left is not None:
-            self._go_back()
+        if self.problem is not None:
+            if time.monotonic() >= self._next_try:
+                self._write_pending()
             return
         try:
             version = self._db.execute("PRAGMA data_version").fetchone()[0]
@@ -202,15 +196,14 @@ class Database:
         if before != version:
             self._tell(0)
 
-    def _prepare(self, db: sqlite3.Connection) -> sqlite3.Connection:
+    def _prepare(self, db: Connection, patience_s: float = PATIENCE_S) -> None:
         """Bring a connection to the present schema. Raises GreenroomError for a file of a newer program."""
         schema.distrust(db)
         db.execute("PRAGMA foreign_keys = ON")
-        use_write_ahead_log(db)
+        use_write_ahead_log(db, patience_s)
         db.execute("PRAGMA synchronous = NORMAL")
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version > len(schema.MIGRATIONS):
-            db.close()
             raise GreenroomError(
                 tr("The saved chats were left alone"),
                 tr("{path} was written by a newer Greenroom", path=self.path),
@@ -232,7 +225,6 @@ class Database:
             self._searchable = self._make_search(db)
             if self._searchable:
                 self._index_waiting(AT_ONCE, unfinished=True)
-        return db
 
     @staticmethod
     def _pages(db: sqlite3.Connection) -> int:
@@ -257,14 +249,25 @@ class Database:
             return False
         return True
 
-    def _readable_copy(self) -> sqlite3.Connection:
-        """What can be read of a file that cannot be written, in memory."""
+    # While the file cannot be written
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether something would be lost if the program ended now."""
+        return isinstance(self._db, StandIn) and bool(self._db.pending)
+
+    def save_now(self) -> bool:
+        """Whether nothing would be lost now: what is unsaved is tried once more."""
+        return not self.unsaved or self._write_pending()
+
+    def _readable_copy(self) -> StandIn:
+        """What can be read of a file that cannot be written."""
         if self.path.is_file():
             # What a killed program left beside the file is read as well, where that can be done.
             for how in ("mode=ro", "mode=ro&immutable=1"):
-                memory = _connect(":memory:")
+                memory = StandIn()
                 try:
-                    source = _connect(f"{self.path.absolute().as_uri()}?{how}", uri=True)
+                    source = connect(f"{self.path.absolute().as_uri()}?{how}", uri=True)
                     source.backup(memory)
                     source.close()
                     memory.execute("SELECT COUNT(*) FROM sqlite_schema")
@@ -273,73 +276,84 @@ class Database:
                     memory.close()
                 else:
                     return memory
-        return _connect(":memory:")
+        return StandIn()
 
     def _continue_in_memory(self, error: sqlite3.Error) -> None:
+        if isinstance(self._db, StandIn):
+            raise error
         log.error("The chat file cannot be written any more: %s", error)
-        memory = _connect(":memory:")
+        self._set_problem(error)
+        memory = StandIn()
         try:
-            # What others have written until here is copied; whatever they write later shows.
-            version = self._db.execute("PRAGMA data_version").fetchone()[0]
             self._db.backup(memory)
-            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL:
-                self._left, self._version = self._db, version
-            else:
-                self._db.close()
         except sqlite3.Error as second:
-            raise self._explain(error, tr("Free some space and start Greenroom again.")) from second
+            raise self.problem from second
+        self._db.close()
         self._db = memory
-        self._db.execute("PRAGMA foreign_keys = ON")
-        unsaved.watch(self._db)
-        waits = tr("Free some space, and leave Greenroom open: all is saved as soon as there is room.")
-        self.problem = self._explain(error, waits)
+        schema.distrust(memory)
+        memory.execute("PRAGMA foreign_keys = ON")
+        memory.remember()
+        self._next_try = time.monotonic() + RETRY_S
         self._tell(0)
 
-    def _go_back(self) -> bool:
-        """Bring what is in memory into the file, where there is room again. False while it cannot be done.
-
-        A file that another program has changed meanwhile is left alone: what is here would take the place of that.
-        """
-        left, memory = self._left, self._db
-        if left is None or memory.in_transaction:
+    def _write_pending(self) -> bool:
+        """Go back to the file, with what is in memory only. False while that cannot be done."""
+        memory, searchable = self._db, self._searchable
+        if not isinstance(memory, StandIn) or not self._retries:
             return False
         try:
-            if shutil.disk_usage(self.path.parent).free < self._pages(memory) + SPARE:
-                return False
-            if left.execute("PRAGMA data_version").fetchone()[0] != self._version:
-                return False
-            memory.backup(left)
-        except (OSError, sqlite3.Error) as error:
+            self._open_file(RETRY_PATIENCE_S)
+            with immediate(self._db):
+                memory.write_to(self._db)
+            self._version = self._db.execute("PRAGMA data_version").fetchone()[0]
+        except (GreenroomError, OSError, sqlite3.Error, ValueError) as error:
             log.info("The chat file cannot be written yet: %s", error)
+            if self._db is not memory:
+                self._db.close()
+            self._db, self._searchable = memory, searchable
+            self._next_try = time.monotonic() + RETRY_S
             return False
-        self._left, self._db, self.problem = None, left, None
         memory.close()
+        self.problem = None
         log.info("The chats are saved again")
         self._tell(0)
         return True
 
-    def _explain(self, error: Exception, when_full: str) -> GreenroomError:
-        """when_full: what helps where the disk is full."""
+    def _set_problem(self, error: Exception) -> None:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT if isinstance(error, ValueError) else None)
         primary = code & 0xFF if code is not None else None
         folder = self.path.parent
-        if primary in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
-            return GreenroomError(
+        if isinstance(error, GreenroomError):
+            self.problem, self._retries = error, False
+            return
+        if primary in _DAMAGED:
+            # Another file in its place would lack the chats that messages are for.
+            self._retries = False
+            self.problem = GreenroomError(
                 tr("The saved chats cannot be read, so new ones are not saved"),
                 tr("{path} is damaged", path=self.path),
                 tr("Move that file elsewhere and start Greenroom again."),
             )
+            return
         why = tr("{folder} cannot be written", folder=folder)
-        remedy = tr("Make that folder writable and start Greenroom again.")
-        if primary == sqlite3.SQLITE_FULL:
+        remedy = tr("Make that folder writable. Greenroom then saves everything.")
+        if primary == sqlite3.SQLITE_FULL or (primary == sqlite3.SQLITE_IOERR and _is_full(folder)):
             why = tr("the disk of {folder} is full", folder=folder)
-            remedy = when_full
+            remedy = tr("Free some disk space. Greenroom then saves everything.")
         elif primary == sqlite3.SQLITE_BUSY:
             why = tr("another program is using {path}", path=self.path)
-            remedy = tr("Close that program and start Greenroom again.")
+            remedy = tr("Close that program. Greenroom then saves everything.")
         elif isinstance(error, OSError) and error.strerror:
             why = tr("{folder} cannot be used ({reason})", folder=folder, reason=error.strerror.lower())
-        return GreenroomError(tr("Chats are not saved"), why, remedy)
+        self.problem = GreenroomError(tr("Chats are not being saved"), why, remedy)
+
+
+def _is_full(folder: Path) -> bool:
+    """SQLite does not say so where the disk has no space for the files beside its own."""
+    try:
+        return shutil.disk_usage(folder).free < 1 << 16
+    except OSError:
+        return False
 
 
 def is_index(error: sqlite3.Error) -> bool:

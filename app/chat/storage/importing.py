@@ -75,18 +75,6 @@ def read(
     return found
 
 
-def read_own(path: Path) -> tuple[list[PortableChat], dict[str, Any]]:
-    """The chats of one of our own exports, also those without messages, and what stands beside them.
-
-    Raises GreenroomError for any other file.
-    """
-    data = next(load(path, lambda done, total: None))
-    kind, chats = _recognise(data, path)
-    if kind is not _own or len(chats) > MOST_CHATS or not all(isinstance(chat, dict) for chat in chats):
-        raise refused(path, tr("it is none of Greenroom's own exports"))
-    return [_own(chat, path) for chat in chats], data
-
-
 def _recognise(data: Any, path: Path) -> tuple[Callable[[dict[str, Any], Path], PortableChat | None], list[Any]]:
     """The reader for the file's chats, and the chats as they stand there."""
     if isinstance(data, dict) and data.get("format") == FORMAT:

@@ -62,12 +62,6 @@ class PortableChat:
             place = self.messages[place].parent
         return found[::-1]
 
-    def and_then(self, text: str, attachments: Sequence[Attachment], created: float) -> PortableChat:
-        """With one more message of the user's at the end of what is visible."""
-        way = self._way
-        last = PortableMessage("user", text, way[-1] if way else None, created, attachments=attachments)
-        return replace(self, messages=(*self.messages, last), leaf=len(self.messages))
-
     def until(self, count: int, title: str, created: float) -> PortableChat:
         """A chat of its own with the first `count` of the visible messages, in this version only."""
         way = self._way[:count]

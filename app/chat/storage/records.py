@@ -71,12 +71,6 @@ class Draft:
         files = tuple(dict.fromkeys((*self.attachments, *attachments)))
         return Draft("\n\n".join(filter(None, texts)), files, self.edit)
 
-    @property
-    def without_edit(self) -> Draft:
-        """As one text, where the message that is changed cannot be found again."""
-        rest = Draft(self.text, self.attachments)
-        return rest if self.edit is None else rest.and_also(self.edit.text, self.edit.attachments)
-
 
 @dataclass(frozen=True)
 class Hit:

@@ -14,12 +14,10 @@ import sqlite3
 import time
 from typing import Any
 
-from app.chat.storage import columns, database, file_index, finding, unsaved
+from app.chat.storage import columns, database, file_index, finding
 from app.chat.storage.database import saves
-from app.chat.storage.portable import PortableChat
 from app.chat.storage.records import ChatInfo, Draft, Hit, StoredMessage
 from app.chat.storage.travelling import FOLDER_LENGTH, Travelling
-from app.chat.storage.unsaved import Unsaved
 from app.language import tr
 from engine.errors import GreenroomError
 
@@ -58,70 +56,8 @@ class ChatStore(Travelling):
         except (GreenroomError, sqlite3.Error):
             log.warning("Deleted chats stay until the next start", exc_info=True)
         self._writing.end_all()
-        if self._left is not None and not self._go_back():
-            self._left.close()
+        self.save_now()
         self._db.close()
-
-    # While the file cannot be written
-
-    @property
-    def changes(self) -> int:
-        """Grows with everything that is written."""
-        return self._db.total_changes
-
-    @property
-    def unsaved(self) -> Unsaved:
-        """What would be lost if the program ended now."""
-        return Unsaved() if self.problem is None else unsaved.found(self._db, DRAFT)
-
-    def save_now(self) -> bool:
-        """Whether nothing would be lost now: another try is made to save what is in memory only.
-
-        Where the file cannot take the place of memory, because another window has changed it or it could not be written
-        when the program started, what is new goes into it beside what is there.
-        """
-        if not self.unsaved or self._go_back():
-            return True
-        file = ChatStore(self.path)
-        try:
-            if file.problem is None:
-                file.take_unsaved(*self.give_unsaved())
-            saved = file.problem is None
-        except (GreenroomError, sqlite3.Error):
-            log.info("The chats cannot be saved yet", exc_info=True)
-            saved = False
-        finally:
-            file.close()
-        if saved:
-            unsaved.forget(self._db)
-        return saved
-
-    def give_unsaved(self) -> tuple[list[PortableChat], list[tuple[int | None, str]]]:
-        """The chats with something unsaved, and drafts, each with the place of its chat there; None: of a new one."""
-        chats: list[PortableChat] = []
-        drafts: list[tuple[int | None, str]] = []
-        lost = self.unsaved
-        for known in lost.chats:
-            chat = self.portable(known.id)
-            if chat is not None:
-                draft = self._draft(known.id)
-                drafts += [(len(chats), draft)] if draft else []
-                chats.append(chat)
-        if lost.draft:
-            drafts.append((None, self._draft(None)))
-        return chats, drafts
-
-    def take_unsaved(self, chats: list[PortableChat], drafts: list[tuple[int | None, str]]) -> list[int]:
-        """What `give_unsaved` gave. A draft that is here stays, above it. Returns the ids of the chats."""
-        ids = self.bring_in(chats)
-        for place, packed in drafts:
-            # Messages have other numbers there: what was written in place of one is a text of its own.
-            chat_id, draft = None if place is None else ids[place], columns.draft(packed).without_edit
-            here = self.draft(chat_id)
-            both = here.and_also(draft.text, draft.attachments)
-            if both != here:
-                self.set_draft(chat_id, both)
-        return ids
 
     # Chats
 
@@ -236,7 +172,7 @@ class ChatStore(Travelling):
 
     def set_note(self, key: str, value: str) -> None:
         """Keep something that belongs to no chat."""
-        self._set("INSERT OR REPLACE INTO notes(key, value) VALUES (?, ?)", key, value)
+        self._set("INSERT OR REPLACE INTO notes(value, key) VALUES (?, ?)", value, key)
 
     def chat_settings(self, chat_id: int) -> dict[str, Any]:
         """What `set_chat_settings` was given; {} for a chat that has none."""

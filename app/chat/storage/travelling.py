@@ -104,69 +104,6 @@ class Travelling(Messages):
         packed = json.dumps(settings, ensure_ascii=False) if settings else ""
         self._db.execute("UPDATE chats SET settings = ? WHERE id = ?", (packed, chat_id))
 
-    def bring_in(self, chats: Sequence[PortableChat]) -> list[int]:
-        """Take in chats that could not be saved: what the file knows of them already stays once. Returns their ids.
-
-        Nothing is overwritten but answers that break off where the other goes on. Doing it again changes nothing.
-        """
-        brought = self._bring_in(chats)
-        self._tell(0)
-        return brought
-
-    @saves
-    def _bring_in(self, chats: Sequence[PortableChat]) -> list[int]:
-        return [self._join(chat) for chat in chats]
-
-    def _join(self, chat: PortableChat) -> int:
-        known = self._db.execute(
-            "SELECT id, updated FROM chats WHERE created = ? AND deleted IS NULL ORDER BY title = ? DESC, id",
-            (chat.created, chat.title),
-        ).fetchone()
-        if known is None:
-            return self._add_chat(chat)
-        chat_id, updated = int(known[0]), float(known[1])
-        ids: list[int] = []
-        for message in chat.messages:
-            parent = None if message.parent is None else ids[message.parent]
-            ids.append(self._join_message(chat_id, parent, message, ids))
-        if updated <= chat.updated:  # otherwise somebody has gone on with it here
-            leaf = (ids[-1] if chat.leaf is None else ids[chat.leaf]) if ids else None
-            self._db.execute(
-                "UPDATE chats SET title = ?, updated = ?, pinned = ?, folder = ?, "
-                "leaf_id = COALESCE(?, leaf_id) WHERE id = ?",
-                (chat.title, chat.updated, int(chat.pinned), chat.folder[:FOLDER_LENGTH], leaf, chat_id),
-            )
-            self._set_settings(chat_id, columns.moved(chat.settings, dict(enumerate(ids))))
-        return chat_id
-
-    def _join_message(self, chat_id: int, parent: int | None, message: PortableMessage, taken: Sequence[int]) -> int:
-        """The message of the file that it is, brought up to date, or a new one. taken: which others are."""
-        rows = self._db.execute(
-            "SELECT id, text FROM messages WHERE chat_id = ? AND parent_id IS ? AND role = ? AND created = ? "
-            "AND deleted IS NULL ORDER BY id",
-            (chat_id, parent, message.role, message.created),
-        ).fetchall()
-        # Messages of other programs may all be of one moment.
-        twins = [(twin, text) for twin, text in rows if twin not in taken]
-        same = next((twin for twin, text in twins if text == message.text), None)
-        shorter = next((twin for twin, text in twins if message.text.startswith(text)), None)
-        longer = next((twin for twin, text in twins if text.startswith(message.text)), None)
-        if same is None and shorter is None:
-            return longer if longer is not None else self._insert(chat_id, parent, message)
-        twin = same if same is not None else shorter
-        if same is None:
-            self._replace_text(twin, message.text)
-        if message.stop_reason is not None:
-            figures = columns.figures(message.stats, message.predicted, message.stepped_down)
-            error = columns.packed_error(GreenroomError(*message.error) if message.error else None)
-            self._db.execute(
-                "UPDATE messages SET stats = COALESCE(?, stats), stop_reason = ?, thought_s = ?, error = ? "
-                "WHERE id = ? AND (stop_reason IS NULL OR ?)",
-                (figures, message.stop_reason, message.thought_s, error, twin, same is None),
-            )
-        self._index(twin)
-        return twin
-
 
 def _parts(error: GreenroomError | None) -> tuple[str, ...] | None:
     return None if error is None else (error.what, error.why, error.remedy)

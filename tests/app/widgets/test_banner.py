@@ -48,6 +48,18 @@ def test_an_action_closes_the_banner_and_runs(qtbot: QtBot) -> None:
     assert area.isHidden()
 
 
+def test_a_sticky_banner_stays_until_it_is_dismissed(qtbot: QtBot) -> None:
+    area = area_in(qtbot)
+    happened: list[str] = []
+    banner = area.show_error(ERROR, key="saving", actions=[("Export", lambda: happened.append("ran"))], sticky=True)
+    assert [b.accessibleName() for b in banner.findChildren(QPushButton)] == ["Export"]
+    qtbot.mouseClick(named(banner, "Export"), Qt.MouseButton.LeftButton)
+    assert happened == ["ran"]
+    assert area.banners == [banner]
+    area.dismiss("saving")
+    assert area.banners == []
+
+
 def test_the_newest_of_a_cause_replaces_the_older(qtbot: QtBot) -> None:
     area = area_in(qtbot)
     area.show_error(ERROR, key="load")

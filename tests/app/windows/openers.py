@@ -18,8 +18,7 @@ from app.chat.composing.attachment_view import AttachmentView
 from app.chat.list_model import FOLDER, ID
 from app.chat.message_view import AnswerView, QuestionView
 from app.chat.saving import _write, save_bytes
-from app.chat.storage.records import Attachment, Draft
-from app.chat.storage.unsaved import watch
+from app.chat.storage.records import Attachment
 from app.chat.unsaved_question import UnsavedQuestion
 from app.language import tr
 from app.main_window import MainWindow
@@ -246,16 +245,8 @@ def _models_stay(window: MainWindow) -> None:
 
 def _unsaved(window: MainWindow) -> None:
     _chat(window)
-    store = window.store
-    watch(store._db)
-    store.problem = GreenroomError(NAMED, tr("the disk of {folder} is full", folder=FILE), tr("Try again."))
-    store.rename(store.create_chat("Another"), "Another name")
-    store.set_draft(None, Draft(NAMED))
-    store.add_message(store.create_chat(f"{NAMED} again"), None, "user", NAMED)
-    question = UnsavedQuestion(store, window)
-    question._exported(Path(FILE), None)
-    question.finished.connect(lambda: setattr(store, "problem", None))
-    question.open()
+    problem = GreenroomError(NAMED, tr("the disk of {folder} is full", folder=FILE), tr("Try again."))
+    UnsavedQuestion(problem, window).open()
 
 
 def _editing(window: MainWindow) -> None:

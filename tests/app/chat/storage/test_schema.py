@@ -96,7 +96,6 @@ def use(store: ChatStore, rng: random.Random | None = None) -> None:
         store.restore(chat)
     store.settle_unfinished(10**6)
     store.add_portable([PortableChat("new", 1.0, 1.0, (PortableMessage("user", "x", None, 1.0),))])
-    store.bring_in([PortableChat("new", 1.0, 1.0, (PortableMessage("user", "xy", None, 1.0),))])
     if numbers:
         store.delete(numbers[0])
 

@@ -23,7 +23,7 @@ from app.settings.store import SettingsStore
 class Quiet(QObject):
     """Notices that nobody reads."""
 
-    def show_store_problem(self, problem: object) -> None:
+    def show_store_problem(self, problem: object, actions: object) -> None:
         assert problem is None
 
     def dismiss(self, key: str) -> None:
