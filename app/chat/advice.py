@@ -22,7 +22,7 @@ from app.paths import is_gone
 from app.settings.store import Settings
 from app.words import file_name
 from engine.placement.plan import OffloadPlan
-from engine.units import size_text, size_up
+from engine.units import size_up
 
 QUOTE_LENGTH = 40
 CUTTING = "cutting"
@@ -398,10 +398,10 @@ def _model_name(path: str) -> str:
 
 def _memory(plan: OffloadPlan) -> str:
     """ "17.5 GB of RAM", "3.1 GB of RAM and 4.2 GB of VRAM"."""
-    ram = tr("{size} of RAM", size=size_text(plan.bytes.ram_total))
+    ram = tr("{size} of RAM", size=size_up(plan.bytes.ram_total))
     if not plan.bytes.vram_total:
         return ram
-    return tr("{ram} and {size} of VRAM", ram=ram, size=size_text(plan.bytes.vram_total))
+    return tr("{ram} and {size} of VRAM", ram=ram, size=size_up(plan.bytes.vram_total))
 
 
 def _quote(text: str, length: int = QUOTE_LENGTH) -> str:

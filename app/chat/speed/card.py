@@ -15,7 +15,7 @@ from app.words import rate, rate_range
 from engine import __version__
 from engine.hardware.report import CpuReport, HardwareReport
 from engine.placement.plan import OffloadPlan
-from engine.units import size_text
+from engine.units import size_text, size_up
 
 #: Instruction sets that matter for speed, by their names in a report.
 _SETS = {
@@ -94,8 +94,8 @@ def _rows(measured: Measured, plan: OffloadPlan, machine: HardwareReport) -> lis
             used = "" if plan.bytes.vram_total else tr("not used")
             rows.append((tr("Graphics"), _joined(gpu.name, size_text(gpu.total_bytes), driver, used)))
     context = tr("%n tokens of context", n=plan.context)
-    memory = tr("{size} of RAM", size=size_text(plan.bytes.ram_total))
-    video = tr("{size} of VRAM", size=size_text(plan.bytes.vram_total)) if plan.bytes.vram_total else ""
+    memory = tr("{size} of RAM", size=size_up(plan.bytes.ram_total))
+    video = tr("{size} of VRAM", size=size_up(plan.bytes.vram_total)) if plan.bytes.vram_total else ""
     rows.append((tr("Plan"), _joined(context, tr("KV cache {type}", type=plan.kv_type), memory, video)))
     if measured.state.kernel:
         rows.append((tr("Kernel"), told(measured.state.kernel)))
