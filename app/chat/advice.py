@@ -137,7 +137,7 @@ class Advice(QObject):
         stream = self._controller.stream
         if stream is None or stream.start is None or stream.chat_id != self._chat:
             return None
-        return Notice("summary", tr("The model is summarising the beginning of this chat…"))
+        return Notice("summary", tr("The model is summarising earlier messages…"))
 
     # A model makes room for another
 
@@ -147,7 +147,7 @@ class Advice(QObject):
             return None
         name, old = state.unloads
         text = tr(
-            "{old} is unloaded, which frees {freed}. {new} takes {taken}.",
+            "Unloading {old} to free {freed}. {new} takes {taken}.",
             old=name,
             freed=_memory(old),
             new=state.model_name,
@@ -164,13 +164,13 @@ class Advice(QObject):
         title = self._store.title(chat_id)
         if title is None:
             return None
-        text = tr("Greenroom ended while it was answering in “{title}”.", title=title)
-        return Notice("crash", text, ((tr("Open that chat"), lambda: self.chatWanted.emit(chat_id)),))
+        text = tr("Greenroom closed while answering in “{title}”.", title=title)
+        return Notice("crash", text, ((tr("Open chat"), lambda: self.chatWanted.emit(chat_id)),))
 
     def _continuing(self, message: StoredMessage) -> tuple[Choice, ...]:
         if not message.text.strip():
             return ()
-        return self._going_on(message, (tr("Continue the answer"), lambda: self.continueWanted.emit(message)))
+        return self._going_on(message, (tr("Continue answer"), lambda: self.continueWanted.emit(message)))
 
     def _going_on(self, message: StoredMessage, choice: Choice) -> tuple[Choice, ...]:
         """The choice, where a model is there to do it, or else the model that answered last."""
@@ -197,9 +197,9 @@ class Advice(QObject):
             text = tr("The context is full: {size} tokens.", size=tokens(self._meter.size or self._meter.used))
             return Notice(key, text, self._making_room(), warns=True)
         if last.stop_reason == "error" and (choices := self._continuing(last)):
-            return Notice(key, tr("The answer broke off."), choices)
+            return Notice(key, tr("The answer was interrupted."), choices)
         if last.stop_reason in (None, CLOSED) and last.text.strip():
-            return Notice(key, tr("This answer was cut off when Greenroom ended."), self._continuing(last))
+            return Notice(key, tr("This answer was cut off when Greenroom closed."), self._continuing(last))
         return None
 
     def _unanswered(self) -> Notice | None:
@@ -213,8 +213,8 @@ class Advice(QObject):
             self._closed.discard((key, last.chat_id))
             self.answerWanted.emit(last)
 
-        choices = self._going_on(last, (tr("Answer this question"), answer))
-        return Notice(key, tr("This question has no answer."), choices)
+        choices = self._going_on(last, (tr("Answer this message"), answer))
+        return Notice(key, tr("This message has no answer yet."), choices)
 
     # The model that answered is another one
 
@@ -228,11 +228,11 @@ class Advice(QObject):
         if path == DEMO and loaded:
             return None  # nobody goes back to it
         if not _is_there(path):
-            text = tr("{model} answered in this chat, but its file is gone: {path}", model=name, path=path)
+            text = tr("This chat was answered by {model}, but the model file is missing: {path}", model=name, path=path)
             if loaded:
-                return Notice(f"gone {path}", text, ((tr("Go on with {model}", model=loaded), lambda: None),))
+                return Notice(f"gone {path}", text, ((tr("Continue with {model}", model=loaded), lambda: None),))
             return Notice(f"gone {path}", text, ((tr("Choose another model"), self.modelsWanted.emit),), warns=True)
-        text = tr("{model} answered in this chat.", model=name)
+        text = tr("This chat was answered by {model}.", model=name)
         if loaded and state.plan is not None:
             freed = _memory(state.plan)
             text += " " + tr("Loading it unloads {model} and frees {freed}.", model=loaded, freed=freed)
@@ -246,12 +246,12 @@ class Advice(QObject):
         if not gone:
             return None
         first, last = _quote(gone[0].text), _quote(gone[-1].text)
-        choices: list[Choice] = [(tr("Send them again"), self._send_all)]
+        choices: list[Choice] = [(tr("Include them again"), self._send_all)]
         if settings.summary:
             begins = _quote(settings.summary, SUMMARY_LENGTH)
-            text = tr("Instead of the first %n messages, this summary is sent: {text}", n=len(gone), text=begins)
+            text = tr("A summary is sent instead of the first %n messages: {text}", n=len(gone), text=begins)
             if begins != settings.summary:
-                choices.append((tr("Read all of it"), lambda: self._show_summary(settings.summary, settings.start)))
+                choices.append((tr("Read full summary"), lambda: self._show_summary(settings.summary, settings.start)))
         else:
             text = tr("The first %n messages are not sent: “{first}” to “{last}”.", n=len(gone), first=first, last=last)
         return Notice(f"left out {settings.start}", text, tuple(choices))
@@ -275,7 +275,7 @@ class Advice(QObject):
     def full_context(self) -> None:
         """What is written does not fit."""
         text = tr(
-            "This does not fit: it takes {used} tokens, an answer at least {room}, and the context holds {size}.",
+            "Too long: {used} tokens plus at least {room} for an answer exceed the {size}-token context.",
             used=tokens(self._meter.used),
             room=tokens(ROOM),
             size=tokens(self._meter.size),
@@ -293,7 +293,7 @@ class Advice(QObject):
         choices += self._more_context()
         if leaving is not None and self._chat is not None and self._controller.can_ask:
             chat = self._chat
-            choices.append((tr("Summarise the beginning"), lambda: self._controller.summarise(chat, leaving.start)))
+            choices.append((tr("Summarise earlier messages"), lambda: self._controller.summarise(chat, leaving.start)))
         if not choices and self._messages:
             choices.append((tr("New chat"), lambda: self.chatWanted.emit(0)))
         return tuple(choices)
@@ -309,11 +309,11 @@ class Advice(QObject):
             wanted = min(wanted, state.limit)
         if wanted <= size:
             return []
-        return [(tr("More context…"), lambda: self._plan_context(wanted))]
+        return [(tr("Increase context…"), lambda: self._plan_context(wanted))]
 
     def _plan_context(self, wanted: int) -> None:
         self._wanted_context = wanted
-        self._ask(Notice("context", tr("Working out what {count} tokens of context take…", count=tokens(wanted))))
+        self._ask(Notice("context", tr("Calculating memory for a context of {count} tokens…", count=tokens(wanted))))
         self._host.plan_context(wanted)
 
     @Slot(object)
@@ -325,13 +325,13 @@ class Advice(QObject):
         if plan is None or now is None:
             self._ask(
                 Notice(
-                    "context", tr("A context of {count} tokens cannot be had with this model.", count=size), warns=True
+                    "context", tr("This model does not support a context of {count} tokens.", count=size), warns=True
                 )
             )
             return
         more = plan.bytes.ram_total + plan.bytes.vram_total - now.bytes.ram_total - now.bytes.vram_total
         text = tr(
-            "{count} tokens of context take {more} more: {all} in all. The model is loaded again for it.",
+            "A context of {count} tokens needs {more} more memory ({all} in total). The model will be loaded again.",
             count=size,
             more=size_up(max(0, more)),
             all=_memory(plan),
@@ -365,17 +365,17 @@ class Advice(QObject):
         about = "~" if counts[place] is None else ""
         name = tr("{name} has %n tokens", n=size, written=about + tokens(size), name=largest.name)
         left = max(0, free)
-        text = tr("{file}, and %n are free in this chat.", n=left, written=tokens(left), file=name)
+        text = tr("{file}, but only %n are free in this chat.", n=left, written=tokens(left), file=name)
         others = [a for n, a in enumerate(attachments) if n != place]
         choices: list[Choice] = []
         if free > ROOM:
-            choices.append((tr("Send the beginning"), lambda: self._cut(attachments, place, size, free)))
+            choices.append((tr("Send only the beginning"), lambda: self._cut(attachments, place, size, free)))
         choices += self._more_context()
-        choices.append((tr("Leave it out"), lambda: self.attachmentsWanted.emit(others)))
+        choices.append((tr("Remove file"), lambda: self.attachmentsWanted.emit(others)))
         self._ask(Notice("large", text, tuple(choices), warns=True))
 
     def _cut(self, attachments: Sequence[Attachment], place: int, size: int, free: int) -> None:
-        self._ask(Notice(CUTTING, tr("Working it out…")))
+        self._ask(Notice(CUTTING, tr("Calculating…")))
         self._cutting.begin(attachments, place, size, free)
 
     def fits_again(self) -> None:

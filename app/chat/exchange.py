@@ -92,7 +92,7 @@ class Exchange(QObject):
     def choose_source(self) -> None:
         dialog = FileDialog(self._window, tr("Import chats"))
         dialog.setFileMode(FileDialog.FileMode.ExistingFiles)
-        names = tr("Chats of Greenroom, ChatGPT and LM Studio")
+        names = tr("Greenroom, ChatGPT and LM Studio chats")
         dialog.setNameFilters([f"{names} (*.json *.zip)", tr("All files") + " (*)"])
         dialog.filesSelected.connect(self.begun)
         dialog.filesSelected.connect(lambda paths: [self.take(Path(path)) for path in paths])

@@ -37,8 +37,8 @@ class FindBar(QFrame):
         self.field.installEventFilter(self)
         self.field.textChanged.connect(self._changed)
         self._count = ElideLabel("", "small", Qt.TextElideMode.ElideMiddle)
-        self.older = button("", icon="chevron-up", kind="ghost", role="muted", name=tr("Message before"))
-        self.newer = button("", icon="chevron-down", kind="ghost", role="muted", name=tr("Message after"))
+        self.older = button("", icon="chevron-up", kind="ghost", role="muted", name=tr("Previous match"))
+        self.newer = button("", icon="chevron-down", kind="ghost", role="muted", name=tr("Next match"))
         close = button("", icon="cross", kind="ghost", role="muted", name=tr("Close"))
         self.older.clicked.connect(lambda: self.step(-1))
         self.newer.clicked.connect(lambda: self.step(+1))
@@ -130,7 +130,7 @@ class FindBar(QFrame):
             if file:
                 text = tr("{count} of {all}, in {file}", count=self._place + 1, all=len(self._hits), file=file)
         else:
-            text = tr("not found")
+            text = tr("No results")
         self._count.setText(text)
         for step in (self.older, self.newer):
             step.setEnabled(len(self._hits) > 1)

@@ -83,7 +83,11 @@ class LinkBar(QFrame):
         self._rest.setText(rest)
         self._rest.setVisible(bool(rest))
         self._open.setVisible(bool(place))
-        opens = tr("This link leaves Greenroom.") if place else tr("Greenroom opens web pages and mail addresses only.")
+        opens = (
+            tr("This link opens outside Greenroom.")
+            if place
+            else tr("Greenroom only opens web pages and email addresses.")
+        )
         self._said.setText(opens)
         self.show()
 

@@ -23,7 +23,7 @@ PINNED = Qt.ItemDataRole.UserRole + 4
 BATCH = 300
 #: And of what a search has found: each is read for the place.
 FOUND_BATCH = 100
-_AGES = (mark("Today"), mark("Yesterday"), mark("Last week"), mark("Older"))
+_AGES = (mark("Today"), mark("Yesterday"), mark("Previous 7 days"), mark("Older"))
 
 Index = QModelIndex | QPersistentModelIndex
 
@@ -148,7 +148,7 @@ class ChatListModel(QAbstractListModel):
         if role == FOLDER:
             return row.folder
         if role == Qt.ItemDataRole.AccessibleDescriptionRole and row.folder is not None:
-            return tr("Folder, closed") if row.folded else tr("Folder")
+            return tr("Folder, collapsed") if row.folded else tr("Folder")
         if row.chat is None:
             return None
         if role == ID:

@@ -34,26 +34,26 @@ class MessageMenu(QMenu):
         stream = controller.stream
         busy = stream is not None and stream.chat_id == message.chat_id
         if message.role == "assistant":
-            goes_on = self.addAction(tr("Continue the answer"), lambda: self.continueWanted.emit(message))
+            goes_on = self.addAction(tr("Continue answer"), lambda: self.continueWanted.emit(message))
             goes_on.setEnabled(last and controller.can_ask and bool(message.text.strip()))
-            self.addAction(tr("Edit the answer"), lambda: self.editWanted.emit(message)).setEnabled(not busy)
+            self.addAction(tr("Edit answer"), lambda: self.editWanted.emit(message)).setEnabled(not busy)
             self.addAction(tr("Copy answer"), lambda: self._copy(split_thought(message.text).answer))
-            self.addAction(tr("Copy as it was written"), lambda: self._copy(message.text))
+            self.addAction(tr("Copy raw text"), lambda: self._copy(message.text))
         else:
             if last:
-                answer = self.addAction(tr("Answer this question"), lambda: self.answerWanted.emit(message))
+                answer = self.addAction(tr("Answer this message"), lambda: self.answerWanted.emit(message))
                 answer.setEnabled(controller.can_ask)
             self.addAction(tr("Edit message"), lambda: self.editWanted.emit(message)).setEnabled(not busy)
             self.addAction(tr("Copy message"), lambda: self._copy(message.text))
         away = self.addAction(tr("New chat from here"), lambda: self.branchWanted.emit(message))
-        away.setToolTip(tr("A copy of this chat up to this message"))
+        away.setToolTip(tr("Copy this chat up to this message"))
         self.addSeparator()
         if message.role == "assistant" and message.model:
             # It may have been another one than the model that is loaded.
             name = brief(message.model).replace("&", "&&")
             self.addAction(answered_by(name, message.stop_reason)).setEnabled(False)
             self.addSeparator()
-        gone = tr("Delete") if last else tr("Delete, with all that follows")
+        gone = tr("Delete") if last else tr("Delete this and later messages")
         self.addAction(gone, lambda: self.deleteWanted.emit(message)).setEnabled(not busy)
 
     def _copy(self, text: str) -> None:

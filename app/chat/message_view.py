@@ -91,7 +91,7 @@ class QuestionView(QWidget):
         self._files.show_files(message.attachments)
         self._edit = _QuietButton("edit", tr("Edit message"), self)
         self._edit.clicked.connect(lambda: self.editWanted.emit(self.message))
-        self._more = _QuietButton("dots", tr("More for this message"), self)
+        self._more = _QuietButton("dots", tr("More actions"), self)
         self._more.clicked.connect(lambda: self.menuWanted.emit(self.message, _below(self._more)))
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
@@ -194,7 +194,7 @@ class FiguresLabel(ElideLabel):
 
     def __init__(self, text: str, parent: QWidget | None = None) -> None:
         super().__init__(text, "small", parent=parent)
-        self.setAccessibleName(tr("Figures of this answer: {line}", line=text))
+        self.setAccessibleName(tr("Details of this answer: {line}", line=text))
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
 
@@ -408,7 +408,7 @@ class AnswerView(QWidget):
         again.setObjectName("regenerate")
         again.clicked.connect(lambda: self.regenerateWanted.emit(self.message))
         row.addWidget(again)
-        more = link_button("⋯", tr("More for this answer"))
+        more = link_button("⋯", tr("More actions"))
         more.setObjectName("more")
         more.clicked.connect(lambda: self.menuWanted.emit(self.message, _below(more)))
         row.addWidget(more)

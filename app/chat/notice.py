@@ -43,7 +43,7 @@ class NoticeBar(QFrame):
         self._closed = closed
         self._text = label("", wrap=True)
         self._text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        close = button("", icon="cross", kind="ghost", role="muted", name=tr("Close this message"))
+        close = button("", icon="cross", kind="ghost", role="muted", name=tr("Dismiss"))
         close.clicked.connect(self._close)
         self._row = WrapRow()
         self.buttons: list[QPushButton] = []

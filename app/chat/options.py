@@ -42,15 +42,21 @@ WIDTH, PROMPT_HEIGHT, STOP_HEIGHT = 440, 84, 78
 PAUSE_MS = 400
 #: (field, what it is called, what it does, step, decimals)
 FIELDS = (
-    ("temperature", mark("Temperature"), mark("Higher is bolder, 0 always takes the likeliest word"), 0.05, 2),
-    ("top_p", mark("Top-p"), mark("Only the likeliest words that together reach this share"), 0.01, 2),
-    ("top_k", mark("Top-k"), mark("Only this many of the likeliest words; 0 is all"), 1, 0),
-    ("min_p", mark("Min-p"), mark("Only words at least this likely beside the likeliest"), 0.01, 2),
-    ("repetition_penalty", mark("Repetition penalty"), mark("Above 1, words that were there come up less"), 0.01, 2),
-    ("presence_penalty", mark("Presence penalty"), mark("Above 0, words of this answer come up less"), 0.1, 2),
-    ("frequency_penalty", mark("Frequency penalty"), mark("Above 0, the more often, the less"), 0.1, 2),
-    ("max_tokens", mark("Longest answer"), mark("In tokens"), 64, 0),
-    ("seed", mark("Seed"), mark("The same seed gives the same answer again"), 1, 0),
+    ("temperature", mark("Temperature"), mark("Higher = more varied. 0 always picks the most likely word."), 0.05, 2),
+    ("top_p", mark("Top-p"), mark("Sample from the most likely words that add up to this probability"), 0.01, 2),
+    ("top_k", mark("Top-k"), mark("Sample from this many of the most likely words. 0 = all."), 1, 0),
+    ("min_p", mark("Min-p"), mark("Ignore words much less likely than the top one"), 0.01, 2),
+    ("repetition_penalty", mark("Repetition penalty"), mark("Above 1: repeats fewer words"), 0.01, 2),
+    ("presence_penalty", mark("Presence penalty"), mark("Above 0: avoids words already used in this answer"), 0.1, 2),
+    (
+        "frequency_penalty",
+        mark("Frequency penalty"),
+        mark("Above 0: penalises words by how often they were used"),
+        0.1,
+        2,
+    ),
+    ("max_tokens", mark("Maximum answer length"), mark("In tokens"), 64, 0),
+    ("seed", mark("Seed"), mark("The same seed gives the same answer"), 1, 0),
 )
 #: Names for the thinking that templates know.
 THINKING = {
@@ -71,7 +77,7 @@ def preset_caption(chat: ChatSettings, store: PresetStore) -> str:
     known = store.presets.get(chat.preset, RECOMMENDED)
     name = tr(known.name) if known in BUILT_IN else known.name
     changed = bool(chat.own.chosen) or chat.system is not None or chat.thinking is not None
-    return tr("{preset}, changed", preset=name) if changed else name
+    return tr("{preset} (edited)", preset=name) if changed else name
 
 
 class ChatOptions(QWidget):
@@ -102,7 +108,7 @@ class ChatOptions(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_TranslucentBackground, not self._cut)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setObjectName("chatOptions")
-        self.setAccessibleName(tr("How this chat answers"))
+        self.setAccessibleName(tr("Chat settings"))
         self.setFixedWidth(theme().px(WIDTH))
         self._anchor: QWidget | None = None
         self._pause = QTimer(self, singleShot=True, interval=PAUSE_MS)
@@ -125,7 +131,7 @@ class ChatOptions(QWidget):
         framed.addWidget(self._area)
         box.setContentsMargins(18, 14, 18, 16)
         box.setSpacing(8)
-        box.addWidget(label(tr("How this chat answers"), "heading"))
+        box.addWidget(label(tr("Chat settings"), "heading"))
         box.addLayout(self._preset_row())
         box.addWidget(self._name_row())
         box.addSpacing(4)
@@ -149,7 +155,7 @@ class ChatOptions(QWidget):
     def _preset_row(self) -> QHBoxLayout:
         self.presets = Choice(tr("Preset"))
         self.presets.activated.connect(self._choose_preset)
-        dots = button("", icon="dots", kind="ghost", role="muted", name=tr("More about presets"))
+        dots = button("", icon="dots", kind="ghost", role="muted", name=tr("Preset actions"))
         dots.clicked.connect(lambda: self.preset_menu().popup(dots.mapToGlobal(QPoint(0, dots.height()))))
         row = QHBoxLayout()
         row.addWidget(label(tr("Preset")))
@@ -160,8 +166,8 @@ class ChatOptions(QWidget):
     def _name_row(self) -> QWidget:
         """Asks for the name of a new preset, in here: a dialog would take the popover with it."""
         self.name = QLineEdit()
-        self.name.setAccessibleName(tr("Name of the new preset"))
-        self.name.setPlaceholderText(tr("Name of the new preset"))
+        self.name.setAccessibleName(tr("New preset name"))
+        self.name.setPlaceholderText(tr("New preset name"))
         self.name.returnPressed.connect(self._save_named)
         save = button(tr("Save"))
         save.clicked.connect(self._save_named)
@@ -176,11 +182,11 @@ class ChatOptions(QWidget):
     def preset_menu(self) -> QMenu:
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        menu.addAction(tr("Save as a preset…"), self._ask_name)
+        menu.addAction(tr("Save as preset…"), self._ask_name)
         own = {preset.name for preset in self._store.own}
-        delete = menu.addAction(tr("Delete this preset"), self._delete_preset)
+        delete = menu.addAction(tr("Delete preset"), self._delete_preset)
         delete.setEnabled(self._chat.preset in own)
-        reset = menu.addAction(tr("Back to the preset"), self._reset)
+        reset = menu.addAction(tr("Reset to preset"), self._reset)
         reset.setEnabled(self._chat != replace(self._chat, own=Sampling(), system=None, thinking=None))
         menu.addSeparator()
         menu.addAction(tr("Import presets…"), lambda: self._want_files("import"))
@@ -233,13 +239,13 @@ class ChatOptions(QWidget):
         self.stop = PlainField()
         self.stop.setAccessibleName(tr("Stop strings"))
         self.stop.setPlaceholderText(tr("none"))
-        tip = tr("The answer ends before any of these. One in each line; \\n is a line break, \\\\ a backslash")
+        tip = tr("The answer stops before any of these. One per line; \\n is a line break, \\\\ a backslash")
         self.stop.setToolTip(tip)
         self.stop.setAccessibleDescription(tip)
         self.stop.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self.stop.textChanged.connect(self._text_changed)
         place, side = divmod(len(FIELDS), 2)
-        grid.addWidget(label(tr("Stop strings, one in each line")), 2 * place, side)
+        grid.addWidget(label(tr("Stop strings, one per line")), 2 * place, side)
         grid.addWidget(self.stop, 2 * place + 1, side)
         return made
 

@@ -57,8 +57,8 @@ class OptionsOpener(QObject):
     def _offer_undo(self, preset: Preset, place: int) -> None:
         note = GreenroomError(
             tr("The preset “{name}” was deleted", name=preset.name),
-            tr("chats that used it are as “Recommended” now"),
-            tr("It can be brought back for now."),
+            tr("chats that used it now use “Recommended”"),
+            tr("You can still undo this."),
         )
         self.noteWanted.emit(note, [(tr("Undo"), lambda: self._restore(preset, place))])
 

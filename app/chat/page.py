@@ -376,7 +376,7 @@ class ChatPage(QWidget):
     @Slot()
     def _offer_undo(self) -> None:
         what = tr("The message was deleted")
-        note = GreenroomError(what, tr("what followed it went with it"), tr("It can be brought back for now."))
+        note = GreenroomError(what, tr("the messages after it were deleted too"), tr("You can still undo this."))
         self.banners.show_error(note, "info", "deleted", [(tr("Undo"), self.message_actions.undo_delete)])
 
     @Slot(object, object)
@@ -390,7 +390,7 @@ class ChatPage(QWidget):
                 self._editing.begin_with(message, written)
 
         note = GreenroomError(
-            tr("Your change was dropped"), tr("the message is as it was"), tr("You can go on with it for now.")
+            tr("Your edit was discarded"), tr("the message is unchanged"), tr("Undo to continue editing.")
         )
         self.banners.show_error(note, "info", "edit", [(tr("Undo"), take_up)])
 

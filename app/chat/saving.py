@@ -39,6 +39,6 @@ def _write(parent: QWidget, path: Path, data: bytes) -> None:
         box.setWindowTitle(tr("Not saved"))
         box.setText(tr("{name} was not saved", name=path.name))
         why = error.strerror or str(error)
-        box.setInformativeText(tr("The system says: {why}. Choose another folder or name.", why=why))
+        box.setInformativeText(tr("System error: {why}. Choose another folder or name.", why=why))
         box.finished.connect(box.deleteLater)
         box.open()

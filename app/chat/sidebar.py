@@ -144,7 +144,7 @@ class ChatList(QWidget):
             self.view.setCurrentIndex(self._model.index(row, 0))
         self.view.doItemsLayout()
         self.view.verticalScrollBar().setValue(place)
-        self._nothing.setText(tr("No chat has these words") if self._query else tr("No chats yet"))
+        self._nothing.setText(tr("No chats found") if self._query else tr("No chats yet"))
         self._nothing.setVisible(not count)
         tomorrow = datetime.now().replace(hour=23, minute=59, second=59).timestamp() + 2
         self._midnight.start(int((tomorrow - now) * 1000))
@@ -204,9 +204,9 @@ class ChatList(QWidget):
             folder = index.data(FOLDER)
             menu.addSeparator()
             menu.addAction(
-                tr("Rename the folder…"), lambda: self._ask_folder(folder, lambda name: self._empty(folder, name))
+                tr("Rename folder…"), lambda: self._ask_folder(folder, lambda name: self._empty(folder, name))
             )
-            menu.addAction(tr("Take all chats out"), lambda: self._empty(folder, ""))
+            menu.addAction(tr("Move all chats out of folder"), lambda: self._empty(folder, ""))
         return menu
 
     def _folder_menu(self, chat: int, parent: QMenu) -> QMenu:
@@ -221,7 +221,7 @@ class ChatList(QWidget):
             menu.addSeparator()
         menu.addAction(tr("New folder…"), lambda: self._ask_folder("", lambda name: self.move(chat, name)))
         if own:
-            menu.addAction(tr("Out of the folder"), lambda: self.move(chat, ""))
+            menu.addAction(tr("Move out of folder"), lambda: self.move(chat, ""))
         return menu
 
     def _export_menu(self, chats: list[int], title: str, text: str, parent: QMenu) -> QMenu:
@@ -247,14 +247,14 @@ class ChatList(QWidget):
     def ask_title(self, chat_id: int) -> None:
         """Have the user name a chat, wherever its row is."""
         title = self._store.title(chat_id) or ""
-        self._ask(tr("Rename"), tr("Name of the chat"), title, lambda text: self._rename(chat_id, text))
+        self._ask(tr("Rename"), tr("Chat name"), title, lambda text: self._rename(chat_id, text))
 
     def toggle_pin(self, chat_id: int) -> None:
         pinned = any(known.id == chat_id and known.pinned for known in self._store.chats())
         self._change(self._store.pin, chat_id, not pinned)
 
     def _ask_folder(self, name: str, chosen) -> None:
-        self._ask(tr("Folder"), tr("Name of the folder"), name, chosen)
+        self._ask(tr("Folder"), tr("Folder name"), name, chosen)
 
     def _ask(self, title: str, what: str, name: str, chosen) -> None:
         dialog = QInputDialog(self.window())

@@ -15,7 +15,7 @@ class SteppedDownLine(QLabel):
 
     def __init__(self, steps: Sequence[str], parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        remedy = tr("To have it back, close other programs that use the graphics card and load the model again.")
+        remedy = tr("To restore full speed, close other programs that use the GPU and load the model again.")
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setText(" ".join([*map(told, steps), remedy]))
         self.setAccessibleName(self.text())

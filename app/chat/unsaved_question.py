@@ -21,7 +21,7 @@ class UnsavedQuestion(QMessageBox):
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setIcon(QMessageBox.Icon.Warning)
-        self.setWindowTitle(tr("Not everything is saved"))
+        self.setWindowTitle(tr("Unsaved changes"))
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setText(tr("If you quit now, the latest changes to your chats are lost"))
         self.setInformativeText(f"{sentence(told(problem.why))}. {told(problem.remedy)}")

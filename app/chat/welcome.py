@@ -33,7 +33,7 @@ class Welcome(QScrollArea):
         self._hint.setObjectName("hint")
         self._detail = label("", "muted", wrap=True)
         self._demo = label(
-            tr("This is a small demonstration model, and it makes mistakes."),
+            tr("This is a small demo model. It makes mistakes."),
             "small",
             wrap=True,
         )
@@ -65,7 +65,7 @@ class Welcome(QScrollArea):
             column.addWidget(example)
         column.addSpacing(8)
         column.addWidget(self._demo)
-        self.bigger = ElideButton(tr("See what else runs on this PC"))
+        self.bigger = ElideButton(tr("Browse models for this PC"))
         self.bigger.setProperty("kind", "link")
         self.bigger.clicked.connect(self.modelsWanted)
         column.addWidget(self.bigger)
@@ -105,9 +105,9 @@ class Welcome(QScrollArea):
         if ready:
             text = tr("{model} is ready. What you write stays on this PC.", model=model)
         elif busy:
-            text = tr("{model} is being loaded. You can already write.", model=model)
+            text = tr("Loading {model}. You can start writing.", model=model)
         elif offline:
-            text = tr("Greenroom is set to stay offline. Open a model that is on this PC to begin.")
+            text = tr("Greenroom is set to work offline. Choose a model on this PC to begin.")
         else:
             text = tr("Choose a model to begin.")
         self._detail.setText(text)

@@ -21,10 +21,10 @@ TOO_LITTLE_MEMORY = 6_000_000_000
 
 #: What is looked at, and the field of the report that tells.
 SUBJECTS = {
-    mark("Processor"): "cpu",
+    mark("CPU"): "cpu",
     mark("Instructions"): "cpu",
     mark("Memory"): "memory",
-    mark("Graphics"): "gpus",
+    mark("GPU"): "gpus",
     mark("Disk"): "disk",
 }
 _NOISE = re.compile(
@@ -100,7 +100,7 @@ def checks(report: HardwareReport) -> list[Check]:
         found.append(
             Check(
                 "note",
-                "Graphics",
+                "GPU",
                 tr("No GPU with its own memory was found. Models run on the CPU."),
             )
         )
@@ -156,9 +156,7 @@ def _processor(cpu: CpuReport, warning: str) -> Check:
             count=cpu.usable_cores,
         )
     return (
-        Check("warn", "Processor", f"{sentence} {told(warning)}", note)
-        if warning
-        else Check("good", "Processor", sentence, note)
+        Check("warn", "CPU", f"{sentence} {told(warning)}", note) if warning else Check("good", "CPU", sentence, note)
     )
 
 
@@ -236,11 +234,11 @@ def _graphics(gpu: GpuReport, warning: str, speed: DeviceSpeed | None) -> Check:
     if gpu.unusable or warning:
         why = told(warning) or tr("{gpu} {unusable}.", gpu=gpu.name, unusable=told(gpu.unusable))
         said = f"{why} {amounts}." if gpu.name in why else f"{gpu.name}, {amounts}. {why}"
-        return Check("warn", "Graphics", said, note)
+        return Check("warn", "GPU", said, note)
     if gpu.vendor.lower() != "nvidia":
         unused = tr("{name}, {amounts}. Not used: this version supports NVIDIA GPUs only.", **facts)
-        return Check("note", "Graphics", unused, note)
-    return Check("good", "Graphics", f"{gpu.name}, {amounts}.", note)
+        return Check("note", "GPU", unused, note)
+    return Check("good", "GPU", f"{gpu.name}, {amounts}.", note)
 
 
 def _disk(report: HardwareReport) -> Check:

@@ -127,7 +127,7 @@ class WhatIfPanel(QFrame):
         for title, field in (
             (tr("RAM"), self.ram),
             (tr("VRAM"), self.vram),
-            (tr("Processor"), self.cpu),
+            (tr("CPU"), self.cpu),
             (tr("GPU"), self.gpu),
             (tr("Model"), self.model),
             (tr("Context"), self.context),
@@ -227,7 +227,7 @@ class WhatIfPanel(QFrame):
         # What stands there answers another question.
         self.chip.hide()
         self.speed.hide()
-        self.figures.setText(tr("Working it out…"))
+        self.figures.setText(tr("Calculating…"))
         self._task = tasks.run(
             self._answer, self._api, self._report, self.question, done=self._show, failed=self._complain
         )

@@ -68,7 +68,7 @@ class Banner(QFrame):
             action.clicked.connect(_closing(run, closed))
             row.addWidget(action, 0, Qt.AlignmentFlag.AlignVCenter)
         if closed is not None:
-            close = button("", icon="cross", kind="ghost", role="muted", name=tr("Close this message"))
+            close = button("", icon="cross", kind="ghost", role="muted", name=tr("Dismiss"))
             close.clicked.connect(lambda: closed())
             row.addWidget(close, 0, Qt.AlignmentFlag.AlignVCenter)
 

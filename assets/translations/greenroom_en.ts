@@ -5,10 +5,10 @@
     <name>greenroom</name>
     <message numerus="yes">
         <location filename="../../app/chat/advice.py"/>
-        <source>Instead of the first %n messages, this summary is sent: {text}</source>
+        <source>A summary is sent instead of the first %n messages: {text}</source>
         <translation>
-            <numerusform>Instead of the first message, this summary is sent: {text}</numerusform>
-            <numerusform>Instead of the first %n messages, this summary is sent: {text}</numerusform>
+            <numerusform>A summary is sent instead of the first message: {text}</numerusform>
+            <numerusform>A summary is sent instead of the first %n messages: {text}</numerusform>
         </translation>
     </message>
     <message numerus="yes">
@@ -37,10 +37,10 @@
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/advice.py"/>
-        <source>{file}, and %n are free in this chat.</source>
+        <source>{file}, but only %n are free in this chat.</source>
         <translation>
-            <numerusform>{file}, and %n is free in this chat.</numerusform>
-            <numerusform>{file}, and %n are free in this chat.</numerusform>
+            <numerusform>{file}, but only %n is free in this chat.</numerusform>
+            <numerusform>{file}, but only %n are free in this chat.</numerusform>
         </translation>
     </message>
     <message numerus="yes">
@@ -172,18 +172,18 @@
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/speed/figures.py"/>
-        <source>; %n more were still in memory</source>
+        <source>; %n more were cached</source>
         <translation>
-            <numerusform>; %n more was still in memory</numerusform>
-            <numerusform>; %n more were still in memory</numerusform>
+            <numerusform>; %n more was cached</numerusform>
+            <numerusform>; %n more were cached</numerusform>
         </translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/speed/performance_chart.py"/>
-        <source>%n steps: median {median} ms a token, fastest {least} ms, slowest {most} ms.</source>
+        <source>%n steps: median {median} ms per token, fastest {least} ms, slowest {most} ms.</source>
         <translation>
-            <numerusform>%n step: median {median} ms a token, fastest {least} ms, slowest {most} ms.</numerusform>
-            <numerusform>%n steps: median {median} ms a token, fastest {least} ms, slowest {most} ms.</numerusform>
+            <numerusform>%n step: median {median} ms per token, fastest {least} ms, slowest {most} ms.</numerusform>
+            <numerusform>%n steps: median {median} ms per token, fastest {least} ms, slowest {most} ms.</numerusform>
         </translation>
     </message>
     <message numerus="yes">

@@ -229,28 +229,28 @@
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>The model is summarising the beginning of this chat…</source>
-        <translation>모델이 이 채팅의 앞부분을 요약하고 있습니다…</translation>
+        <source>The model is summarising earlier messages…</source>
+        <translation>모델이 이전 메시지를 요약하고 있습니다…</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>{old} is unloaded, which frees {freed}. {new} takes {taken}.</source>
-        <translation>{old} 모델을 내리면 {freed}가 비고, {new} 모델에는 {taken}가 필요합니다.</translation>
+        <source>Unloading {old} to free {freed}. {new} takes {taken}.</source>
+        <translation>{old} 모델을 내려 {freed}를 확보합니다. {new} 모델에는 {taken}가 필요합니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>Greenroom ended while it was answering in “{title}”.</source>
+        <source>Greenroom closed while answering in “{title}”.</source>
         <translation>“{title}” 채팅에 답변하던 중 Greenroom이 종료되었습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>Open that chat</source>
-        <translation>그 채팅 열기</translation>
+        <source>Open chat</source>
+        <translation>채팅 열기</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <location filename="../../app/chat/message_menu.py"/>
-        <source>Continue the answer</source>
+        <source>Continue answer</source>
         <translation>답변 이어서 쓰기</translation>
     </message>
     <message>
@@ -270,33 +270,33 @@
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>The answer broke off.</source>
+        <source>The answer was interrupted.</source>
         <translation>답변이 중간에 끊겼습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>This answer was cut off when Greenroom ended.</source>
+        <source>This answer was cut off when Greenroom closed.</source>
         <translation>Greenroom이 종료되어 이 답변이 중간에 끊겼습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <location filename="../../app/chat/message_menu.py"/>
-        <source>Answer this question</source>
-        <translation>이 질문에 답하기</translation>
+        <source>Answer this message</source>
+        <translation>이 메시지에 답변하기</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>This question has no answer.</source>
-        <translation>이 질문에는 아직 답변이 없습니다.</translation>
+        <source>This message has no answer yet.</source>
+        <translation>이 메시지에는 아직 답변이 없습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>{model} answered in this chat, but its file is gone: {path}</source>
-        <translation>이 채팅에서 답변하던 {model}의 파일이 없습니다: {path}</translation>
+        <source>This chat was answered by {model}, but the model file is missing: {path}</source>
+        <translation>이 채팅에 답변한 {model} 모델의 파일을 찾을 수 없습니다: {path}</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>Go on with {model}</source>
+        <source>Continue with {model}</source>
         <translation>{model} 모델로 계속하기</translation>
     </message>
     <message>
@@ -306,30 +306,30 @@
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>{model} answered in this chat.</source>
+        <source>This chat was answered by {model}.</source>
         <translation>이 채팅에서는 {model} 모델이 답변했습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <source>Loading it unloads {model} and frees {freed}.</source>
-        <translation>불러오면 {model} 모델을 내리고 {freed}를 비웁니다.</translation>
+        <translation>불러오면 {model} 모델이 내려가고 {freed}가 확보됩니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>Send them again</source>
-        <translation>다시 함께 보내기</translation>
+        <source>Include them again</source>
+        <translation>다시 포함하기</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/advice.py"/>
-        <source>Instead of the first %n messages, this summary is sent: {text}</source>
+        <source>A summary is sent instead of the first %n messages: {text}</source>
         <translation>
             <numerusform>처음 메시지 %n개 대신 이 요약을 보냅니다: {text}</numerusform>
         </translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>Read all of it</source>
-        <translation>전체 보기</translation>
+        <source>Read full summary</source>
+        <translation>전체 요약 보기</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/advice.py"/>
@@ -340,8 +340,8 @@
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>This does not fit: it takes {used} tokens, an answer at least {room}, and the context holds {size}.</source>
-        <translation>들어가지 않습니다: 토큰 {used}개와 답변에 적어도 {room}개가 필요한데 컨텍스트는 {size}개입니다.</translation>
+        <source>Too long: {used} tokens plus at least {room} for an answer exceed the {size}-token context.</source>
+        <translation>너무 깁니다: 토큰 {used}개와 답변용 토큰 {room}개 이상이 필요하지만 컨텍스트는 {size}개입니다.</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/advice.py"/>
@@ -352,28 +352,28 @@
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>Summarise the beginning</source>
-        <translation>앞부분 요약</translation>
+        <source>Summarise earlier messages</source>
+        <translation>이전 메시지 요약</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>More context…</source>
+        <source>Increase context…</source>
         <translation>컨텍스트 늘리기…</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>Working out what {count} tokens of context take…</source>
-        <translation>컨텍스트 토큰 {count}개에 무엇이 필요한지 계산하고 있습니다…</translation>
+        <source>Calculating memory for a context of {count} tokens…</source>
+        <translation>컨텍스트 토큰 {count}개에 필요한 메모리를 계산하고 있습니다…</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>A context of {count} tokens cannot be had with this model.</source>
-        <translation>이 모델에서는 토큰 {count}개의 컨텍스트를 쓸 수 없습니다.</translation>
+        <source>This model does not support a context of {count} tokens.</source>
+        <translation>이 모델은 토큰 {count}개의 컨텍스트를 지원하지 않습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>{count} tokens of context take {more} more: {all} in all. The model is loaded again for it.</source>
-        <translation>컨텍스트 토큰 {count}개에는 {more}가 더 필요합니다(모두 {all}). 이를 위해 모델을 다시 불러옵니다.</translation>
+        <source>A context of {count} tokens needs {more} more memory ({all} in total). The model will be loaded again.</source>
+        <translation>컨텍스트 토큰 {count}개에는 메모리가 {more} 더 필요합니다(모두 {all}). 모델을 다시 불러옵니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
@@ -397,25 +397,25 @@
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/advice.py"/>
-        <source>{file}, and %n are free in this chat.</source>
+        <source>{file}, but only %n are free in this chat.</source>
         <translation>
-            <numerusform>{file}. 이 채팅에 남은 자리는 %n개입니다.</numerusform>
+            <numerusform>{file}. 이 채팅에 남은 토큰은 %n개뿐입니다.</numerusform>
         </translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>Send the beginning</source>
+        <source>Send only the beginning</source>
         <translation>앞부분만 보내기</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
-        <source>Leave it out</source>
-        <translation>빼기</translation>
+        <source>Remove file</source>
+        <translation>파일 제거</translation>
     </message>
     <message>
         <location filename="../../app/chat/advice.py"/>
         <location filename="../../app/hardware/what_if.py"/>
-        <source>Working it out…</source>
+        <source>Calculating…</source>
         <translation>계산 중…</translation>
     </message>
     <message>
@@ -467,8 +467,10 @@
         <location filename="../../app/chat/composing/attaching.py"/>
         <location filename="../../app/chat/storage/loading.py"/>
         <location filename="../../app/chat/storage/preset_store.py"/>
-        <source>it is no file</source>
-        <translation>파일이 아닙니다</translation>
+        <location filename="../../engine/checkpoints/file_bytes.py"/>
+        <location filename="../../engine/regular_files.py"/>
+        <source>it is not a regular file</source>
+        <translation>일반 파일이 아닙니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
@@ -480,13 +482,14 @@
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
-        <source>Greenroom keeps its chats in it</source>
+        <location filename="../../app/chat/storage/loading.py"/>
+        <source>Greenroom stores its chats in it</source>
         <translation>Greenroom이 채팅을 저장하는 파일입니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
-        <source>Export the chat, and attach that file.</source>
-        <translation>채팅을 내보낸 뒤 그 파일을 첨부하세요.</translation>
+        <source>Export the chat and attach the exported file.</source>
+        <translation>채팅을 내보낸 뒤 내보낸 파일을 첨부하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
@@ -497,7 +500,7 @@
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
-        <source>Attach the part that matters.</source>
+        <source>Attach only the part you need.</source>
         <translation>필요한 부분만 첨부하세요.</translation>
     </message>
     <message>
@@ -511,23 +514,23 @@
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
-        <source>it is {kind} and no text</source>
-        <translation>텍스트가 아닌 {kind}입니다</translation>
+        <source>it is {kind}, not a text file</source>
+        <translation>텍스트 파일이 아니라 {kind}입니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
         <source>Save its text as a .txt file and attach that.</source>
-        <translation>글 내용을 .txt 파일로 저장해 첨부하세요.</translation>
+        <translation>텍스트를 .txt 파일로 저장해 첨부하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
-        <source>it is no text</source>
-        <translation>텍스트가 아닙니다</translation>
+        <source>it is not a text file</source>
+        <translation>텍스트 파일이 아닙니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
-        <source>Attach text, code, or a table in .csv.</source>
-        <translation>텍스트, 코드 또는 .csv 표를 첨부하세요.</translation>
+        <source>Attach a text, code or .csv file.</source>
+        <translation>텍스트, 코드 또는 .csv 파일을 첨부하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
@@ -546,7 +549,7 @@
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
-        <source>Paste the part that matters.</source>
+        <source>Paste only the part you need.</source>
         <translation>필요한 부분만 붙여 넣으세요.</translation>
     </message>
     <message>
@@ -556,13 +559,13 @@
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
-        <source>a model here reads text only</source>
-        <translation>여기서 모델은 텍스트만 읽습니다</translation>
+        <source>models in Greenroom read text only</source>
+        <translation>Greenroom의 모델은 텍스트만 읽습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
-        <source>Paste what is written in it as text.</source>
-        <translation>그 안에 쓰인 내용을 텍스트로 붙여 넣으세요.</translation>
+        <source>Paste the text in it instead.</source>
+        <translation>그림 속 글을 텍스트로 붙여 넣으세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/attaching.py"/>
@@ -572,7 +575,7 @@
     <message>
         <location filename="../../app/chat/composing/attachment_view.py"/>
         <location filename="../../app/chat/storage/exporting.py"/>
-        <source>{name} (the beginning)</source>
+        <source>{name} (beginning)</source>
         <translation>{name} (앞부분)</translation>
     </message>
     <message>
@@ -610,7 +613,7 @@
     </message>
     <message>
         <location filename="../../app/chat/composing/chips.py"/>
-        <source>the beginning · {size}</source>
+        <source>beginning · {size}</source>
         <translation>앞부분 · {size}</translation>
     </message>
     <message>
@@ -651,22 +654,22 @@
     <message>
         <location filename="../../app/chat/composing/composer.py"/>
         <location filename="../../app/chat/options.py"/>
-        <source>How this chat answers</source>
-        <translation>이 채팅의 답변 방식</translation>
+        <source>Chat settings</source>
+        <translation>채팅 설정</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/composer.py"/>
-        <source>{send} sends, {newline} starts a new line</source>
-        <translation>{send} 보내기, {newline} 줄 바꿈</translation>
+        <source>{send} to send, {newline} for a new line</source>
+        <translation>{send} 키로 보내기, {newline} 키로 줄 바꿈</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/composer.py"/>
-        <source>How this chat answers: {preset}</source>
-        <translation>이 채팅의 답변 방식: {preset}</translation>
+        <source>Chat settings: {preset}</source>
+        <translation>채팅 설정: {preset}</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/composer.py"/>
-        <source>Preset, system prompt and sampling of this chat</source>
+        <source>Preset, system prompt and sampling for this chat</source>
         <translation>이 채팅의 프리셋, 시스템 프롬프트, 샘플링</translation>
     </message>
     <message>
@@ -676,7 +679,10 @@
     </message>
     <message>
         <location filename="../../app/chat/composing/composer.py"/>
-        <source>Keep</source>
+        <location filename="../../app/chat/options.py"/>
+        <location filename="../../app/chat/rendering/code_view.py"/>
+        <location filename="../../app/settings/network.py"/>
+        <source>Save</source>
         <translation>저장</translation>
     </message>
     <message>
@@ -701,23 +707,23 @@
     </message>
     <message>
         <location filename="../../app/chat/composing/composer.py"/>
-        <source>How much of the model&apos;s context this chat takes, with what you write</source>
-        <translation>이 채팅과 지금 쓰는 글이 차지하는 모델 컨텍스트의 양</translation>
+        <source>How much of the context this chat uses, including your draft</source>
+        <translation>이 채팅이 사용하는 컨텍스트의 양(작성 중인 글 포함)</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/composer.py"/>
-        <source>Editing an answer. The old one stays as another version.</source>
-        <translation>답변을 고치고 있습니다. 이전 답변은 다른 버전으로 남습니다.</translation>
+        <source>Editing an answer. The old version is kept.</source>
+        <translation>답변을 수정하고 있습니다. 이전 버전도 남아 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/composer.py"/>
-        <source>Editing an earlier message. The old one stays as another version.</source>
-        <translation>이전 메시지를 수정하고 있습니다. 원래 메시지는 다른 버전으로 남습니다.</translation>
+        <source>Editing an earlier message. The old version is kept.</source>
+        <translation>이전 메시지를 수정하고 있습니다. 원래 버전도 남아 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/composer.py"/>
-        <source>Keep the answer as it is now</source>
-        <translation>고친 답변 저장</translation>
+        <source>Save edited answer</source>
+        <translation>수정한 답변 저장</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/composer.py"/>
@@ -726,17 +732,17 @@
     </message>
     <message>
         <location filename="../../app/chat/composing/composer.py"/>
-        <source>Stop the answer</source>
+        <source>Stop answering</source>
         <translation>답변 중지</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/composer.py"/>
-        <source>Your message is sent after this answer</source>
+        <source>Your message will be sent after this answer</source>
         <translation>이 답변이 끝나면 메시지를 보냅니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/composer.py"/>
-        <source>Your message is sent when the model is loaded</source>
+        <source>Your message will be sent once the model is loaded</source>
         <translation>모델을 불러온 뒤 메시지를 보냅니다</translation>
     </message>
     <message>
@@ -746,12 +752,12 @@
     </message>
     <message>
         <location filename="../../app/chat/composing/drafting.py"/>
-        <source>a message takes {count} of them</source>
+        <source>a message can have at most {count}</source>
         <translation>메시지 하나에 {count}개까지 첨부할 수 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/composing/drafting.py"/>
-        <source>Send the others with the next message.</source>
+        <source>Attach the others to the next message.</source>
         <translation>나머지는 다음 메시지에 첨부하세요.</translation>
     </message>
     <message>
@@ -783,7 +789,7 @@
     <message>
         <location filename="../../app/chat/exchange.py"/>
         <source>Choose other files.</source>
-        <translation>다른 파일을 고르세요.</translation>
+        <translation>다른 파일을 선택하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/exchange.py"/>
@@ -798,7 +804,7 @@
     </message>
     <message>
         <location filename="../../app/chat/exchange.py"/>
-        <source>Chats of Greenroom, ChatGPT and LM Studio</source>
+        <source>Greenroom, ChatGPT and LM Studio chats</source>
         <translation>Greenroom, ChatGPT, LM Studio 채팅</translation>
     </message>
     <message>
@@ -861,13 +867,13 @@
     </message>
     <message>
         <location filename="../../app/chat/find_bar.py"/>
-        <source>Message before</source>
-        <translation>이전 메시지</translation>
+        <source>Previous match</source>
+        <translation>이전 검색 결과</translation>
     </message>
     <message>
         <location filename="../../app/chat/find_bar.py"/>
-        <source>Message after</source>
-        <translation>다음 메시지</translation>
+        <source>Next match</source>
+        <translation>다음 검색 결과</translation>
     </message>
     <message>
         <location filename="../../app/chat/find_bar.py"/>
@@ -881,8 +887,8 @@
     </message>
     <message>
         <location filename="../../app/chat/find_bar.py"/>
-        <source>not found</source>
-        <translation>찾을 수 없음</translation>
+        <source>No results</source>
+        <translation>결과 없음</translation>
     </message>
     <message>
         <location filename="../../app/chat/formulas/math_view.py"/>
@@ -901,13 +907,13 @@
     </message>
     <message>
         <location filename="../../app/chat/link_bar.py"/>
-        <source>This link leaves Greenroom.</source>
-        <translation>이 링크는 Greenroom 밖으로 연결됩니다.</translation>
+        <source>This link opens outside Greenroom.</source>
+        <translation>이 링크는 Greenroom 밖에서 열립니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/link_bar.py"/>
-        <source>Greenroom opens web pages and mail addresses only.</source>
-        <translation>Greenroom은 웹 페이지와 메일 주소만 엽니다.</translation>
+        <source>Greenroom only opens web pages and email addresses.</source>
+        <translation>Greenroom은 웹 페이지와 이메일 주소만 엽니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/list_model.py"/>
@@ -921,8 +927,8 @@
     </message>
     <message>
         <location filename="../../app/chat/list_model.py"/>
-        <source>Last week</source>
-        <translation>지난주</translation>
+        <source>Previous 7 days</source>
+        <translation>지난 7일</translation>
     </message>
     <message>
         <location filename="../../app/chat/list_model.py"/>
@@ -936,8 +942,8 @@
     </message>
     <message>
         <location filename="../../app/chat/list_model.py"/>
-        <source>Folder, closed</source>
-        <translation>폴더, 닫힘</translation>
+        <source>Folder, collapsed</source>
+        <translation>폴더, 접힘</translation>
     </message>
     <message>
         <location filename="../../app/chat/list_model.py"/>
@@ -948,6 +954,7 @@
     </message>
     <message>
         <location filename="../../app/chat/list_view.py"/>
+        <location filename="../../app/chat/sidebar.py"/>
         <source>Chat name</source>
         <translation>채팅 이름</translation>
     </message>
@@ -964,8 +971,8 @@
     </message>
     <message>
         <location filename="../../app/chat/message_menu.py"/>
-        <source>Edit the answer</source>
-        <translation>답변 고치기</translation>
+        <source>Edit answer</source>
+        <translation>답변 수정</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_menu.py"/>
@@ -975,8 +982,8 @@
     </message>
     <message>
         <location filename="../../app/chat/message_menu.py"/>
-        <source>Copy as it was written</source>
-        <translation>원문 그대로 복사</translation>
+        <source>Copy raw text</source>
+        <translation>원문 복사</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_menu.py"/>
@@ -996,8 +1003,8 @@
     </message>
     <message>
         <location filename="../../app/chat/message_menu.py"/>
-        <source>A copy of this chat up to this message</source>
-        <translation>이 메시지까지의 채팅 사본</translation>
+        <source>Copy this chat up to this message</source>
+        <translation>이 메시지까지 채팅을 복사합니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_menu.py"/>
@@ -1008,8 +1015,8 @@
     </message>
     <message>
         <location filename="../../app/chat/message_menu.py"/>
-        <source>Delete, with all that follows</source>
-        <translation>이후 메시지까지 삭제</translation>
+        <source>Delete this and later messages</source>
+        <translation>이 메시지부터 모두 삭제</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_view.py"/>
@@ -1028,13 +1035,13 @@
     </message>
     <message>
         <location filename="../../app/chat/message_view.py"/>
-        <source>More for this message</source>
-        <translation>이 메시지의 추가 메뉴</translation>
+        <source>More actions</source>
+        <translation>추가 작업</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_view.py"/>
-        <source>Figures of this answer: {line}</source>
-        <translation>이 답변의 수치: {line}</translation>
+        <source>Details of this answer: {line}</source>
+        <translation>이 답변의 세부 정보: {line}</translation>
     </message>
     <message>
         <location filename="../../app/chat/message_view.py"/>
@@ -1052,14 +1059,9 @@
         <translation>이 답변 다시 생성</translation>
     </message>
     <message>
-        <location filename="../../app/chat/message_view.py"/>
-        <source>More for this answer</source>
-        <translation>이 답변의 추가 메뉴</translation>
-    </message>
-    <message>
         <location filename="../../app/chat/notice.py"/>
         <location filename="../../app/widgets/banner.py"/>
-        <source>Close this message</source>
+        <source>Dismiss</source>
         <translation>이 알림 닫기</translation>
     </message>
     <message>
@@ -1070,8 +1072,8 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>Higher is bolder, 0 always takes the likeliest word</source>
-        <translation>높을수록 대담하고, 0이면 항상 가장 가능성 높은 단어를 고릅니다</translation>
+        <source>Higher = more varied. 0 always picks the most likely word.</source>
+        <translation>높을수록 다양해집니다. 0이면 항상 가능성이 가장 높은 단어를 고릅니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
@@ -1081,8 +1083,8 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>Only the likeliest words that together reach this share</source>
-        <translation>합쳐서 이 비율이 되는 가장 가능성 높은 단어들만</translation>
+        <source>Sample from the most likely words that add up to this probability</source>
+        <translation>확률을 합쳐 이 값이 될 때까지 가능성이 높은 단어 중에서 고릅니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
@@ -1091,8 +1093,8 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>Only this many of the likeliest words; 0 is all</source>
-        <translation>가장 가능성 높은 단어 이 개수만. 0은 전부</translation>
+        <source>Sample from this many of the most likely words. 0 = all.</source>
+        <translation>가능성이 높은 순으로 이 개수의 단어 중에서 고릅니다. 0이면 전부입니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
@@ -1101,8 +1103,8 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>Only words at least this likely beside the likeliest</source>
-        <translation>가장 가능성 높은 단어에 비해 이 비율 이상인 단어만</translation>
+        <source>Ignore words much less likely than the top one</source>
+        <translation>가장 가능성이 높은 단어보다 훨씬 가능성이 낮은 단어는 제외합니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
@@ -1112,8 +1114,8 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>Above 1, words that were there come up less</source>
-        <translation>1보다 크면 이미 나온 단어가 덜 나옵니다</translation>
+        <source>Above 1: repeats fewer words</source>
+        <translation>1보다 크면 같은 단어를 덜 반복합니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
@@ -1122,8 +1124,8 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>Above 0, words of this answer come up less</source>
-        <translation>0보다 크면 이 답변에 나온 단어가 덜 나옵니다</translation>
+        <source>Above 0: avoids words already used in this answer</source>
+        <translation>0보다 크면 이 답변에 이미 나온 단어를 피합니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
@@ -1132,13 +1134,13 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>Above 0, the more often, the less</source>
-        <translation>0보다 크면 자주 나온 단어일수록 덜 나옵니다</translation>
+        <source>Above 0: penalises words by how often they were used</source>
+        <translation>0보다 크면 자주 나온 단어일수록 더 피합니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
         <location filename="../../app/settings/pages/answers.py"/>
-        <source>Longest answer</source>
+        <source>Maximum answer length</source>
         <translation>최대 답변 길이</translation>
     </message>
     <message>
@@ -1153,7 +1155,7 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>The same seed gives the same answer again</source>
+        <source>The same seed gives the same answer</source>
         <translation>시드가 같으면 같은 답변이 나옵니다</translation>
     </message>
     <message>
@@ -1199,8 +1201,8 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>{preset}, changed</source>
-        <translation>{preset}, 변경됨</translation>
+        <source>{preset} (edited)</source>
+        <translation>{preset}(수정됨)</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
@@ -1221,34 +1223,27 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>More about presets</source>
-        <translation>프리셋 추가 메뉴</translation>
+        <source>Preset actions</source>
+        <translation>프리셋 작업</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>Name of the new preset</source>
+        <source>New preset name</source>
         <translation>새 프리셋 이름</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <location filename="../../app/chat/rendering/code_view.py"/>
-        <location filename="../../app/settings/network.py"/>
-        <source>Save</source>
-        <translation>저장</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/options.py"/>
-        <source>Save as a preset…</source>
+        <source>Save as preset…</source>
         <translation>프리셋으로 저장…</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>Delete this preset</source>
-        <translation>이 프리셋 삭제</translation>
+        <source>Delete preset</source>
+        <translation>프리셋 삭제</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>Back to the preset</source>
+        <source>Reset to preset</source>
         <translation>프리셋으로 되돌리기</translation>
     </message>
     <message>
@@ -1263,8 +1258,9 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
+        <location filename="../../app/chat/rendering/thought_view.py"/>
         <source>Thinking</source>
-        <translation>생각하기</translation>
+        <translation>생각</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
@@ -1279,13 +1275,13 @@
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>The answer ends before any of these. One in each line; \n is a line break, \\ a backslash</source>
-        <translation>이 중 하나가 나오면 그 앞에서 답변을 마칩니다. 한 줄에 하나씩 쓰며, \n은 줄 바꿈, \\는 역슬래시입니다</translation>
+        <source>The answer stops before any of these. One per line; \n is a line break, \\ a backslash</source>
+        <translation>이 중 하나가 나오면 그 앞에서 답변을 마칩니다. 한 줄에 하나씩 입력하세요. \n은 줄 바꿈, \\는 백슬래시입니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
-        <source>Stop strings, one in each line</source>
-        <translation>중지 문자열, 한 줄에 하나</translation>
+        <source>Stop strings, one per line</source>
+        <translation>중지 문자열(한 줄에 하나)</translation>
     </message>
     <message>
         <location filename="../../app/chat/options.py"/>
@@ -1319,14 +1315,14 @@
     </message>
     <message>
         <location filename="../../app/chat/options_opener.py"/>
-        <source>chats that used it are as “Recommended” now</source>
-        <translation>이 프리셋을 쓰던 채팅은 이제 “권장”을 따릅니다</translation>
+        <source>chats that used it now use “Recommended”</source>
+        <translation>이 프리셋을 쓰던 채팅은 이제 “권장”을 사용합니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/options_opener.py"/>
         <location filename="../../app/chat/page.py"/>
-        <source>It can be brought back for now.</source>
-        <translation>지금은 되돌릴 수 있습니다.</translation>
+        <source>You can still undo this.</source>
+        <translation>아직 되돌릴 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/options_opener.py"/>
@@ -1380,23 +1376,23 @@
     </message>
     <message>
         <location filename="../../app/chat/page.py"/>
-        <source>what followed it went with it</source>
+        <source>the messages after it were deleted too</source>
         <translation>그 뒤의 메시지도 함께 삭제했습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/page.py"/>
-        <source>Your change was dropped</source>
-        <translation>고치던 내용을 버렸습니다</translation>
+        <source>Your edit was discarded</source>
+        <translation>수정 내용을 버렸습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/page.py"/>
-        <source>the message is as it was</source>
+        <source>the message is unchanged</source>
         <translation>메시지는 그대로입니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/page.py"/>
-        <source>You can go on with it for now.</source>
-        <translation>지금은 이어서 고칠 수 있습니다.</translation>
+        <source>Undo to continue editing.</source>
+        <translation>실행 취소하면 이어서 수정할 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/page.py"/>
@@ -1464,22 +1460,17 @@
         <location filename="../../app/chat/rendering/markdown_rules.py"/>
         <location filename="../../app/hardware/check_row.py"/>
         <source>Warning</source>
-        <translation>주의</translation>
+        <translation>경고</translation>
     </message>
     <message>
         <location filename="../../app/chat/rendering/markdown_rules.py"/>
         <source>Caution</source>
-        <translation>조심</translation>
+        <translation>주의</translation>
     </message>
     <message>
         <location filename="../../app/chat/rendering/thought_view.py"/>
         <source>Thinking… {time}</source>
         <translation>생각하는 중… {time}</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/rendering/thought_view.py"/>
-        <source>Thoughts</source>
-        <translation>생각</translation>
     </message>
     <message>
         <location filename="../../app/chat/rendering/thought_view.py"/>
@@ -1493,13 +1484,15 @@
     </message>
     <message>
         <location filename="../../app/chat/saving.py"/>
+        <location filename="../../app/chat/storage/exporting.py"/>
+        <location filename="../../app/chat/storage/preset_store.py"/>
         <source>{name} was not saved</source>
         <translation>{name}을(를) 저장하지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/saving.py"/>
-        <source>The system says: {why}. Choose another folder or name.</source>
-        <translation>시스템 메시지: {why}. 다른 폴더나 이름을 선택하세요.</translation>
+        <source>System error: {why}. Choose another folder or name.</source>
+        <translation>시스템 오류: {why}. 다른 폴더나 이름을 사용하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
@@ -1523,8 +1516,8 @@
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
-        <source>No chat has these words</source>
-        <translation>이 단어가 있는 채팅이 없습니다</translation>
+        <source>No chats found</source>
+        <translation>찾은 채팅이 없습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
@@ -1559,13 +1552,13 @@
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
-        <source>Rename the folder…</source>
+        <source>Rename folder…</source>
         <translation>폴더 이름 바꾸기…</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
-        <source>Take all chats out</source>
-        <translation>채팅 모두 꺼내기</translation>
+        <source>Move all chats out of folder</source>
+        <translation>폴더에서 채팅 모두 꺼내기</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
@@ -1579,17 +1572,12 @@
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
-        <source>Out of the folder</source>
+        <source>Move out of folder</source>
         <translation>폴더에서 꺼내기</translation>
     </message>
     <message>
         <location filename="../../app/chat/sidebar.py"/>
-        <source>Name of the chat</source>
-        <translation>채팅 이름</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/sidebar.py"/>
-        <source>Name of the folder</source>
+        <source>Folder name</source>
         <translation>폴더 이름</translation>
     </message>
     <message>
@@ -1631,8 +1619,9 @@
         <location filename="../../app/chat/speed/card.py"/>
         <location filename="../../app/hardware/checks.py"/>
         <location filename="../../app/hardware/what_if.py"/>
-        <source>Processor</source>
-        <translation>프로세서</translation>
+        <location filename="../../app/statusbar.py"/>
+        <source>CPU</source>
+        <translation>CPU</translation>
     </message>
     <message>
         <location filename="../../app/chat/speed/card.py"/>
@@ -1655,8 +1644,11 @@
     <message>
         <location filename="../../app/chat/speed/card.py"/>
         <location filename="../../app/hardware/checks.py"/>
-        <source>Graphics</source>
-        <translation>그래픽</translation>
+        <location filename="../../app/hardware/what_if.py"/>
+        <location filename="../../app/settings/pages/performance.py"/>
+        <location filename="../../app/statusbar.py"/>
+        <source>GPU</source>
+        <translation>GPU</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/speed/card.py"/>
@@ -1694,8 +1686,8 @@
     </message>
     <message>
         <location filename="../../app/chat/speed/card.py"/>
-        <source>Reading</source>
-        <translation>읽기</translation>
+        <source>Bandwidth</source>
+        <translation>대역폭</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/speed/card.py"/>
@@ -1732,8 +1724,8 @@
     </message>
     <message>
         <location filename="../../app/chat/speed/card.py"/>
-        <source>{percent} % of the memory&apos;s speed</source>
-        <translation>메모리 속도의 {percent} %</translation>
+        <source>{percent} % of RAM speed</source>
+        <translation>RAM 속도의 {percent} %</translation>
     </message>
     <message>
         <location filename="../../app/chat/speed/figures.py"/>
@@ -1768,7 +1760,7 @@
     <message>
         <location filename="../../app/chat/speed/figures.py"/>
         <source>edited by you</source>
-        <translation>직접 고침</translation>
+        <translation>직접 수정함</translation>
     </message>
     <message>
         <location filename="../../app/chat/speed/figures.py"/>
@@ -1796,7 +1788,7 @@
     <message>
         <location filename="../../app/chat/speed/figures.py"/>
         <source>Answered by {model}, edited by you</source>
-        <translation>답변한 모델: {model}, 직접 고침</translation>
+        <translation>답변한 모델: {model}, 직접 수정함</translation>
     </message>
     <message>
         <location filename="../../app/chat/speed/figures.py"/>
@@ -1819,9 +1811,9 @@
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/speed/figures.py"/>
-        <source>; %n more were still in memory</source>
+        <source>; %n more were cached</source>
         <translation>
-            <numerusform>; %n개는 이미 메모리에 있었음</numerusform>
+            <numerusform>; %n개는 이미 캐시에 있었음</numerusform>
         </translation>
     </message>
     <message>
@@ -1841,17 +1833,17 @@
     </message>
     <message>
         <location filename="../../app/chat/speed/performance_chart.py"/>
-        <source>Time of each token</source>
+        <source>Time per token</source>
         <translation>토큰별 시간</translation>
     </message>
     <message>
         <location filename="../../app/chat/speed/performance_chart.py"/>
-        <source>No token has been timed yet.</source>
+        <source>No tokens measured yet.</source>
         <translation>아직 측정한 토큰이 없습니다.</translation>
     </message>
     <message numerus="yes">
         <location filename="../../app/chat/speed/performance_chart.py"/>
-        <source>%n steps: median {median} ms a token, fastest {least} ms, slowest {most} ms.</source>
+        <source>%n steps: median {median} ms per token, fastest {least} ms, slowest {most} ms.</source>
         <translation>
             <numerusform>%n단계: 토큰당 중앙값 {median} ms, 최소 {least} ms, 최대 {most} ms.</numerusform>
         </translation>
@@ -1874,7 +1866,7 @@
     </message>
     <message>
         <location filename="../../app/chat/speed/performance_panel.py"/>
-        <source>Milliseconds a token. Shaded: predicted.</source>
+        <source>Milliseconds per token. Shaded: predicted.</source>
         <translation>토큰당 밀리초. 음영: 예측.</translation>
     </message>
     <message>
@@ -1931,11 +1923,11 @@
         <location filename="../../app/chat/speed/performance_panel.py"/>
         <location filename="../../app/stage/panel.py"/>
         <source>Served from VRAM</source>
-        <translation>VRAM에서 제공</translation>
+        <translation>VRAM에서 처리</translation>
     </message>
     <message>
         <location filename="../../app/chat/speed/performance_panel.py"/>
-        <source>No answer in this session yet.</source>
+        <source>No answers in this session yet.</source>
         <translation>이번 실행에서는 아직 답변이 없습니다.</translation>
     </message>
     <message>
@@ -1975,8 +1967,8 @@
     </message>
     <message>
         <location filename="../../app/chat/stepped_down.py"/>
-        <source>To have it back, close other programs that use the graphics card and load the model again.</source>
-        <translation>원래대로 되돌리려면 그래픽 카드를 쓰는 다른 프로그램을 닫고 모델을 다시 불러오세요.</translation>
+        <source>To restore full speed, close other programs that use the GPU and load the model again.</source>
+        <translation>원래 속도로 되돌리려면 GPU를 쓰는 다른 프로그램을 닫고 모델을 다시 불러오세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
@@ -1985,8 +1977,8 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
-        <source>another window has deleted it</source>
-        <translation>다른 창에서 삭제했습니다</translation>
+        <source>it was deleted in another window</source>
+        <translation>다른 창에서 삭제되었습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
@@ -2005,17 +1997,17 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
-        <source>The saved chats were left alone</source>
-        <translation>저장된 채팅은 그대로 두었습니다</translation>
+        <source>The saved chats were not opened</source>
+        <translation>저장된 채팅을 열지 않았습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
-        <source>{path} was written by a newer Greenroom</source>
-        <translation>더 새로운 Greenroom에서 저장한 파일입니다: {path}</translation>
+        <source>{path} was saved by a newer version of Greenroom</source>
+        <translation>더 새로운 버전의 Greenroom에서 저장한 파일입니다: {path}</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
-        <source>Update Greenroom to see them. Chats of this session are not saved.</source>
+        <source>Update Greenroom to see them. Chats in this session are not saved.</source>
         <translation>채팅을 보려면 Greenroom을 업데이트하세요. 이번 실행의 채팅은 저장되지 않습니다.</translation>
     </message>
     <message>
@@ -2030,12 +2022,12 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
-        <source>Move that file elsewhere and start Greenroom again.</source>
+        <source>Move that file elsewhere and restart Greenroom.</source>
         <translation>그 파일을 다른 곳으로 옮기고 Greenroom을 다시 시작하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
-        <source>{folder} cannot be written</source>
+        <source>Greenroom cannot write to {folder}</source>
         <translation>{folder} 폴더에 쓸 수 없습니다</translation>
     </message>
     <message>
@@ -2045,7 +2037,7 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/database.py"/>
-        <source>the disk of {folder} is full</source>
+        <source>the disk with {folder} is full</source>
         <translation>{folder} 폴더가 있는 디스크가 가득 찼습니다</translation>
     </message>
     <message>
@@ -2092,30 +2084,24 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/exporting.py"/>
-        <location filename="../../app/chat/storage/preset_store.py"/>
-        <source>{name} was not written</source>
-        <translation>{name}을(를) 저장하지 못했습니다</translation>
+        <source>its file extension is not supported</source>
+        <translation>지원하지 않는 확장자입니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/exporting.py"/>
-        <source>its ending names no format</source>
-        <translation>확장자로 형식을 알 수 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/exporting.py"/>
-        <source>End its name in .md, .html or .json.</source>
-        <translation>이름 끝에 .md, .html 또는 .json을 붙이세요.</translation>
+        <source>Use .md, .html or .json.</source>
+        <translation>.md, .html 또는 .json을 사용하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/exporting.py"/>
         <location filename="../../app/chat/storage/preset_store.py"/>
-        <source>Choose another folder, or free some space.</source>
-        <translation>다른 폴더를 선택하거나 디스크 공간을 비우세요.</translation>
+        <source>Choose another folder or free some disk space.</source>
+        <translation>다른 폴더를 선택하거나 디스크 공간을 확보하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/exporting.py"/>
         <source>{model}, edited by you</source>
-        <translation>{model}, 직접 고침</translation>
+        <translation>{model}, 직접 수정함</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/importing.py"/>
@@ -2124,12 +2110,12 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/importing.py"/>
-        <source>it has {chats} chats, and {most} at once are the most</source>
-        <translation>채팅이 {chats}개인데 한 번에 {most}개까지 가져올 수 있습니다</translation>
+        <source>it contains {chats} chats; at most {most} can be imported at once</source>
+        <translation>채팅이 {chats}개인데 한 번에 {most}개까지만 가져올 수 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/importing.py"/>
-        <source>there is no chat with a message in it</source>
+        <source>it contains no chats with messages</source>
         <translation>메시지가 있는 채팅이 없습니다</translation>
     </message>
     <message>
@@ -2142,8 +2128,8 @@
     <message>
         <location filename="../../app/chat/storage/importing.py"/>
         <location filename="../../app/chat/storage/preset_store.py"/>
-        <source>it was written by a newer Greenroom</source>
-        <translation>더 새로운 Greenroom에서 저장한 파일입니다</translation>
+        <source>it was saved by a newer version of Greenroom</source>
+        <translation>더 새로운 버전의 Greenroom에서 저장한 파일입니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/importing.py"/>
@@ -2152,8 +2138,8 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/importing.py"/>
-        <source>it is none of Greenroom&apos;s own exports, ChatGPT&apos;s conversations.json and LM Studio&apos;s chats</source>
-        <translation>Greenroom에서 내보낸 파일, ChatGPT의 conversations.json, LM Studio 채팅 가운데 어느 것도 아닙니다</translation>
+        <source>it is not a Greenroom, ChatGPT or LM Studio export</source>
+        <translation>Greenroom, ChatGPT 또는 LM Studio에서 내보낸 파일이 아닙니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/importing.py"/>
@@ -2162,8 +2148,8 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/importing.py"/>
-        <source>a message in it is not as Greenroom writes them</source>
-        <translation>Greenroom이 저장한 형식과 다른 메시지가 있습니다</translation>
+        <source>a message in it has an unknown format</source>
+        <translation>알 수 없는 형식의 메시지가 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/importing.py"/>
@@ -2172,8 +2158,8 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/loading.py"/>
-        <source>it is made of more parts than chats are</source>
-        <translation>채팅이라기에는 너무 많은 조각으로 되어 있습니다</translation>
+        <source>it is too complex to be a chat export</source>
+        <translation>내보낸 채팅 파일치고는 너무 복잡합니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/loading.py"/>
@@ -2183,8 +2169,8 @@
     <message>
         <location filename="../../app/chat/storage/loading.py"/>
         <location filename="../../app/chat/storage/preset_store.py"/>
-        <source>it is no JSON text, or it ends too early</source>
-        <translation>JSON이 아니거나 중간에 끊겨 있습니다</translation>
+        <source>it is not valid JSON, or it is truncated</source>
+        <translation>올바른 JSON이 아니거나 중간에 잘렸습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/loading.py"/>
@@ -2193,32 +2179,27 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/loading.py"/>
-        <source>these are the chats that are open</source>
-        <translation>지금 열려 있는 채팅 파일입니다</translation>
-    </message>
-    <message>
-        <location filename="../../app/chat/storage/loading.py"/>
-        <source>there is no conversations.json in it</source>
+        <source>it contains no conversations.json</source>
         <translation>conversations.json이 들어 있지 않습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/loading.py"/>
         <source>it has more than {most} lists of chats</source>
-        <translation>대화 목록이 {most}개를 넘습니다</translation>
+        <translation>채팅 목록이 {most}개를 넘습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/loading.py"/>
-        <source>it is packed in a way that exports are not</source>
-        <translation>내보낸 파일에 쓰이지 않는 방식으로 압축되어 있습니다</translation>
+        <source>it uses an unsupported compression method</source>
+        <translation>지원하지 않는 방식으로 압축되어 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/loading.py"/>
-        <source>what is packed in it is larger than {size} MB</source>
+        <source>it is larger than {size} MB when unpacked</source>
         <translation>압축을 풀면 {size} MB보다 큽니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/loading.py"/>
-        <source>the archive is damaged or locked with a password</source>
+        <source>the archive is damaged or password-protected</source>
         <translation>압축 파일이 손상되었거나 암호로 잠겨 있습니다</translation>
     </message>
     <message>
@@ -2228,12 +2209,12 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/messages.py"/>
-        <source>another window is writing it</source>
-        <translation>다른 창에서 쓰고 있습니다</translation>
+        <source>it is being written in another window</source>
+        <translation>다른 창에서 작성하고 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/messages.py"/>
-        <source>Wait for its end.</source>
+        <source>Wait until it is finished.</source>
         <translation>끝날 때까지 기다리세요.</translation>
     </message>
     <message>
@@ -2258,8 +2239,8 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/preset_store.py"/>
-        <source>it is one of Greenroom&apos;s own</source>
-        <translation>Greenroom의 기본 프리셋입니다</translation>
+        <source>it is the name of a built-in preset</source>
+        <translation>기본 제공 프리셋의 이름입니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/preset_store.py"/>
@@ -2268,23 +2249,23 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/preset_store.py"/>
-        <source>The preset “{name}” was not brought back</source>
-        <translation>프리셋 “{name}”을(를) 되살리지 못했습니다</translation>
+        <source>The preset “{name}” was not restored</source>
+        <translation>프리셋 “{name}”을(를) 복원하지 못했습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/preset_store.py"/>
-        <source>another has its name by now</source>
+        <source>another preset now has this name</source>
         <translation>그사이 같은 이름의 프리셋이 생겼습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/preset_store.py"/>
-        <source>Use that one, or save it anew.</source>
-        <translation>그 프리셋을 쓰거나 새로 저장하세요.</translation>
+        <source>Use that one, or save a new preset.</source>
+        <translation>그 프리셋을 쓰거나 새 프리셋으로 저장하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/preset_store.py"/>
-        <source>more than {most} presets would be kept</source>
-        <translation>프리셋이 {most}개를 넘게 됩니다</translation>
+        <source>you can have at most {most} presets</source>
+        <translation>프리셋은 {most}개까지 저장할 수 있습니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/preset_store.py"/>
@@ -2293,12 +2274,12 @@
     </message>
     <message>
         <location filename="../../app/chat/storage/preset_store.py"/>
-        <source>there are {most} of your own already</source>
-        <translation>내 프리셋이 이미 {most}개 있습니다</translation>
+        <source>you already have the maximum of {most}</source>
+        <translation>내 프리셋이 이미 최대 개수인 {most}개입니다</translation>
     </message>
     <message>
         <location filename="../../app/chat/storage/preset_store.py"/>
-        <source>it is no file of Greenroom&apos;s presets</source>
+        <source>it is not a Greenroom preset file</source>
         <translation>Greenroom 프리셋 파일이 아닙니다</translation>
     </message>
     <message>
@@ -2344,13 +2325,13 @@
     </message>
     <message>
         <location filename="../../app/chat/transcript.py"/>
-        <source>Go to the end</source>
+        <source>Scroll to bottom</source>
         <translation>맨 아래로 이동</translation>
     </message>
     <message>
         <location filename="../../app/chat/unsaved_question.py"/>
-        <source>Not everything is saved</source>
-        <translation>저장되지 않은 내용이 있습니다</translation>
+        <source>Unsaved changes</source>
+        <translation>저장되지 않은 내용</translation>
     </message>
     <message>
         <location filename="../../app/chat/unsaved_question.py"/>
@@ -2390,8 +2371,8 @@
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
-        <source>This is a small demonstration model, and it makes mistakes.</source>
-        <translation>작은 데모 모델이라 실수가 있습니다.</translation>
+        <source>This is a small demo model. It makes mistakes.</source>
+        <translation>작은 데모 모델입니다. 실수가 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
@@ -2402,8 +2383,8 @@
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
-        <source>See what else runs on this PC</source>
-        <translation>이 PC에서 실행되는 다른 모델 보기</translation>
+        <source>Browse models for this PC</source>
+        <translation>이 PC에서 쓸 모델 둘러보기</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
@@ -2412,13 +2393,13 @@
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
-        <source>{model} is being loaded. You can already write.</source>
-        <translation>{model} 모델을 불러오고 있습니다. 메시지는 지금부터 쓸 수 있습니다.</translation>
+        <source>Loading {model}. You can start writing.</source>
+        <translation>{model} 모델을 불러오고 있습니다. 지금부터 메시지를 쓸 수 있습니다.</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
-        <source>Greenroom is set to stay offline. Open a model that is on this PC to begin.</source>
-        <translation>Greenroom이 오프라인으로 설정되어 있습니다. 이 PC에 있는 모델을 열어 시작하세요.</translation>
+        <source>Greenroom is set to work offline. Choose a model on this PC to begin.</source>
+        <translation>Greenroom이 오프라인으로 설정되어 있습니다. 이 PC에 있는 모델을 선택해 시작하세요.</translation>
     </message>
     <message>
         <location filename="../../app/chat/welcome.py"/>
@@ -3109,13 +3090,6 @@
         <location filename="../../app/statusbar.py"/>
         <source>VRAM</source>
         <translation>VRAM</translation>
-    </message>
-    <message>
-        <location filename="../../app/hardware/what_if.py"/>
-        <location filename="../../app/settings/pages/performance.py"/>
-        <location filename="../../app/statusbar.py"/>
-        <source>GPU</source>
-        <translation>GPU</translation>
     </message>
     <message>
         <location filename="../../app/hardware/what_if.py"/>
@@ -4753,11 +4727,6 @@
     </message>
     <message>
         <location filename="../../app/statusbar.py"/>
-        <source>CPU</source>
-        <translation>CPU</translation>
-    </message>
-    <message>
-        <location filename="../../app/statusbar.py"/>
         <source>CPU use</source>
         <translation>CPU 사용률</translation>
     </message>
@@ -5281,12 +5250,6 @@
         <location filename="../../engine/hub/library.py"/>
         <source>{path} cannot be opened</source>
         <translation>{path}을(를) 열 수 없습니다</translation>
-    </message>
-    <message>
-        <location filename="../../engine/checkpoints/file_bytes.py"/>
-        <location filename="../../engine/regular_files.py"/>
-        <source>it is not a regular file</source>
-        <translation>일반 파일이 아닙니다</translation>
     </message>
     <message>
         <location filename="../../engine/checkpoints/file_bytes.py"/>

@@ -174,7 +174,7 @@ def test_after_kill_9_the_answer_is_offered_to_be_continued(
     )
     try:
         focus(screen, "Greenroom")
-        screen.wait_for(r"Greenroom ended while", seconds=60)
+        screen.wait_for("Greenroom closed while answering in", seconds=60)
         screen.wait_for(r"\d threads?", seconds=120)
     finally:
         again.terminate()

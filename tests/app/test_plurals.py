@@ -8,22 +8,22 @@ from plurals import agreeing, calls, counted
 NEVER_ONE = frozenset(
     {
         # Sizes of a context, and what does not fit into one.
-        "This does not fit: it takes {used} tokens, an answer at least {room}, and the context holds {size}.",
-        "{count} tokens of context take {more} more: {all} in all. The model is loaded again for it.",
+        "Too long: {used} tokens plus at least {room} for an answer exceed the {size}-token context.",
+        "A context of {count} tokens needs {more} more memory ({all} in total). The model will be loaded again.",
         "Load with {count} tokens",
         "The context is full: {size} tokens.",
-        "Working out what {count} tokens of context take…",
-        "A context of {count} tokens cannot be had with this model.",
+        "Calculating memory for a context of {count} tokens…",
+        "This model does not support a context of {count} tokens.",
         "{used} of {size} tokens",
         # Of all that a model has.
         "%n of {all} experts are in VRAM.",
         # Limits.
         "it is longer than {most} characters",
         "it has more than {most} lists of chats",
-        "it has {chats} chats, and {most} at once are the most",
+        "it contains {chats} chats; at most {most} can be imported at once",
         "a chat in it has more than {most} messages",
         "it has more than {most} presets",
-        "more than {most} presets would be kept",
+        "you can have at most {most} presets",
         # Said of several only.
         "{cores} in {sockets} sockets",
         "{total} of {kind}, {count} channels, {free} free.",
@@ -35,7 +35,7 @@ NEVER_ONE = frozenset(
         "{range} tokens per second.",
         # No counts stand before these words.
         "Loading it unloads {model} and frees {freed}.",
-        "{send} sends, {newline} starts a new line",
+        "{send} to send, {newline} for a new line",
         "{name} shares the system's RAM, so its memory is not counted as VRAM.",
     }
 )

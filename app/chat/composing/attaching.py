@@ -39,15 +39,17 @@ def read_text_file(path: Path) -> Attachment:
         if path.is_dir():
             raise _refused(name, tr("it is a folder"), tr("Attach the files in it."))
         if path.exists() and not path.is_file():
-            raise _refused(name, tr("it is no file"), tr("Choose another file."))
+            raise _refused(name, tr("it is not a regular file"), tr("Choose another file."))
         if holds_chats(path):
-            raise _refused(name, tr("Greenroom keeps its chats in it"), tr("Export the chat, and attach that file."))
+            raise _refused(
+                name, tr("Greenroom stores its chats in it"), tr("Export the chat and attach the exported file.")
+            )
         data = read_bounded(path, MOST_BYTES)
         if len(data) > MOST_BYTES:
             raise _refused(
                 name,
                 tr("it is larger than {size} MB", size=MOST_BYTES // 1_000_000),
-                tr("Attach the part that matters."),
+                tr("Attach only the part you need."),
             )
     except OSError as error:
         raise _refused(name, (error.strerror or str(error)).lower(), tr("Choose another file.")) from error
@@ -64,10 +66,12 @@ def _decode(data: bytes, name: str) -> str:
     for sign, kind in _KNOWN:
         if data.startswith(sign):
             raise _refused(
-                name, tr("it is {kind} and no text", kind=tr(kind)), tr("Save its text as a .txt file and attach that.")
+                name,
+                tr("it is {kind}, not a text file", kind=tr(kind)),
+                tr("Save its text as a .txt file and attach that."),
             )
     if b"\x00" in data[:_HEAD]:
-        raise _refused(name, tr("it is no text"), tr("Attach text, code, or a table in .csv."))
+        raise _refused(name, tr("it is not a text file"), tr("Attach a text, code or .csv file."))
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -106,7 +110,7 @@ def too_long(most: int) -> GreenroomError:
     return GreenroomError(
         tr("The text was not pasted"),
         tr("it is longer than {most} characters", most=f"{most:,}".replace(",", "\u202f")),
-        tr("Paste the part that matters."),
+        tr("Paste only the part you need."),
     )
 
 
@@ -114,8 +118,8 @@ def no_picture() -> GreenroomError:
     """A picture came without a file and without text."""
     return GreenroomError(
         tr("The picture was not attached"),
-        tr("a model here reads text only"),
-        tr("Paste what is written in it as text."),
+        tr("models in Greenroom read text only"),
+        tr("Paste the text in it instead."),
     )
 
 

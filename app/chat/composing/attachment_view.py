@@ -21,7 +21,7 @@ class AttachmentView(QDialog):
         super().__init__(parent.window())
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         whole = attachment.whole
-        self.setWindowTitle(attachment.name if whole else tr("{name} (the beginning)", name=attachment.name))
+        self.setWindowTitle(attachment.name if whole else tr("{name} (beginning)", name=attachment.name))
         self.text = QPlainTextEdit(attachment.text)
         self.text.setReadOnly(True)
         self.text.setAccessibleName(attachment.name)

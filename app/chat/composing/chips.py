@@ -26,7 +26,7 @@ def described(attachment: Attachment, count: int | None, exact: bool = True) -> 
         size = tr("%n characters", n=len(attachment.text))
     else:
         size = tr("%n tokens", n=count, written=("" if exact else "~") + tokens(count))
-    return size if attachment.whole else tr("the beginning · {size}", size=size)
+    return size if attachment.whole else tr("beginning · {size}", size=size)
 
 
 class Chip(QFrame):

@@ -96,7 +96,7 @@ class Composer(QFrame):
         self._attach = button("", icon="clip", kind="ghost", role="muted", name=tr("Attach text files"))
         self._attach.setToolTip(tr("Attach text files, or drop them here"))
         self._attach.clicked.connect(lambda: self.attachWanted.emit([]))
-        self._settings = button("", icon="sliders", kind="ghost", role="muted", name=tr("How this chat answers"))
+        self._settings = button("", icon="sliders", kind="ghost", role="muted", name=tr("Chat settings"))
         self._settings.setObjectName("composerSettings")
         self._settings.clicked.connect(self.settingsWanted)
         self._preset = ""
@@ -208,7 +208,7 @@ class Composer(QFrame):
         """What Enter does: "send", or "newline" (then Ctrl+Enter sends)."""
         self._field.set_enter(does)
         sends, starts = ("Enter", "Shift+Enter") if does == "send" else ("Ctrl+Enter", "Enter")
-        described = tr("{send} sends, {newline} starts a new line", send=sends, newline=starts)
+        described = tr("{send} to send, {newline} for a new line", send=sends, newline=starts)
         self._field.setAccessibleDescription(described)
 
     def set_history(self, history: Callable[[], Sequence[str]]) -> None:
@@ -218,8 +218,8 @@ class Composer(QFrame):
     def set_preset(self, name: str) -> None:
         """What the button for the chat's settings says."""
         self._preset = name
-        self._settings.setAccessibleName(tr("How this chat answers: {preset}", preset=name))
-        self._settings.setToolTip(tr("Preset, system prompt and sampling of this chat"))
+        self._settings.setAccessibleName(tr("Chat settings: {preset}", preset=name))
+        self._settings.setToolTip(tr("Preset, system prompt and sampling for this chat"))
         self._show_words()
 
     def _show_words(self) -> None:
@@ -253,7 +253,7 @@ class Composer(QFrame):
 
     def _show_button_words(self) -> None:
         wide = self.width() >= theme().px(NARROW)
-        said = tr("Stop") + ("  Esc" if wide else "") if self._answering else tr("Keep") if self._keeps else tr("Send")
+        said = tr("Stop") + ("  Esc" if wide else "") if self._answering else tr("Save") if self._keeps else tr("Send")
         said = said if self.width() >= theme().px(BARE) else ""
         self._button.setText(said)
         icon = theme().px(ICON)
@@ -312,15 +312,15 @@ class Composer(QFrame):
                 restyle(self._meter)
             self._meter.setValue(min(METER_STEPS, round(METER_STEPS * used / size)))
             self._meter.setAccessibleName(tr("Context used"))
-            self._meter_text.setToolTip(tr("How much of the model's context this chat takes, with what you write"))
+            self._meter_text.setToolTip(tr("How much of the context this chat uses, including your draft"))
         self._show_words()
 
     def begin_edit(self, text: str, attachments: Sequence[Attachment] = (), answer: bool = False) -> None:
         """Offer an earlier message for change; an answer is kept as it is then, without a model."""
         self._edit_said.setText(
-            tr("Editing an answer. The old one stays as another version.")
+            tr("Editing an answer. The old version is kept.")
             if answer
-            else tr("Editing an earlier message. The old one stays as another version.")
+            else tr("Editing an earlier message. The old version is kept.")
         )
         self._set_keeps(answer)
         self._editing.show()
@@ -406,16 +406,16 @@ class Composer(QFrame):
             self._button, "stop" if self._answering else "send", "text" if self._answering else "accent_ink"
         )
         self._show_button_words()
-        keeps = tr("Keep the answer as it is now") if self._keeps else tr("Send message")
-        self._button.setAccessibleName(tr("Stop the answer") if self._answering else keeps)
+        keeps = tr("Save edited answer") if self._keeps else tr("Send message")
+        self._button.setAccessibleName(tr("Stop answering") if self._answering else keeps)
         restyle(self._button)
 
     @Slot()
     def _show_state(self) -> None:
         if self._queued and self._answering:
-            self._hint = tr("Your message is sent after this answer")
+            self._hint = tr("Your message will be sent after this answer")
         elif self._queued:
-            self._hint = tr("Your message is sent when the model is loaded")
+            self._hint = tr("Your message will be sent once the model is loaded")
         elif self._elsewhere:
             self._hint = tr("Answering in “{title}”", title=self._elsewhere)
         else:

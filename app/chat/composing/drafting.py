@@ -152,8 +152,8 @@ class Drafting(QObject):
         files = list(self._composer.attachments)
         files += [a for a in new if a not in files]
         if len(files) > MOST_FILES:
-            why = tr("a message takes {count} of them", count=MOST_FILES)
-            remedy = tr("Send the others with the next message.")
+            why = tr("a message can have at most {count}", count=MOST_FILES)
+            remedy = tr("Attach the others to the next message.")
             self.failed.emit(GreenroomError(tr("Not all files were attached"), why, remedy))
         self._composer.set_attachments(files[:MOST_FILES])
         self._composer.setFocus(Qt.FocusReason.OtherFocusReason)

@@ -47,7 +47,7 @@ class ThoughtView(QFrame):
         if thinking:
             self._caption = tr("Thinking… {time}", time=seconds(took or 0.0))
         elif took is None:
-            self._caption = tr("Thoughts")
+            self._caption = tr("Thinking")
         else:
             self._caption = tr("Thought for {time}", time=seconds(took))
         self._text = text

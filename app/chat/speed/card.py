@@ -87,12 +87,12 @@ def make_card(measured: Measured) -> Card | None:
 
 
 def _rows(measured: Measured, plan: OffloadPlan, machine: HardwareReport) -> list[tuple[str, str]]:
-    rows = [(tr("Processor"), _processor(machine.cpu, plan)), (tr("Memory"), _memory(measured, machine))]
+    rows = [(tr("CPU"), _processor(machine.cpu, plan)), (tr("Memory"), _memory(measured, machine))]
     for gpu in machine.gpus:
         if not gpu.integrated:
             driver = tr("driver {version}", version=gpu.driver) if gpu.driver else ""
             used = "" if plan.bytes.vram_total else tr("not used")
-            rows.append((tr("Graphics"), _joined(gpu.name, size_text(gpu.total_bytes), driver, used)))
+            rows.append((tr("GPU"), _joined(gpu.name, size_text(gpu.total_bytes), driver, used)))
     context = tr("%n tokens of context", n=plan.context)
     memory = tr("{size} of RAM", size=size_up(plan.bytes.ram_total))
     video = tr("{size} of VRAM", size=size_up(plan.bytes.vram_total)) if plan.bytes.vram_total else ""
@@ -102,7 +102,7 @@ def _rows(measured: Measured, plan: OffloadPlan, machine: HardwareReport) -> lis
     used, share = measured.decode_gbs, measured.bandwidth_share
     if used is not None:
         text = tr("{speed} GB/s of weights", speed=f"{used:.1f}")
-        rows.append((tr("Reading"), text if share is None else _joined(text, _share(share))))
+        rows.append((tr("Bandwidth"), text if share is None else _joined(text, _share(share))))
     return rows
 
 
@@ -122,7 +122,7 @@ def _memory(measured: Measured, machine: HardwareReport) -> str:
 
 
 def _share(share: float) -> str:
-    return tr("{percent} % of the memory's speed", percent=f"{share * 100:.0f}")
+    return tr("{percent} % of RAM speed", percent=f"{share * 100:.0f}")
 
 
 def _joined(*parts: str) -> str:

@@ -67,7 +67,7 @@ def stats_detail(stats: GenerationStats | None) -> str:
     if stats.prefill_tps > 0:
         text = tr("Read %n tokens at {speed} tok/s", n=computed, speed=rate(stats.prefill_tps))
     if stats.reused_tokens:
-        text += tr("; %n more were still in memory", n=stats.reused_tokens)
+        text += tr("; %n more were cached", n=stats.reused_tokens)
     return text
 
 

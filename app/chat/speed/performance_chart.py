@@ -27,7 +27,7 @@ class StepChart(QWidget):
         self.setMinimumHeight(110)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setMouseTracking(True)
-        self.setAccessibleName(tr("Time of each token"))
+        self.setAccessibleName(tr("Time per token"))
         theme().changed.connect(self.update)
 
     def sizeHint(self) -> QSize:
@@ -44,9 +44,9 @@ class StepChart(QWidget):
         """The chart in words."""
         times = [time for _, time in self._steps]
         if not times:
-            return tr("No token has been timed yet.")
+            return tr("No tokens measured yet.")
         return tr(
-            "%n steps: median {median} ms a token, fastest {least} ms, slowest {most} ms.",
+            "%n steps: median {median} ms per token, fastest {least} ms, slowest {most} ms.",
             n=len(times),
             median=_ms(median(times)),
             least=_ms(min(times)),

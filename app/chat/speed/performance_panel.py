@@ -43,7 +43,7 @@ class PerformancePanel(QWidget):
         head.addWidget(close)
         self._model = ElideLabel("", "small")
         self.chart = StepChart()
-        self._chart_note = label(tr("Milliseconds a token. Shaded: predicted."), "small", wrap=True)
+        self._chart_note = label(tr("Milliseconds per token. Shaded: predicted."), "small", wrap=True)
         self._split = ShareBar(tr("Reading and writing"))
         self._split_note = label("", "small")
         self._split_note.setTextFormat(Qt.TextFormat.RichText)
@@ -193,7 +193,9 @@ class PerformancePanel(QWidget):
         measured = self.shown
         stats = measured.stats if measured is not None else None
         predicted = measured.prediction if measured is not None else None
-        self._model.setText(measured.state.model_name if measured is not None else tr("No answer in this session yet."))
+        self._model.setText(
+            measured.state.model_name if measured is not None else tr("No answers in this session yet.")
+        )
         self.chart.show_steps(
             measured.step_times if measured is not None else [], predicted.decode_tps if predicted is not None else None
         )

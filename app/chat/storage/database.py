@@ -51,7 +51,7 @@ def saves(method: Callable[Concatenate[Opened, P], R]) -> Callable[Concatenate[O
                 return method(self, *args, **kwargs)
         except sqlite3.IntegrityError as error:
             raise GreenroomError(
-                tr("The chat could not be saved"), tr("another window has deleted it"), tr("Choose another chat.")
+                tr("The chat could not be saved"), tr("it was deleted in another window"), tr("Choose another chat.")
             ) from error
         except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
             if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -205,9 +205,9 @@ class Database:
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version > len(schema.MIGRATIONS):
             raise GreenroomError(
-                tr("The saved chats were left alone"),
-                tr("{path} was written by a newer Greenroom", path=self.path),
-                tr("Update Greenroom to see them. Chats of this session are not saved."),
+                tr("The saved chats were not opened"),
+                tr("{path} was saved by a newer version of Greenroom", path=self.path),
+                tr("Update Greenroom to see them. Chats in this session are not saved."),
             )
         if version < 0:
             raise _damaged("its version is negative")
@@ -332,13 +332,13 @@ class Database:
             self.problem = GreenroomError(
                 tr("The saved chats cannot be read, so new ones are not saved"),
                 tr("{path} is damaged", path=self.path),
-                tr("Move that file elsewhere and start Greenroom again."),
+                tr("Move that file elsewhere and restart Greenroom."),
             )
             return
-        why = tr("{folder} cannot be written", folder=folder)
+        why = tr("Greenroom cannot write to {folder}", folder=folder)
         remedy = tr("Make that folder writable. Greenroom then saves everything.")
         if primary == sqlite3.SQLITE_FULL or (primary == sqlite3.SQLITE_IOERR and _is_full(folder)):
-            why = tr("the disk of {folder} is full", folder=folder)
+            why = tr("the disk with {folder} is full", folder=folder)
             remedy = tr("Free some disk space. Greenroom then saves everything.")
         elif primary == sqlite3.SQLITE_BUSY:
             why = tr("another program is using {path}", path=self.path)

@@ -135,9 +135,9 @@ def write(chats: Sequence[PortableChat], path: Path, presets: Sequence[Preset] =
         writer = partial(to_json, presets=presets)
     if writer is None:
         raise GreenroomError(
-            tr("{name} was not written", name=path.name),
-            tr("its ending names no format"),
-            tr("End its name in .md, .html or .json."),
+            tr("{name} was not saved", name=path.name),
+            tr("its file extension is not supported"),
+            tr("Use .md, .html or .json."),
         )
     try:
         # A lone surrogate, as a broken paste may carry, has no UTF-8.
@@ -145,7 +145,7 @@ def write(chats: Sequence[PortableChat], path: Path, presets: Sequence[Preset] =
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise GreenroomError(
-            tr("{name} was not written", name=path.name), why, tr("Choose another folder, or free some space.")
+            tr("{name} was not saved", name=path.name), why, tr("Choose another folder or free some disk space.")
         ) from error
 
 
@@ -161,7 +161,7 @@ def _speaker(message: PortableMessage) -> str:
 
 
 def _file_line(attachment: Attachment) -> str:
-    return attachment.name if attachment.whole else tr("{name} (the beginning)", name=attachment.name)
+    return attachment.name if attachment.whole else tr("{name} (beginning)", name=attachment.name)
 
 
 def _when(seconds: float) -> str:

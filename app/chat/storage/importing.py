@@ -60,7 +60,7 @@ def read(
     if len(chats) > MOST_CHATS:
         raise refused(
             path,
-            tr("it has {chats} chats, and {most} at once are the most", chats=len(chats), most=MOST_CHATS),
+            tr("it contains {chats} chats; at most {most} can be imported at once", chats=len(chats), most=MOST_CHATS),
         )
     missing = _missing(data, presets) if kind is _own else {}
     found = []
@@ -71,7 +71,7 @@ def read(
         if chat is not None and chat.messages:
             found.append(_settled(chat, missing))
     if not found:
-        raise refused(path, tr("there is no chat with a message in it"))
+        raise refused(path, tr("it contains no chats with messages"))
     return found
 
 
@@ -81,7 +81,7 @@ def _recognise(data: Any, path: Path) -> tuple[Callable[[dict[str, Any], Path], 
         if data.get("version") != VERSION:
             raise GreenroomError(
                 tr("{name} was not imported", name=path.name),
-                tr("it was written by a newer Greenroom"),
+                tr("it was saved by a newer version of Greenroom"),
                 tr("Update Greenroom."),
             )
         if isinstance(data.get("chats"), list):
@@ -94,7 +94,7 @@ def _recognise(data: Any, path: Path) -> tuple[Callable[[dict[str, Any], Path], 
         return _chatgpt, data
     elif isinstance(data, list) and data and all(map(_is_plain, data)):
         return _lm_studio, [{"messages": data, "name": path.stem}]
-    raise refused(path, tr("it is none of Greenroom's own exports, ChatGPT's conversations.json and LM Studio's chats"))
+    raise refused(path, tr("it is not a Greenroom, ChatGPT or LM Studio export"))
 
 
 class Tree:
@@ -127,7 +127,7 @@ def _own(raw: dict[str, Any], path: Path) -> PortableChat:
         known = parent is None or (type(parent) is int and 0 <= parent < len(places))
         role = message.get("role") if isinstance(message, dict) else None
         if role not in ROLES or not known or not isinstance(message.get("text"), str):
-            raise refused(path, tr("a message in it is not as Greenroom writes them"))
+            raise refused(path, tr("a message in it has an unknown format"))
         made = PortableMessage(
             role,
             message["text"][:MOST_CHARACTERS],

@@ -46,13 +46,13 @@ def load(path: Path, told: Told) -> Iterator[Any]:
         parts += data.count(b"{") + data.count(b"[")
         values += data.count(b",")
         if parts > MOST_PARTS or values > MOST_VALUES:
-            raise refused(path, tr("it is made of more parts than chats are"))
+            raise refused(path, tr("it is too complex to be a chat export"))
         try:
             yield parse(data.decode("utf-8-sig"), told)
         except RecursionError as error:
             raise refused(path, tr("it is nested too deeply")) from error
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise refused(path, tr("it is no JSON text, or it ends too early")) from error
+            raise refused(path, tr("it is not valid JSON, or it is truncated")) from error
         except ValueError as error:  # Python makes no number of so many digits
             raise refused(path, tr("a number in it is too long")) from error
 
@@ -64,9 +64,9 @@ def refused(path: Path, why: str) -> GreenroomError:
 def _texts(path: Path, told: Told) -> Iterator[bytes]:
     try:
         if path.exists() and not path.is_file():
-            raise refused(path, tr("it is no file"))
+            raise refused(path, tr("it is not a regular file"))
         if holds_chats(path):
-            raise refused(path, tr("these are the chats that are open"))
+            raise refused(path, tr("Greenroom stores its chats in it"))
         with open_to_read(path) as file:
             if zipfile.is_zipfile(file):
                 yield from _unpacked(file, path, told)
@@ -87,23 +87,23 @@ def _unpacked(file: BinaryIO, path: Path, told: Told) -> Iterator[bytes]:
         with zipfile.ZipFile(_Bounded(file)) as archive:  # type: ignore[arg-type]
             found = [i for i in archive.infolist() if _CONVERSATIONS.fullmatch(i.filename.rsplit("/", 1)[-1])]
             if not found:
-                raise refused(path, tr("there is no conversations.json in it"))
+                raise refused(path, tr("it contains no conversations.json"))
             if len(found) > MOST_LISTS:
                 raise refused(path, tr("it has more than {most} lists of chats", most=MOST_LISTS))
             for info in sorted(found, key=lambda info: info.filename):
                 if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                     # Others may ask for gigabytes of memory before the first byte.
-                    raise refused(path, tr("it is packed in a way that exports are not"))
+                    raise refused(path, tr("it uses an unsupported compression method"))
                 with archive.open(info) as member:
                     # Not by the size the archive states: that may be a lie.
                     data = _read(member, left, told)
                 left -= len(data)
                 if left < 0:
                     size = MOST_BYTES // 1_000_000
-                    raise refused(path, tr("what is packed in it is larger than {size} MB", size=size))
+                    raise refused(path, tr("it is larger than {size} MB when unpacked", size=size))
                 yield data
     except (zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError, RuntimeError, EOFError) as error:
-        raise refused(path, tr("the archive is damaged or locked with a password")) from error
+        raise refused(path, tr("the archive is damaged or password-protected")) from error
 
 
 class _Bounded:

@@ -217,8 +217,8 @@ class Messages(Database):
         if not self._writing.begin(message_id):
             raise GreenroomError(
                 tr("The answer cannot be continued here"),
-                tr("another window is writing it"),
-                tr("Wait for its end."),
+                tr("it is being written in another window"),
+                tr("Wait until it is finished."),
             )
         self._set("UPDATE messages SET stop_reason = NULL, error = NULL WHERE id = ?", message_id)
 

@@ -52,7 +52,7 @@ class PresetStore:
         if name in {built_in.name for built_in in BUILT_IN}:
             raise GreenroomError(
                 tr("The preset “{name}” was not saved", name=name),
-                tr("it is one of Greenroom's own"),
+                tr("it is the name of a built-in preset"),
                 tr("Choose another name."),
             )
         if name not in self._own:
@@ -66,9 +66,9 @@ class PresetStore:
         """Undo `delete`. place: where it was in `own`. Raises GreenroomError when it cannot be had back."""
         if preset.name in self._own:
             raise GreenroomError(
-                tr("The preset “{name}” was not brought back", name=preset.name),
-                tr("another has its name by now"),
-                tr("Use that one, or save it anew."),
+                tr("The preset “{name}” was not restored", name=preset.name),
+                tr("another preset now has this name"),
+                tr("Use that one, or save a new preset."),
             )
         self._make_sure_of_room()
         own = list(self._own.items())
@@ -83,7 +83,7 @@ class PresetStore:
         if len(merged) > MOST_PRESETS:
             raise GreenroomError(
                 tr("{name} was not imported", name=path.name),
-                tr("more than {most} presets would be kept", most=MOST_PRESETS),
+                tr("you can have at most {most} presets", most=MOST_PRESETS),
                 tr("Delete some first."),
             )
         self._write(merged)
@@ -93,7 +93,7 @@ class PresetStore:
         if len(self._own) == MOST_PRESETS:
             raise GreenroomError(
                 tr("The preset was not saved"),
-                tr("there are {most} of your own already", most=MOST_PRESETS),
+                tr("you already have the maximum of {most}", most=MOST_PRESETS),
                 tr("Delete some first."),
             )
 
@@ -113,7 +113,7 @@ def write(presets: Sequence[Preset], path: Path, private: bool = False) -> None:
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise GreenroomError(
-            tr("{name} was not written", name=path.name), why, tr("Choose another folder, or free some space.")
+            tr("{name} was not saved", name=path.name), why, tr("Choose another folder or free some disk space.")
         ) from error
 
 
@@ -121,7 +121,7 @@ def read(path: Path) -> list[Preset]:
     """Raises GreenroomError for what is no file of presets; values that make no sense are left open."""
     try:
         if path.exists() and not path.is_file():
-            raise _refused(path, tr("it is no file"))
+            raise _refused(path, tr("it is not a regular file"))
         data = read_bounded(path, MOST_BYTES)
         if len(data) > MOST_BYTES:
             raise _refused(path, tr("it is larger than {size} MB", size=MOST_BYTES // 1_000_000))
@@ -129,11 +129,11 @@ def read(path: Path) -> list[Preset]:
     except OSError as error:
         raise _refused(path, (error.strerror or str(error)).lower()) from error
     except (ValueError, RecursionError) as error:
-        raise _refused(path, tr("it is no JSON text, or it ends too early")) from error
+        raise _refused(path, tr("it is not valid JSON, or it is truncated")) from error
     if not isinstance(raw, dict) or raw.get("format") != FORMAT or not isinstance(raw.get("presets"), list):
-        raise _refused(path, tr("it is no file of Greenroom's presets"))
+        raise _refused(path, tr("it is not a Greenroom preset file"))
     if raw.get("version") != VERSION:
-        raise _refused(path, tr("it was written by a newer Greenroom"))
+        raise _refused(path, tr("it was saved by a newer version of Greenroom"))
     if len(raw["presets"]) > MOST_PRESETS:
         raise _refused(path, tr("it has more than {most} presets", most=MOST_PRESETS))
     found = [Preset.from_plain(entry) for entry in raw["presets"] if isinstance(entry, dict)]

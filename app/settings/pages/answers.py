@@ -56,7 +56,7 @@ PAGE = Page(
                 ),
                 choice(
                     "max_tokens",
-                    mark("Longest answer"),
+                    mark("Maximum answer length"),
                     mark("In tokens. Longer answers are cut off."),
                     ((mark("Until the model stops"), None), *lengths((256, 512, 1024, 2048, 4096, 8192))),
                     words="limit max tokens",

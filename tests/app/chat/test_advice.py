@@ -59,11 +59,11 @@ def cut_off(store, text="half an ans"):
 def test_after_a_crash_the_answer_can_be_continued(make_page, host, store, qtbot):
     chat, _ = cut_off(store)
     page = make_page()
-    assert page.notices.text == "Greenroom ended while it was answering in “Count to a million”."
+    assert page.notices.text == "Greenroom closed while answering in “Count to a million”."
     press(qtbot, page)
     assert page.chat == chat
-    assert page.notices.text == "This answer was cut off when Greenroom ended."
-    assert choices(page) == ["Continue the answer"]
+    assert page.notices.text == "This answer was cut off when Greenroom closed."
+    assert choices(page) == ["Continue answer"]
     press(qtbot, page)
     assert host.wished[-1] == (None, Begun("half an ans"))
     assert page.notices.isHidden()
@@ -81,8 +81,8 @@ def test_who_does_not_want_to_continue_is_asked_once(make_page, host, store, qtb
     again = make_page()
     assert again.notices.isHidden()
     again.open_chat(chat)
-    assert again.notices.text == "This answer was cut off when Greenroom ended.", "the chat itself still offers it"
-    assert choices(again) == ["Continue the answer"]
+    assert again.notices.text == "This answer was cut off when Greenroom closed.", "the chat itself still offers it"
+    assert choices(again) == ["Continue answer"]
 
 
 def test_a_crash_without_a_loaded_model_offers_to_load_it(make_page, host, store, qtbot):
@@ -138,10 +138,10 @@ def test_all_there_is_to_say_is_said_in_order(make_page, host, qtbot, tmp_path):
     page._controller.set_settings(page.chat, settings)
     assert page.notices.text.splitlines() == [
         "The answer reached its token limit.",
-        "Gemma-4 answered in this chat. Loading it unloads Greenroom demo and frees 0 MB of RAM.",
+        "This chat was answered by Gemma-4. Loading it unloads Greenroom demo and frees 0 MB of RAM.",
         "The first message is not sent: “q” to “q”.",
     ]
-    assert choices(page) == ["Continue the answer", "Load Gemma-4", "Send them again"]
+    assert choices(page) == ["Continue answer", "Load Gemma-4", "Include them again"]
     qtbot.waitUntil(lambda: [bar.isVisible() for bar in page.notices.bars] == [True] * 3)
     first, second, third = page.notices.bars
     assert first.y() < second.y() < third.y()
@@ -154,7 +154,7 @@ def test_all_there_is_to_say_is_said_in_order(make_page, host, qtbot, tmp_path):
     # What the user asks for comes first, and goes first.
     page._advice.full_context()
     assert page.notices.text.splitlines()[1:] == ["The answer reached its token limit."]
-    assert page.notices.bars[0].text.startswith("This does not fit")
+    assert page.notices.bars[0].text.startswith("Too long: 312 tokens")
     page._advice.fits_again()
     assert page.notices.bars == [first]
 
@@ -190,9 +190,9 @@ def test_a_notice_that_offers_nothing_new_is_left_out(make_page, host, store):
     host.set_state(HostState())
     page = make_page()
     page.open_chat(chat)
-    assert page.notices.text == "This answer was cut off when Greenroom ended."
+    assert page.notices.text == "This answer was cut off when Greenroom closed."
     page._advice.close(page.notices.bars[0].notice.key)
-    assert page.notices.text == "Demo model answered in this chat.", "unless the other is closed"
+    assert page.notices.text == "This chat was answered by Demo model.", "unless the other is closed"
 
 
 def test_a_chat_whose_model_file_is_gone(make_page, host, store, qtbot, tmp_path):
@@ -202,8 +202,8 @@ def test_a_chat_whose_model_file_is_gone(make_page, host, store, qtbot, tmp_path
     missing = tmp_path / "gone" / "Mixtral-8x7B.gguf"
     store.set_model_path(page.chat, str(missing))
     page.open_chat(page.chat)
-    assert page.notices.text == f"Mixtral-8x7B answered in this chat, but its file is gone: {missing}"
-    assert choices(page) == ["Go on with Greenroom demo"]
+    assert page.notices.text == f"This chat was answered by Mixtral-8x7B, but the model file is missing: {missing}"
+    assert choices(page) == ["Continue with Greenroom demo"]
     press(qtbot, page)
     assert page.notices.isHidden()
     host.set_state(HostState())
@@ -223,7 +223,9 @@ def test_a_chat_of_another_model_says_what_loading_it_unloads(make_page, host, s
     host.answer("a")
     store.set_model_path(page.chat, str(file))
     page.open_chat(page.chat)
-    assert page.notices.text == ("Gemma-4 answered in this chat. Loading it unloads Qwen3 and frees 17.5 GB of RAM.")
+    assert page.notices.text == (
+        "This chat was answered by Gemma-4. Loading it unloads Qwen3 and frees 17.5 GB of RAM."
+    )
     with qtbot.waitSignal(page.modelWanted) as wanted:
         press(qtbot, page)
     assert wanted.args == [str(file)]
@@ -244,7 +246,7 @@ def test_while_a_model_makes_room_for_another_the_sum_is_shown(make_page, host):
     taken = replace(PLAN, bytes=PlanBytes({}, {"experts": 1}, 22_100_000_000, 4_000_000_000))
     host.set_state(HostState("loading", "Gemma-4", "/m/g.gguf", taken, unloads=("Qwen3", QWEN.plan)))
     assert page.notices.text == (
-        "Qwen3 is unloaded, which frees 17.5 GB of RAM. Gemma-4 takes 22.1 GB of RAM and 4.0 GB of VRAM."
+        "Unloading Qwen3 to free 17.5 GB of RAM. Gemma-4 takes 22.1 GB of RAM and 4.0 GB of VRAM."
     )
     host.set_state(READY)
     assert page.notices.isHidden()
@@ -260,7 +262,13 @@ def test_a_notice_about_one_chat_does_not_follow_to_the_next(make_page, host, st
     assert page.notices.isHidden()
 
 
-@pytest.mark.parametrize(("offline", "said"), [(False, "Choose a model to begin."), (True, "stay offline")])
+@pytest.mark.parametrize(
+    ("offline", "said"),
+    [
+        (False, "Choose a model to begin."),
+        (True, "Greenroom is set to work offline. Choose a model on this PC to begin"),
+    ],
+)
 def test_without_a_model_there_is_a_button(make_page, host, qtbot, offline, said):
     host.set_state(HostState())
     page = make_page(lambda: Settings(offline=offline))
@@ -289,9 +297,9 @@ def test_a_long_summary_takes_little_room_and_can_be_read_whole(make_page, host,
     page._controller.set_settings(page.chat, ChatSettings(start=store.messages(page.chat)[-1].id, summary=summary))
     page._advice.refresh()
     assert len(page.notices.text) < 260
-    assert choices(page) == ["Send them again", "Read all of it"]
+    assert choices(page) == ["Include them again", "Read full summary"]
     press(qtbot, page, 1)
     shown = QApplication.activeModalWidget() or next(w for w in page.window().findChildren(AttachmentView))
     assert shown.text.toPlainText() == summary
     shown.close()
-    assert choices(page) == ["Send them again", "Read all of it"]
+    assert choices(page) == ["Include them again", "Read full summary"]

@@ -36,8 +36,9 @@ def row_of(chats, chat_id):
 
 @pytest.mark.parametrize(
     ("ago", "group"),
-    [(0, "Today"), (9 * HOUR, "Today"), (11 * HOUR, "Yesterday"), (33 * HOUR, "Yesterday"), (35 * HOUR, "Last week"),
-     (7 * DAY, "Last week"), (8 * DAY, "Older"), (900 * DAY, "Older"), (-HOUR, "Today")],
+    [(0, "Today"), (9 * HOUR, "Today"), (11 * HOUR, "Yesterday"), (33 * HOUR, "Yesterday"),
+     (35 * HOUR, "Previous 7 days"), (7 * DAY, "Previous 7 days"),
+     (8 * DAY, "Older"), (900 * DAY, "Older"), (-HOUR, "Today")],
 )  # fmt: skip
 def test_groups_follow_the_calendar(ago, group):
     assert group_of(NOW - ago, NOW) == group
@@ -55,7 +56,7 @@ def test_search_filters_and_says_when_nothing_is_found(chats, store, qtbot):
     qtbot.waitUntil(lambda: chats.rows == ["Today", "여행 일정"])
     chats.filter("nonsense")
     qtbot.waitUntil(lambda: chats.rows == [])
-    assert chats._nothing.text() == "No chat has these words"
+    assert chats._nothing.text() == "No chats found"
     chats.filter("")
     qtbot.waitUntil(lambda: len(chats.rows) == 3)
 
@@ -154,10 +155,10 @@ def test_folders_open_and_close(chats, store, qtbot):
     chats.filter("")
     qtbot.waitUntil(lambda: len(chats.rows) == 5)
     menu = entry(chats.menu_for(row_of(chats, second)), "Move to folder").menu()
-    assert entries(menu) == ["art", "Work", "New folder…", "Out of the folder"]
-    entry(menu, "Out of the folder").trigger()
+    assert entries(menu) == ["art", "Work", "New folder…", "Move out of folder"]
+    entry(menu, "Move out of folder").trigger()
     qtbot.waitUntil(lambda: "art" not in chats.rows)
-    entry(chats.menu_for(next(row_index(chats, "Work"))), "Take all chats out").trigger()
+    entry(chats.menu_for(next(row_index(chats, "Work"))), "Move all chats out of folder").trigger()
     qtbot.waitUntil(lambda: len(chats.rows) == 4)
     assert store.folders() == []
 

@@ -31,7 +31,7 @@ def begin(page):
 
 
 def send(qtbot, page):
-    (button,) = (b for b in page.composer.findChildren(QPushButton) if b.accessibleName().startswith(("Keep", "Send")))
+    (button,) = (b for b in page.composer.findChildren(QPushButton) if b.accessibleName().startswith(("Save", "Send")))
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
@@ -88,8 +88,8 @@ def test_no_model_is_needed(answered, host, qtbot):
 def test_the_button_says_what_it_does(answered):
     assert answered.composer._button.text() == "Send"
     begin(answered)
-    assert answered.composer._button.text() == "Keep"
-    assert answered.composer._edit_said.text() == "Editing an answer. The old one stays as another version."
+    assert answered.composer._button.text() == "Save"
+    assert answered.composer._edit_said.text() == "Editing an answer. The old version is kept."
     answered.composer.cancel_edit()
     assert answered.composer._button.text() == "Send"
     answered._editing.begin(answered._messages[0])
@@ -142,7 +142,7 @@ def test_a_change_waits_while_another_chat_is_open(answered, store, qtbot):
     assert (answered.composer.text, answered.composer.editing) == ("", False)
     answered.open_chat(chat)
     assert (answered.composer.text, answered.composer.editing) == ("Half an ans", True)
-    assert answered.composer._button.text() == "Keep"
+    assert answered.composer._button.text() == "Save"
     send(qtbot, answered)
     assert answered._messages[-1].text.endswith("Half an ans")
     assert answered._messages[-1].versions == 2

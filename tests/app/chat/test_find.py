@@ -46,7 +46,7 @@ def test_words_are_marked_counted_and_stepped_through(page, store, qtbot):
     qtbot.mouseClick(page.find_bar.newer, Qt.MouseButton.LeftButton)
     assert page.find_bar.count_text == "1 of 3", "after the last comes the first"
     page.find_bar.field.setText("pear")
-    qtbot.waitUntil(lambda: page.find_bar.count_text == "not found")
+    qtbot.waitUntil(lambda: page.find_bar.count_text == "No results")
     qtbot.keyClick(page.find_bar.field, Qt.Key.Key_Escape)
     assert page.find_bar.isHidden()
     assert marked(page) == {}
@@ -83,7 +83,7 @@ def test_a_hit_of_the_search_opens_in_its_version(page, host, store, qtbot):
     assert marked(page) == {"an apple": ["apple"]}
     assert page.find_bar.count_text == "1 of 1"
     page.show_hit(0, "words of a title")
-    assert page.find_bar.count_text == "not found"
+    assert page.find_bar.count_text == "No results"
 
 
 def test_places_overlap_nowhere_and_know_no_case():

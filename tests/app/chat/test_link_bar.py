@@ -65,7 +65,7 @@ def test_what_is_no_web_page_is_only_shown(bar, opened, address):
     assert bar.address == address
     assert bar._place.isHidden()
     assert bar._rest.text() == address
-    assert bar._said.text() == "Greenroom opens web pages and mail addresses only."
+    assert bar._said.text() == "Greenroom only opens web pages and email addresses."
     next(b for b in bar.findChildren(QPushButton) if b.text() == "Copy address").click()
     assert QGuiApplication.clipboard().text() == address
     assert opened == []

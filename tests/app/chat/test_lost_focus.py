@@ -75,7 +75,7 @@ def older(page, qtbot):
 
 ACTIONS = {
     "regenerate": regenerate,
-    "continue": choose("Continue the answer"),
+    "continue": choose("Continue answer"),
     "delete": choose("Delete"),
     "branch": choose("New chat from here"),
     "version": older,
@@ -98,7 +98,7 @@ def test_after_an_action_on_an_answer_one_writes(talk, qtbot, action, where):
 
 def test_after_the_first_message_was_deleted_one_writes(talk, qtbot):
     focus(part_of(last(talk), "more"))
-    choose("Delete, with all that follows", 0)(talk, qtbot)
+    choose("Delete this and later messages", 0)(talk, qtbot)
     assert written(talk, qtbot) == "next"
 
 
@@ -160,7 +160,7 @@ def test_what_stays_keeps_the_keyboard(talk, host, qtbot):
         choose("Delete")(talk, qtbot)
     more = talk.transcript.views[-1]._more
     focus(more)
-    choose("Answer this question")(talk, qtbot)
+    choose("Answer this message")(talk, qtbot)
     host.answer("yes")
     assert talk._messages[-1].text == "yes"
     assert more.hasFocus()

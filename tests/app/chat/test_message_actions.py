@@ -34,12 +34,12 @@ def talk(page, host, *questions):
 def test_the_menu_of_an_answer(page, host, qtbot):
     talk(page, host, "q1", "q2")
     first, last = page.message_actions.menu(page._messages[1]), page.message_actions.menu(page._messages[3])
-    assert not entry(first, "Continue the answer").isEnabled(), "others follow it"
-    assert entry(first, "Delete, with all that follows").isEnabled()
-    entry(last, "Continue the answer").trigger()
+    assert not entry(first, "Continue answer").isEnabled(), "others follow it"
+    assert entry(first, "Delete this and later messages").isEnabled()
+    entry(last, "Continue answer").trigger()
     assert host.wished[-1] == (None, Begun("answer to q2"))
     during = page.message_actions.menu(page._messages[1])
-    assert not entry(during, "Delete, with all that follows").isEnabled(), "while the chat is answered"
+    assert not entry(during, "Delete this and later messages").isEnabled(), "while the chat is answered"
     host.answer(" and more")
     assert texts(page)[-1] == "answer to q2 and more"
     for menu in (first, last, during):
@@ -52,7 +52,7 @@ def test_copying(page, host):
     question, answer = (page.message_actions.menu(message) for message in page._messages)
     entry(answer, "Copy answer").trigger()
     assert QGuiApplication.clipboard().text() == "Paris"
-    entry(answer, "Copy as it was written").trigger()
+    entry(answer, "Copy raw text").trigger()
     assert QGuiApplication.clipboard().text() == "<think>\nhm\n</think>\n\nParis"
     entry(question, "Copy message").trigger()
     assert QGuiApplication.clipboard().text() == "q"
@@ -63,7 +63,7 @@ def test_copying(page, host):
 def test_deleting_a_message_can_be_undone(page, host, qtbot):
     talk(page, host, "q1", "q2")
     menu = page.message_actions.menu(page._messages[2])
-    entry(menu, "Delete, with all that follows").trigger()
+    entry(menu, "Delete this and later messages").trigger()
     assert texts(page) == ["q1", "answer to q1"]
     undo = next(b for b in page.banners.findChildren(QPushButton) if b.text() == "Undo")
     qtbot.mouseClick(undo, Qt.MouseButton.LeftButton)
@@ -235,7 +235,7 @@ def test_the_menu_says_which_model_has_answered(page, host, store):
 
 
 def answer_button(page):
-    return next((b for b in page.notices.buttons if b.text() == "Answer this question"), None)
+    return next((b for b in page.notices.buttons if b.text() == "Answer this message"), None)
 
 
 def test_a_chat_that_ends_with_a_question_can_be_answered(page, host, store):
@@ -246,11 +246,11 @@ def test_a_chat_that_ends_with_a_question_can_be_answered(page, host, store):
     for way in (
         lambda: answer_button(page).click(),
         page.regenerate_last,
-        lambda: entry(page.message_actions.menu(page._messages[-1]), "Answer this question").trigger(),
+        lambda: entry(page.message_actions.menu(page._messages[-1]), "Answer this message").trigger(),
         lambda: answer_button(page).click(),
     ):
         assert texts(page) == ["q1", "answer to q1", "q2"]
-        assert "This question has no answer." in page.notices.text
+        assert "This message has no answer yet." in page.notices.text
         way()
         assert host.asked[-1][0][-1].content == "q2"
         assert answer_button(page) is None
@@ -280,7 +280,7 @@ def test_copying_by_a_command_says_so(page, host, monkeypatch):
     monkeypatch.setattr(page._performance, "copy_card", lambda: True)
     assert page.copy_card()
     assert said == [
-        "The message was not answered to copy yet",
+        "There is no answer to copy yet",
         "The answer was copied",
         "The benchmark card was copied",
     ]

@@ -86,7 +86,7 @@ def test_every_change_holds_for_the_next_answer(page, host, store, qtbot):
     assert messages[0].content == "Answer in Korean."
     assert (params.temperature, params.seed, params.max_tokens, params.stop) == (1.25, 7, 100, ("END", "<|im_end|>"))
     assert host.wished[-1] == ("off", Begun())
-    assert page.composer.settings_button.text() == "Recommended, changed"
+    assert page.composer.settings_button.text() == "Recommended (edited)"
     kept = page._controller.settings_of(page.chat)
     assert kept.own == Sampling(temperature=1.25, seed=7, max_tokens=100, stop=("END", "<|im_end|>"))
     shown.close()
@@ -119,8 +119,8 @@ def test_presets_are_saved_used_and_deleted(page, host, store, qtbot):
     messages, params = ask(page, host)
     assert (messages[0].content, params.top_k) == ("Tell stories.", 5)
     page.open_options()
-    assert entry(page, "Delete this preset").isEnabled()
-    entry(page, "Delete this preset").trigger()
+    assert entry(page, "Delete preset").isEnabled()
+    entry(page, "Delete preset").trigger()
     assert options(page).presets.currentText() == "Recommended"
     assert options(page).presets.findText("Story teller") == -1
 
@@ -138,7 +138,7 @@ def test_a_deleted_preset_can_be_had_back_with_the_chats_that_used_it(page, host
     page.new_chat()
     controller.set_settings(None, ChatSettings("Poet"))
     page.open_options()
-    entry(page, "Delete this preset").trigger()
+    entry(page, "Delete preset").trigger()
     assert options(page).presets.currentText() == "Recommended"
     assert page.composer.settings_button.text() == "Recommended"
     options(page).close()
@@ -157,12 +157,12 @@ def test_a_deleted_preset_can_be_had_back_with_the_chats_that_used_it(page, host
 
 def test_a_deleted_preset_takes_no_other_ones_place(page):
     options(page).save_preset("Poet")
-    entry(page, "Delete this preset").trigger()
+    entry(page, "Delete preset").trigger()
     options(page).system.setPlainText("Anew.")
     options(page).save_preset("Poet")
     (note,) = page.banners.banners
     next(b for b in note.findChildren(QPushButton) if b.text() == "Undo").click()
-    assert "another has its name" in str(page.banners.banners[-1].error)
+    assert "another preset now has this name" in str(page.banners.banners[-1].error)
     assert PresetStore().presets["Poet"].system == "Anew."
 
 
@@ -174,7 +174,7 @@ def test_the_field_always_has_the_system_prompt_that_holds(page):
     for name, prompt in (("Poet", "Rhyme."), ("Recommended", "From the page."), ("Pirate", "Say arr.")):
         choose_preset(page, name)
         assert shown.system.toPlainText() == prompt
-    entry(page, "Delete this preset").trigger()
+    entry(page, "Delete preset").trigger()
     assert shown.system.toPlainText() == "From the page."
     shown.system.setPlainText("Mine.")
     choose_preset(page, "Recommended")
@@ -238,7 +238,7 @@ def test_a_preset_is_named_in_the_popover(page, qtbot):
     """A dialog would close it, and be gone with it."""
     shown = options(page)
     shown.fields["top_k"].setValue(5)
-    entry(page, "Save as a preset…").trigger()
+    entry(page, "Save as preset…").trigger()
     qtbot.keyClicks(shown.name, "Few words")
     qtbot.keyClick(shown.name, Qt.Key.Key_Return)
     assert shown.presets.currentText() == "Few words"
@@ -247,13 +247,13 @@ def test_a_preset_is_named_in_the_popover(page, qtbot):
 
 def test_a_name_that_is_taken_is_told(page, qtbot):
     options(page).save_preset("Precise")
-    assert "one of Greenroom's own" in str(page.banners.banners[-1].error)
+    assert "it is the name of a built-in preset" in str(page.banners.banners[-1].error)
 
 
 def test_back_to_the_preset(page):
-    assert not entry(page, "Back to the preset").isEnabled()
+    assert not entry(page, "Reset to preset").isEnabled()
     options(page).fields["min_p"].setValue(0.2)
-    entry(page, "Back to the preset").trigger()
+    entry(page, "Reset to preset").trigger()
     assert page._controller.settings_of(None) == ChatSettings()
 
 

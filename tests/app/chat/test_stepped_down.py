@@ -39,8 +39,8 @@ def test_what_was_given_up_is_said_under_the_answer(page, host, qtbot):
     line = line_under(page)
     assert line.isVisible()
     assert line.text() == (
-        "VRAM ran short in an answer: 12 experts are left in it, so answers are slower. To have it back, close other "
-        "programs that use the graphics card and load the model again."
+        "VRAM ran short in an answer: 12 experts are left in it, so answers are slower. To restore full speed, "
+        "close other programs that use the GPU and load the model again."
     )
     assert line.accessibleName() == line.text()
     assert line.focusPolicy() & Qt.FocusPolicy.TabFocus
@@ -64,7 +64,7 @@ def test_it_is_kept_and_read_in_another_language(page, host, store, qtbot):
     view = AnswerView(message)
     qtbot.addWidget(view)
     assert view.findChild(SteppedDownLine).text() == (
-        "답변 중 VRAM이 부족해져 전문가 12개만 남겼으며, 그만큼 답변이 느려집니다. 원래대로 되돌리려면 그래픽 카드를 "
+        "답변 중 VRAM이 부족해져 전문가 12개만 남겼으며, 그만큼 답변이 느려집니다. 원래 속도로 되돌리려면 GPU를 "
         "쓰는 다른 프로그램을 닫고 모델을 다시 불러오세요."
     )
 
@@ -88,7 +88,7 @@ def test_a_broken_device_leaves_the_answer_so_far_and_one_button_goes_on(page, h
     assert page.notices.isHidden(), "nothing can be done before the model is back"
     host.set_state(READY)
     assert page.notices.text == "The answer was interrupted."
-    assert [button.text() for button in page.notices.buttons] == ["Continue the answer"]
+    assert [button.text() for button in page.notices.buttons] == ["Continue answer"]
     qtbot.mouseClick(page.notices.buttons[0], Qt.MouseButton.LeftButton)
     host.answer(", and on")
     message = store.messages(page.chat)[-1]
@@ -103,7 +103,7 @@ def test_an_error_is_read_in_the_language_of_the_window(store):
     view = AnswerView(ChatStore(store.path).messages(chat)[-1])
     name = view._error.accessibleName()
     assert name.startswith("답변이 중간에 끊겼습니다: cuda:0")
-    assert "Greenroom이 모델을 스스로 다시 불러옵니다." in name
+    assert "Greenroom이 모델을 자동으로 다시 불러옵니다." in name
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_a_banner_says_why_and_stays_until_all_is_saved(full: Window, disk: Full
     assert banner is not None
     folder = full.store.path.parent
     assert str(banner.error) == (
-        f"Chats are not being saved: the disk of {folder} is full. "
+        f"Chats are not being saved: the disk with {folder} is full. "
         "Free some disk space. Greenroom then saves everything."
     )
     assert [b.text() for b in banner.findChildren(QPushButton)] == ["Export now"]
@@ -172,7 +172,7 @@ def test_the_question_says_what_why_and_what_to_do(full: Window) -> None:
     question = full.question
     assert question.text() == "If you quit now, the latest changes to your chats are lost"
     assert question.informativeText() == (
-        f"The disk of {full.store.path.parent} is full. Free some disk space. Greenroom then saves everything."
+        f"The disk with {full.store.path.parent} is full. Free some disk space. Greenroom then saves everything."
     )
     assert [b.text().replace("&", "") for b in (question.export, question.quit, question.stay)] == [
         "Export now",

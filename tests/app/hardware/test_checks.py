@@ -39,7 +39,7 @@ def test_instructions_the_system_withholds_are_named() -> None:
 def test_shared_memory_is_never_counted_as_vram() -> None:
     shared = GpuReport("AMD Radeon iGPU", "AMD", 8_000_000_000, 8_000_000_000, True)
     found = by_title(checks(make_report(gpus=[shared])))
-    assert "No GPU with its own memory" in found["Graphics"].sentence
+    assert "No GPU with its own memory" in found["GPU"].sentence
     assert "not counted" in found["Not counted"].sentence
 
 
@@ -51,8 +51,8 @@ def test_a_limited_process_a_full_disk_and_little_memory_are_warned_about() -> N
         warnings=["Locked memory is limited to 8 GB."],
     )
     found = by_title(checks(report))
-    assert [found[t].state for t in ("Processor", "Memory", "Disk", "Note")] == ["warn"] * 4
-    assert "only 2 of them" in found["Processor"].sentence
+    assert [found[t].state for t in ("CPU", "Memory", "Disk", "Note")] == ["warn"] * 4
+    assert "only 2 of them" in found["CPU"].sentence
 
 
 def test_memory_is_said_to_be_as_fast_as_predictions_take_it() -> None:
@@ -72,12 +72,12 @@ def test_names_of_processors_lose_what_says_nothing() -> None:
 
 def test_a_card_that_is_not_used_gets_no_tick() -> None:
     other = GpuReport("AMD Radeon RX 7900 XTX", "amd", 25_000_000_000, 24_000_000_000, False)
-    check = by_title(checks(make_report(gpus=[other])))["Graphics"]
+    check = by_title(checks(make_report(gpus=[other])))["GPU"]
     assert check.state == "note"
     assert "Not used: this version supports NVIDIA GPUs only" in check.sentence
     card = replace(make_report().gpus[0], vendor="nvidia")
     told = "The installed torch is a CPU build, so the NVIDIA GPU stays unused; run the set-up again for CUDA."
     found = by_title(checks(make_report(gpus=[card], warnings=[told])))
-    assert found["Graphics"].state == "warn"
-    assert found["Graphics"].sentence == f"{card.name}, 12.0 GB, 11.3 GB free. {told}"
+    assert found["GPU"].state == "warn"
+    assert found["GPU"].sentence == f"{card.name}, 12.0 GB, 11.3 GB free. {told}"
     assert "Note" not in found

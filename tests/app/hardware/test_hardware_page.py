@@ -33,8 +33,8 @@ def titles(page: HardwarePage) -> list[str]:
 
 def test_shows_a_check_for_each_part(qtbot: QtBot, api: FakeApi) -> None:
     page = shown(qtbot, HardwarePage(api))
-    assert titles(page) == ["Processor", "Instructions", "Memory", "Graphics", "Disk"]
-    assert page.rows[0].accessibleName().startswith("Processor: Good. AMD Ryzen")
+    assert titles(page) == ["CPU", "Instructions", "Memory", "GPU", "Disk"]
+    assert page.rows[0].accessibleName().startswith("CPU: Good. AMD Ryzen")
 
 
 def test_measuring_shows_progress_and_then_the_speed(qtbot: QtBot, api: FakeApi) -> None:
@@ -87,7 +87,7 @@ def test_the_report_is_copied_as_text(qtbot: QtBot, api: FakeApi) -> None:
     shown(qtbot, page)
     page.copy.click()
     text = QGuiApplication.clipboard().text()
-    assert "[ok] Processor: AMD Ryzen 7 9700X, 8 cores." in text
+    assert "[ok] CPU: AMD Ryzen 7 9700X, 8 cores." in text
     assert page.copy.text() == "Copied"
 
 

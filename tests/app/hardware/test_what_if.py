@@ -76,7 +76,7 @@ def test_a_new_question_takes_the_old_answer_away_and_goes_on_to_the_comparison(
         panel.context.setValue(139_000)
         panel._ask()
         assert panel.speed.isHidden()
-        assert panel.figures.text() == "Working it out…"
+        assert panel.figures.text() == "Calculating…"
     # What was typed asks once more a moment later, which may be this one.
     qtbot.waitUntil(lambda: not panel.speed.isHidden(), timeout=LONG)
     panel.compare.click()

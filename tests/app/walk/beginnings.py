@@ -95,10 +95,10 @@ def killed(user: User) -> None:
     s.shoot("70-after-kill")
     if user.rows(last)[0][0] != saved:
         raise NotSeen("the text that was written before the end")
-    s.click("Open that chat")
+    s.click("Open chat")
     s.find("Messages")
     s.shoot("71-cut-off-answer")
-    s.click("Continue the answer", kind="QPushButton")
+    s.click("Continue answer", kind="QPushButton")
     user.until(lambda: len(user.rows(last)[0][0]) > len(saved), "more of the answer", 60)
     s.key("Escape")
     user.answered()

@@ -138,7 +138,7 @@ def drag_and_paste(user: User) -> None:
         s.find("Pasted text, .* (tokens|characters)", 30)
         s.find("Pasted text has ~?[0-9.k]+ tokens, and .* are free in this chat.", 60, enabled=False)
         s.shoot("28-pasted-too-much")
-    s.click("Leave it out", kind="QPushButton")
+    s.click("Remove file", kind="QPushButton")
     user.gone("Pasted text")
     s.click("Remove dropped.txt")
     s.click("Remove copied.csv")

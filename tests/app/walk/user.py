@@ -94,7 +94,7 @@ class User:
 
     def choose_preset(self, name: str) -> None:
         s = self.screen
-        s.click("How this chat answers: .*")
+        s.click("Chat settings: .*")
         s.find("Preset", 10, kind="Choice")
         s.type(name)
         s.key("Escape")
@@ -102,8 +102,8 @@ class User:
 
     def preset_menu(self, entry: str) -> None:
         s = self.screen
-        s.click("How this chat answers: .*")
-        s.click("More about presets")
+        s.click("Chat settings: .*")
+        s.click("Preset actions")
         s.click(entry, kind="entry")
 
     # Finding the way

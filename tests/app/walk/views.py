@@ -255,7 +255,7 @@ def pictures_for_the_readme(user: User) -> None:
     user.answered()
     user.page("ctrl+3")
     s.find("Compare with this PC…", 60)
-    s.until(lambda seen: "Working it out…" not in {item["text"] for item in seen["items"]}, "the answer", 120)
+    s.until(lambda seen: "Calculating…" not in {item["text"] for item in seen["items"]}, "the answer", 120)
     _shoot_window(user, "this-pc-dark")
     user.page("ctrl+2")
     user.toggle_theme()

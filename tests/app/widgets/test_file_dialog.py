@@ -61,9 +61,9 @@ def test_the_chats_themselves_are_neither_attached_nor_imported(private_data: Pa
     with closing(open_chats(chats_file())):
         before = locked(private_data)
         path = chats_file().with_name(chats_file().name + ending)
-        with pytest.raises(GreenroomError, match="Greenroom keeps its chats in it"):
+        with pytest.raises(GreenroomError, match="Greenroom stores its chats in it"):
             read_text_file(path)
-        with pytest.raises(GreenroomError, match="these are the chats that are open"):
+        with pytest.raises(GreenroomError, match="Greenroom stores its chats in it"):
             read(path)
         assert locked(private_data) == before
 

@@ -245,7 +245,7 @@ def _models_stay(window: MainWindow) -> None:
 
 def _unsaved(window: MainWindow) -> None:
     _chat(window)
-    problem = GreenroomError(NAMED, tr("the disk of {folder} is full", folder=FILE), tr("Try again."))
+    problem = GreenroomError(NAMED, tr("the disk with {folder} is full", folder=FILE), tr("Try again."))
     UnsavedQuestion(problem, window).open()
 
 

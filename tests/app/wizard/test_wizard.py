@@ -342,8 +342,8 @@ def test_each_check_comes_as_it_is_known(
     for known in (
         {"Disk"},
         {"Disk", "Memory"},
-        {"Disk", "Memory", "Processor", "Instructions"},
-        {"Disk", "Memory", "Processor", "Instructions", "Graphics"},
+        {"Disk", "Memory", "CPU", "Instructions"},
+        {"Disk", "Memory", "CPU", "Instructions", "GPU"},
     ):
         steps.release()
         qtbot.waitUntil(lambda known=known: len(known) == list(states(wizard).values()).count("good"), timeout=LONG)

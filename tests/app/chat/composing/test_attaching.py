@@ -36,7 +36,7 @@ def test_an_old_windows_file(tmp_path):
         (b"%PDF-1.7 ...", "it is a PDF"),
         (b"PK\x03\x04 docx", "it is an archive"),
         (b"\x89PNG\r\n", "it is a picture"),
-        (b"ELF\x00\x01\x02", "it is no text"),
+        (b"ELF\x00\x01\x02", "it is not a text file"),
         (b" \n ", "it is empty"),
         (b"x" * 101, "larger than"),
     ],
@@ -78,8 +78,8 @@ def test_what_never_ends_or_never_comes_is_refused(tmp_path):
     (tmp_path / "round.txt").symlink_to(tmp_path / "round.txt")
     (tmp_path / "folder.txt").symlink_to(tmp_path)
     for name, why in (
-        ("pipe.txt", "it is no file"),
-        ("link.txt", "it is no file"),
+        ("pipe.txt", "it is not a regular file"),
+        ("link.txt", "it is not a regular file"),
         ("round.txt", "too many levels of symbolic links"),
         ("folder.txt", "it is a folder"),
     ):

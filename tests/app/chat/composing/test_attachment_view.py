@@ -44,7 +44,7 @@ def test_a_file_opens_and_closes(window: QWidget, removable: bool, qtbot: QtBot)
     assert opened(window) == []
     qtbot.keyClick(rows.chips[1], Qt.Key.Key_Return)
     (view,) = opened(window)
-    assert view.windowTitle() == "half.txt (the beginning)"
+    assert view.windowTitle() == "half.txt (beginning)"
     view.close()
 
 

@@ -93,7 +93,7 @@ def test_what_may_be_too_long_is_counted_before_it_is_sent(page, host, qtbot):
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
     host.counted("chat", 9000)
     assert len(host.asked) == 3
-    assert "does not fit" in page.notices.text
+    assert "Too long" in page.notices.text
     page.composer.set_text("word " * 11_000)
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
     host.counted("chat", None)
@@ -115,9 +115,9 @@ def test_a_full_context_offers_ways_out_instead_of_sending(page, host, qtbot):
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
     assert len(host.asked) == asked
     assert page.composer.text == "one more"
-    told = "This does not fit: it takes 8.2k tokens, an answer at least 32, and the context holds 8k."
+    told = "Too long: 8.2k tokens plus at least 32 for an answer exceed the 8k-token context."
     assert page.notices.text == told
-    assert choices(page) == ["Leave out the oldest 4 messages", "More context…", "Summarise the beginning"]
+    assert choices(page) == ["Leave out the oldest 4 messages", "Increase context…", "Summarise earlier messages"]
     press(page, qtbot, "Leave out the oldest 4 messages")
     assert "The first 4 messages are not sent: “q1 q1" in page.notices.text, "what is left out is shown"
     count(page, host, 3000)
@@ -127,7 +127,7 @@ def test_a_full_context_offers_ways_out_instead_of_sending(page, host, qtbot):
     assert sent[0].startswith("q3")
     assert sent[-1] == "one more"
     host.answer("done")
-    press(page, qtbot, "Send them again")
+    press(page, qtbot, "Include them again")
     assert page.notices.isHidden()
     talk(page, host, "q5")
     assert host.asked[-1][0][0].content.startswith("q1")
@@ -138,11 +138,11 @@ def test_the_beginning_is_kept_as_a_summary(page, host, qtbot):
     page.composer.set_text("one more")
     count(page, host, 8190)
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
-    press(page, qtbot, "Summarise the beginning")
+    press(page, qtbot, "Summarise earlier messages")
     assert "Stop" in page.composer.action_button.text()
-    assert page.notices.text == "The model is summarising the beginning of this chat…"
+    assert page.notices.text == "The model is summarising earlier messages…"
     host.answer("They spoke of q1 and q2.")
-    assert "this summary is sent: They spoke of q1 and q2." in page.notices.text
+    assert "A summary is sent instead of the first 4 messages: They spoke of q1 and q2." in page.notices.text
     assert page.composer.text == "one more"
     count(page, host, 2000)
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
@@ -155,14 +155,14 @@ def test_more_context_says_what_it_costs(page, host, qtbot):
     page.composer.set_text("long")
     count(page, host, 9000)
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
-    assert choices(page) == ["More context…"], "a single question cannot be left out"
-    press(page, qtbot, "More context…")
+    assert choices(page) == ["Increase context…"], "a single question cannot be left out"
+    press(page, qtbot, "Increase context…")
     assert host.planned == [16384]
     larger = replace(PLAN, context=16384, bytes=PlanBytes({}, {}, 18_900_000_000, 0))
     host.set_state(replace(QWEN, plan=replace(PLAN, bytes=PlanBytes({}, {}, 17_800_000_000, 0))))
     host.contextPlanned.emit(ContextPlan(16384, larger))
     assert page.notices.text == (
-        "16k tokens of context take 1.1 GB more: 18.9 GB of RAM in all. The model is loaded again for it."
+        "A context of 16k tokens needs 1.1 GB more memory (18.9 GB of RAM in total). The model will be loaded again."
     )
     press(page, qtbot, "Load with 16k tokens")
     assert host.loads == [("/m/q.gguf", 16384)]
@@ -173,15 +173,15 @@ def test_more_context_that_is_too_much_or_cannot_be_had(page, host, qtbot):
     page.composer.set_text("long")
     count(page, host, 9000)
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
-    press(page, qtbot, "More context…")
+    press(page, qtbot, "Increase context…")
     host.contextPlanned.emit(ContextPlan(16384, replace(PLAN, mode="tight", label="Tight: needs 3 GB more free RAM")))
     assert "Tight: needs 3 GB more free RAM." in page.notices.text
     assert choices(page) == ["Load anyway"]
     page._advice.close("context")
     qtbot.keyClick(page.composer.field, Qt.Key.Key_Return)
-    press(page, qtbot, "More context…")
+    press(page, qtbot, "Increase context…")
     host.contextPlanned.emit(ContextPlan(16384, None))
-    assert "cannot be had" in page.notices.text
+    assert "does not support" in page.notices.text
     host.set_state(replace(QWEN, limit=8192))
     page._advice.close("context")
     page.composer.set_text("long again")
@@ -197,11 +197,11 @@ def test_a_file_that_is_too_large_can_be_cut_or_left_out(page, host, qtbot):
     host.counted("file book.txt", 24_000)
     assert [chip.size_text for chip in page.composer.chips.chips] == ["3 tokens", "24.0k tokens"]
     count(page, host, 24_100)
-    assert page.notices.text == "book.txt has 24.0k tokens, and 8.1k are free in this chat."
-    assert choices(page) == ["Send the beginning", "More context…", "Leave it out"]
+    assert page.notices.text == "book.txt has 24.0k tokens, but only 8.1k are free in this chat."
+    assert choices(page) == ["Send only the beginning", "Increase context…", "Remove file"]
     assert not page.composer.action_button.isEnabled()
-    press(page, qtbot, "Send the beginning")
-    assert page.notices.text == "Working it out…"
+    press(page, qtbot, "Send only the beginning")
+    assert page.notices.text == "Calculating…"
     answer_counts(host, lambda text: len(text) / 4)
     small, part = page.composer.attachments
     assert small.name == "small.txt"
@@ -213,7 +213,7 @@ def test_a_file_that_is_too_large_can_be_cut_or_left_out(page, host, qtbot):
     assert page.composer.action_button.isEnabled()
     page.composer.set_attachments([book])
     count(page, host, 24_100)
-    press(page, qtbot, "Leave it out")
+    press(page, qtbot, "Remove file")
     assert page.composer.attachments == ()
 
 
@@ -233,7 +233,7 @@ def test_the_beginning_goes_up_to_where_the_context_ends(page, host, qtbot, orde
     size = round(in_scripts(book.text))
     host.counted("file book.txt", size)
     count(page, host, template + size + 12)
-    press(page, qtbot, "Send the beginning")
+    press(page, qtbot, "Send only the beginning")
     sent = answer_counts(host, in_scripts, template)
     (part,) = page.composer.attachments
     assert not part.whole
@@ -248,7 +248,7 @@ def test_the_beginning_goes_up_to_where_the_context_ends(page, host, qtbot, orde
 def test_of_what_is_hopelessly_long_the_beginning_is_sent(page, host, qtbot):
     page._drafting.add([Attachment("library.txt", "words " * 100_000, 600_000)])
     page._meter.count()
-    press(page, qtbot, "Send the beginning")
+    press(page, qtbot, "Send only the beginning")
     sent = answer_counts(host, lambda text: len(text) / 6)
     (part,) = page.composer.attachments
     assert PLAN.context - 100 < sent[part.text.rstrip()] <= PLAN.context - 32
@@ -259,7 +259,7 @@ def test_a_file_is_cut_by_estimate_where_nobody_can_count(page, host, qtbot):
     page._drafting.add([book])
     host.counted("file book.txt", 24_000)
     count(page, host, 24_100)
-    press(page, qtbot, "Send the beginning")
+    press(page, qtbot, "Send only the beginning")
     host.counted("beginning", None)
     (part,) = page.composer.attachments
     assert 29_000 < len(part.text) < 32_000
@@ -270,9 +270,9 @@ def test_a_file_that_was_taken_away_meanwhile_stays_away(page, host, qtbot):
     page._drafting.add([book])
     host.counted("file book.txt", 24_000)
     count(page, host, 24_100)
-    press(page, qtbot, "Send the beginning")
+    press(page, qtbot, "Send only the beginning")
     count(page, host, 24_100)
-    assert page.notices.text == "Working it out…"
+    assert page.notices.text == "Calculating…"
     page.composer.set_attachments([])
     assert page.notices.isHidden()
     host.counted("beginning", 8000)
@@ -304,7 +304,7 @@ def test_a_full_answer_is_opened_while_no_model_is_loaded(page, host, store):
         host.set_state(HostState(kind, "Qwen", "/m/q.gguf"))
         page.open_chat(chat)
         assert "The context is full" in page.notices.text
-        assert "More context…" not in choices(page)
+        assert "Increase context…" not in choices(page)
     assert "New chat" in choices(page), "there is always a way on"
     next(button for button in page.notices.buttons if button.text() == "New chat").click()
     assert page.chat is None

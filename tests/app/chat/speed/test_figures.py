@@ -60,7 +60,7 @@ def test_how_the_question_was_read():
     assert stats_detail(None) == ""
     assert stats_detail(GenerationStats(prompt_tokens=1, prefill_tps=80.04)) == "Read 1 token at 80.0 tok/s"
     both = GenerationStats(prompt_tokens=46, reused_tokens=12, prefill_tps=410.0)
-    assert stats_detail(both) == "Read 34 tokens at 410 tok/s; 12 more were still in memory"
+    assert stats_detail(both) == "Read 34 tokens at 410 tok/s; 12 more were cached"
 
 
 def test_with_less_room_the_prediction_stays_longest_beside_the_speed_which_never_goes():

@@ -130,10 +130,10 @@ class TestChart:
 
     def test_it_says_what_it_shows(self, chart):
         chart.show_steps([(2, 20.0), (3, 25.0), (4, 400.0)], Range(40, 50, 60))
-        assert chart.summary == "3 steps: median 25.0 ms a token, fastest 20.0 ms, slowest 400 ms."
+        assert chart.summary == "3 steps: median 25.0 ms per token, fastest 20.0 ms, slowest 400 ms."
         assert chart.accessibleDescription() == chart.summary
         chart.show_steps([], None)
-        assert chart.summary == "No token has been timed yet."
+        assert chart.summary == "No tokens measured yet."
 
     def test_one_slow_token_does_not_press_the_others_flat(self, chart):
         chart.show_steps([(n, 20.0) for n in range(2, 300)] + [(300, 5000.0)], None)
@@ -240,7 +240,7 @@ class TestCard:
             "NVIDIA GeForce RTX 4070 · 12.0 GB · driver 570.1 · not used",
             "tokens of context · KV cache bf16 · 17.5 GB of RAM",
             "int4 avx512vnni, 8 threads",
-            "24.8 GB/s of weights · 50 % of the memory's speed",
+            "24.8 GB/s of weights · 50 % of RAM speed",
             "Greenroom 0",
         ):
             assert part in card.text

@@ -100,7 +100,7 @@ def test_an_answer_that_another_window_writes_is_not_cut_off_until_that_one_dies
     store.settle_unfinished(answer_id)
     answer = store.messages(chat_id)[-1]
     assert (answer.text, answer.stop_reason, answer.elsewhere, answer.cut_off) == ("so far", None, True, False)
-    with pytest.raises(GreenroomError, match="another window is writing it"):
+    with pytest.raises(GreenroomError, match="it is being written in another window"):
         store.reopen(answer_id)
     os.kill(writer.pid, signal.SIGKILL)
     writer.wait()
@@ -123,7 +123,7 @@ def test_what_another_window_has_deleted_is_told_or_passed_over(tmp_path):
     chat_id, question_id, answer_id = ask(first, "q", "a")
     second.delete(chat_id)
     second.close()
-    with pytest.raises(GreenroomError, match="another window has deleted it"):
+    with pytest.raises(GreenroomError, match="it was deleted in another window"):
         first.add_message(chat_id, answer_id, "user", "and then?")
     assert first.problem is None, "no reason to leave the file"
     assert first.portable(chat_id) is None
@@ -204,7 +204,7 @@ def test_a_file_of_a_newer_program_is_left_alone(tmp_path):
     db.execute("PRAGMA user_version = 999")
     db.close()
     store = ChatStore(path)
-    assert "newer Greenroom" in store.problem.why
+    assert "newer version of Greenroom" in store.problem.why
     ask(store, "q", "a")
     store.close()
     db = sqlite3.connect(path)

@@ -25,8 +25,8 @@ NODE = {
 }
 CHATS = json.dumps([{"title": "t", "mapping": NODE}])
 
-NONE = "it is none of Greenroom's own exports, ChatGPT's conversations.json and LM Studio's chats"
-DAMAGED, ENDS = "the archive is damaged or locked with a password", "it is no JSON text, or it ends too early"
+NONE = "it is not a Greenroom, ChatGPT or LM Studio export"
+DAMAGED, ENDS = "the archive is damaged or password-protected", "it is not valid JSON, or it is truncated"
 
 
 def archive(path: Path, entries: dict[str, str | bytes], kind: int = zipfile.ZIP_DEFLATED) -> Path:
@@ -57,7 +57,7 @@ def test_an_archive_that_unpacks_to_gigabytes_stops_at_the_limit(
             member.write(bytes(1 << 20))
     assert path.stat().st_size < 4_000_000
     tracemalloc.start()
-    assert why(path) == "what is packed in it is larger than 20 MB"
+    assert why(path) == "it is larger than 20 MB when unpacked"
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 60_000_000
@@ -66,10 +66,10 @@ def test_an_archive_that_unpacks_to_gigabytes_stops_at_the_limit(
 def test_the_limit_holds_for_all_lists_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "MOST_PARTS", 1000)
     lists = {f"conversations-{n}.json": "[" + "{}," * 200 + "{}]" for n in range(6)}
-    assert why(archive(tmp_path / "a.zip", lists)) == "it is made of more parts than chats are"
+    assert why(archive(tmp_path / "a.zip", lists)) == "it is too complex to be a chat export"
     monkeypatch.setattr(loading, "MOST_VALUES", 1000)
     (tmp_path / "a.json").write_text("[" + "1," * 1001 + "1]")
-    assert why(tmp_path / "a.json") == "it is made of more parts than chats are"
+    assert why(tmp_path / "a.json") == "it is too complex to be a chat export"
 
 
 def test_many_lists_of_chats_are_not_read_one_by_one(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_overlapping_entries_count_as_often_as_they_are_read(tmp_path: Path, mon
     tail = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, count, count, len(entry) * count, start, 0)
     path.write_bytes(whole[:start] + entry * count + tail)
     assert why(path) in (
-        "what is packed in it is larger than 1 MB",
+        "it is larger than 1 MB when unpacked",
         DAMAGED,  # a newer Python sees it itself
     )
 
@@ -131,13 +131,13 @@ def test_an_archive_in_an_archive_is_not_opened(tmp_path: Path) -> None:
     inner = archive(tmp_path / "inner.zip", {"conversations.json": CHATS}).read_bytes()
     path = archive(tmp_path / "a.zip", {"conversations.json": inner})
     assert why(path) == ENDS
-    assert why(archive(tmp_path / "b.zip", {"inner.zip": inner})) == "there is no conversations.json in it"
+    assert why(archive(tmp_path / "b.zip", {"inner.zip": inner})) == "it contains no conversations.json"
 
 
 @pytest.mark.parametrize("kind", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_packings_that_may_ask_for_gigabytes_are_refused(tmp_path: Path, kind: int) -> None:
     path = archive(tmp_path / "a.zip", {"conversations.json": CHATS}, kind)
-    assert why(path) == "it is packed in a way that exports are not"
+    assert why(path) == "it uses an unsupported compression method"
 
 
 def test_a_locked_archive_and_one_that_lies_about_sizes(tmp_path: Path) -> None:
@@ -180,10 +180,10 @@ def test_json_made_to_hurt(tmp_path: Path, text: str, said: str) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no such files here")
 def test_what_would_make_us_wait_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
-    assert why(tmp_path / "pipe.json") == "it is no file"
+    assert why(tmp_path / "pipe.json") == "it is not a regular file"
     (tmp_path / "link.json").symlink_to("/dev/zero")
-    assert why(tmp_path / "link.json") == "it is no file"
-    assert why(tmp_path) == "it is no file"
+    assert why(tmp_path / "link.json") == "it is not a regular file"
+    assert why(tmp_path) == "it is not a regular file"
 
 
 def test_a_huge_file_with_nothing_in_it_is_refused_unread(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_presets_of_ones_own_are_kept(tmp_path):
     assert [preset.name for preset in PresetStore(tmp_path).own] == ["Story teller"]
 
 
-@pytest.mark.parametrize(("name", "why"), [("  ", "no name"), ("Precise", "one of Greenroom's own")])
+@pytest.mark.parametrize(("name", "why"), [("  ", "no name"), ("Precise", "it is the name of a built-in preset")])
 def test_names_that_cannot_be_taken(tmp_path, name, why):
     with pytest.raises(GreenroomError, match=why):
         PresetStore(tmp_path).save(Preset(name))
@@ -118,8 +118,8 @@ def test_presets_travel(tmp_path):
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("", "no JSON"),
-        ("[]", "no file of Greenroom's presets"),
+        ("", "it is not valid JSON, or it is truncated"),
+        ("[]", "it is not a Greenroom preset file"),
         ('{"format": "greenroom-presets", "version": 9, "presets": []}', "newer"),
         ('{"format": "greenroom-presets", "version": 1, "presets": [' + "{}," * 300 + "{}]}", "more than"),
     ],

@@ -256,7 +256,7 @@ def test_a_file_that_is_read_only_at_the_start_is_shown_and_saved_to_later(
     monkeypatch.setattr(database, "connect", read_only)
     again = ChatStore(store.path)
     assert again.problem is not None
-    assert again.problem.why.endswith("cannot be written")
+    assert again.problem.why.startswith("Greenroom cannot write to")
     ask(again, "and then?", "b", chat, answer)
     assert not again.save_now()
     monkeypatch.setattr(database, "connect", real)
@@ -266,7 +266,7 @@ def test_a_file_that_is_read_only_at_the_start_is_shown_and_saved_to_later(
     again.close()
 
 
-@pytest.mark.parametrize(("free", "why"), [(0, "is full"), (10**9, "cannot be written")])
+@pytest.mark.parametrize(("free", "why"), [(0, "is full"), (10**9, "cannot write to")])
 def test_a_disk_that_is_full_at_the_start_is_told_as_such(
     store: ChatStore, monkeypatch: pytest.MonkeyPatch, free: int, why: str
 ) -> None:
