@@ -11,7 +11,7 @@ def test_a_file_name_cannot_write_a_second_line_or_steer_the_terminal() -> None:
     error = GreenroomError(
         say("{name} cannot be read", name="a\nb\x1b[31m\u202e.gguf"), "it is\r\nempty\x9b.", "Choose\u2028another.\n"
     )
-    assert str(error) == "a b�[31m.gguf cannot be read: it is empty�. Choose another model."
+    assert str(error) == "a b�[31m.gguf cannot be read: it is empty�. Choose another."
     assert isinstance(error.what, Said)
     assert error.what.values == {"name": "a b\ufffd[31m.gguf"}
 
