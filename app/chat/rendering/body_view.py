@@ -27,8 +27,8 @@ from app.theme import theme
 
 #: The cost of one text view. Beyond that the next paragraph starts a new one, so that laying out stays quick.
 LONGEST_VIEW = 14_000
-#: Texts longer than this, or of a higher cost, are laid out in slices of at most so many characters and of that cost,
-#: for so many seconds between two turns of the event loop.
+#: Texts longer than LONG_TEXT, or of a higher cost than SLICE_COST, are laid out in slices of at most SLICE characters
+#: and SLICE_COST, for at most SLICE_SECONDS between two turns of the event loop.
 LONG_TEXT, COSTLY_TEXT = 6000, 10_000
 SLICE, SLICE_COST, SLICE_SECONDS = 800, 5000, 0.015
 #: Blocks with widgets of their own that are shown at once, and characters that are shown without counting them. Such a

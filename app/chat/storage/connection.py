@@ -16,7 +16,7 @@ _LEFT_TO_OTHERS = (100, 1000)
 
 
 class Connection(sqlite3.Connection):
-    """What has no UTF-8, such as the name of a file that is none, is kept and read as "?"."""
+    """Characters that UTF-8 cannot encode, as in some file names, are stored and read as "?"."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

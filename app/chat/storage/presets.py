@@ -242,7 +242,7 @@ def params_of(sampling: Sampling) -> SamplingParams:
 
 
 def preset_name(text: str) -> str:
-    """Any text as a preset's name, which stands in menus: on one line, without what steers a terminal or a reader."""
+    """Return any text as a preset name: on one line, without control characters or marks of direction."""
     return " ".join(clean_text(text).split())[:NAME_LIMIT].strip()
 
 
